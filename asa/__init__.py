@@ -1,0 +1,55 @@
+"""Submit the stages of a workflow ahead of time, by learning how long the batch queue makes each job wait.
+
+Importing this package loads numpy and nothing heavier, so that the estimator can be used alone. Everything else is
+loaded when it is first named.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from asa.errors import AsaError
+from asa.estimators import Asa, Prediction, WaitBank, WaitObservation, at_least, at_most, exactly
+from asa.geometry import JobGeometry
+
+if TYPE_CHECKING:
+    from asa.runner import Run, run_all
+    from asa.spec import load_workflow
+    from asa.workflow import Stage, Workflow
+
+__version__ = "0.1.0"
+__all__ = [
+    "Asa",
+    "AsaError",
+    "JobGeometry",
+    "Prediction",
+    "Run",
+    "Stage",
+    "WaitBank",
+    "WaitObservation",
+    "Workflow",
+    "at_least",
+    "at_most",
+    "exactly",
+    "load_workflow",
+    "run_all",
+]
+
+_LAZY = {
+    "Run": "asa.runner",
+    "Stage": "asa.workflow",
+    "Workflow": "asa.workflow",
+    "load_workflow": "asa.spec",
+    "run_all": "asa.runner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,9 @@
+"""The command line: one module a verb.
+
+Exit codes: 0 done; 1 something went wrong outside (a run failed, a batch system refused); 2 the input cannot be used;
+130 interrupted.
+"""
+
+from .main import main
+
+__all__ = ["main"]

@@ -1,0 +1,108 @@
+"""Every error that `asa` raises on purpose.
+
+.. code-block:: text
+
+    AsaError                      anything that asa says no to                     exit code 1
+    ├── InputError                what the user gave cannot be used                exit code 2
+    │   ├── UnknownNameError      no workflow, system, strategy, backend of that name
+    │   ├── MissingExtraError     an optional package is not installed
+    │   ├── WorkflowError         a stage or the graph of stages makes no sense
+    │   ├── TraceError            a workload log cannot be read
+    │   └── StateError            a file of learned state cannot be used
+    ├── BackendError              the batch system refused or could not be asked   exit code 1
+    │   ├── SubmitRejectedError   a job that will never be accepted as it is
+    │   └── JobNotFoundError      the batch system does not know this job
+    └── RunError                  a workflow ended without its result              exit code 1
+
+An error says *what* was wrong, *where*, and *what to do*; the command line prints exactly that and no traceback.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AsaError",
+    "BackendError",
+    "InputError",
+    "JobNotFoundError",
+    "MissingExtraError",
+    "RunError",
+    "StateError",
+    "SubmitRejectedError",
+    "TraceError",
+    "UnknownNameError",
+    "WorkflowError",
+]
+
+
+class AsaError(Exception):
+    """The base of all errors that `asa` raises on purpose.
+
+    Parameters
+    ----------
+    message
+        What was wrong.
+    where
+        The file, line, stage or option concerned.
+    hint
+        What to do about it.
+
+    Examples
+    --------
+    >>> print(AsaError("no jobs", where="log.swf:12", hint="give another log"))
+    log.swf:12: no jobs
+    give another log
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\n{self.hint}" if self.hint else text
+
+
+class InputError(AsaError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class UnknownNameError(InputError):
+    """No workflow, system, strategy or backend goes by that name."""
+
+
+class MissingExtraError(InputError):
+    """A package that this feature needs is not installed."""
+
+
+class WorkflowError(InputError):
+    """A stage, or the graph of stages, makes no sense; the message names the stage."""
+
+
+class TraceError(InputError):
+    """A workload log cannot be read or replayed."""
+
+
+class StateError(InputError):
+    """A file of learned state cannot be used."""
+
+
+class BackendError(AsaError):
+    """The batch system refused, or could not be asked."""
+
+
+class SubmitRejectedError(BackendError):
+    """The batch system will never accept this job as it is."""
+
+
+class JobNotFoundError(BackendError):
+    """The batch system does not know this job."""
+
+
+class RunError(AsaError):
+    """A workflow ended without its result."""

@@ -1,0 +1,32 @@
+"""Learning how long the queue makes a job wait.
+
+Usable alone: this package needs numpy and nothing else.
+
+>>> from asa import Asa
+>>> learner = Asa(policy="tuned", seed=1)
+>>> for _ in range(30):
+...     prediction = learner.predict()
+...     learner.observe(200.0, prediction)  # what the queue really did
+>>> learner.predict().wait_s
+200.0
+"""
+
+from asa.estimators.algorithm1 import Asa, LearningRate
+from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest
+from asa.estimators.bank import WaitBank
+from asa.estimators.base import Distribution, Prediction, WaitEstimator, WaitObservation, at_least, at_most, exactly
+
+__all__ = [
+    "PAPER_ALTERNATIVES_S",
+    "Asa",
+    "Distribution",
+    "LearningRate",
+    "Prediction",
+    "WaitBank",
+    "WaitEstimator",
+    "WaitObservation",
+    "at_least",
+    "at_most",
+    "exactly",
+    "nearest",
+]

@@ -1,0 +1,239 @@
+"""Algorithm 1 of the ASA paper, with its three sampling policies.
+
+Souza, Pelckmans, Ghoshal, Ramakrishnan, Tordsson: *ASA - The Adaptive Scheduling Algorithm*, Section 3.2, 4.4 and
+Appendix A. Better estimators live beside this one; this one stays as the paper has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError, StateError
+from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, closest_losses, validated
+from asa.estimators.base import Distribution, Prediction, WaitObservation
+
+__all__ = ["Asa", "LearningRate", "Policy"]
+
+Policy = Literal["default", "greedy", "tuned"]
+
+_ROUND_BOUND = 1.0
+"""A round ends once an alternative has gathered more loss than this (line 3 of Algorithm 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningRate:
+    """The sequence gamma_t of line 7: ``initial / t ** decay``, positive and never increasing.
+
+    The proof of Theorem 1 takes ``exp(-loss)``, that is gamma = 1 throughout, which is the default.
+
+    Examples
+    --------
+    >>> [LearningRate(2.0, decay=0.5).at(t) for t in (1, 4)]
+    [2.0, 1.0]
+    """
+
+    initial: float = 1.0
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.initial > 0 or self.decay < 0:
+            raise InputError("gamma must be positive and must not increase", hint="Give initial > 0 and decay >= 0.")
+
+    def at(self, round_number: int) -> float:
+        """Give gamma of a round; rounds count from 1."""
+        return float(self.initial / round_number**self.decay)
+
+
+class Asa:
+    """Algorithm 1: exponential weights over fixed waits, updated in rounds of bounded loss.
+
+    Weights are kept as logarithms, so that no alternative's probability reaches exactly 0 and each can come back.
+
+    Parameters
+    ----------
+    policy
+        ``default``: Algorithm 1 as is; an alternative is drawn from p and only its own loss becomes known.
+        ``greedy``: always the alternative with the least loss gathered so far, the shortest wait among equals.
+        ``tuned``: like default, and after each observation the now-known wait is replayed: `repetitions` further
+        alternatives are drawn from p and updated with their losses (Section 4.4).
+    alternatives_s
+        Waits in seconds, ascending; the paper's 53 by default.
+    repetitions
+        Draws per observation under the tuned policy; the paper uses 50.
+    learning_rate
+        The sequence gamma_t.
+    seed
+        Of the generator; the same seed and the same observations give the same predictions on any machine.
+
+    Attributes
+    ----------
+    alternatives_s : ndarray of shape (m,)
+        The waits.
+    rounds : int
+        Finished rounds, eta(t) of Theorem 1.
+    observations : int
+        Waits learned so far.
+
+    Examples
+    --------
+    >>> learner = Asa(policy="tuned", seed=7)
+    >>> for _ in range(20):
+    ...     learner.observe(3600.0, learner.predict())
+    >>> learner.predict().wait_s
+    4000.0
+    """
+
+    def __init__(
+        self,
+        policy: Policy = "default",
+        *,
+        alternatives_s: tuple[float, ...] = PAPER_ALTERNATIVES_S,
+        repetitions: int = 50,
+        learning_rate: LearningRate | None = None,
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        if policy not in get_args(Policy):
+            raise InputError(f"there is no policy {policy!r}", hint=f"Known: {', '.join(get_args(Policy))}.")
+        if repetitions < 0:
+            raise InputError(f"{repetitions} repetitions cannot be", hint="Give 0 or more; the paper uses 50.")
+        self.policy: Policy = policy
+        self.repetitions = repetitions
+        self.learning_rate = learning_rate or LearningRate()
+        self.alternatives_s = validated(alternatives_s)
+        m = len(self.alternatives_s)
+        self.rounds = 0
+        self.observations = 0
+        self._log_weights = np.full(m, -np.log(m))
+        self._round_losses = np.zeros(m)  # l_t: the open round, which may stay open for long
+        self._total_losses = np.zeros(m)  # over all rounds; what the greedy policy looks at
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+        self._cumulative = self._cumulate()
+
+    def __repr__(self) -> str:
+        return f"Asa(policy={self.policy!r}, observations={self.observations}, rounds={self.rounds})"
+
+    def predict(self) -> Prediction:
+        """Choose an alternative for a job that is submitted now (line 4). O(log m), greedy O(m)."""
+        if self.policy == "greedy":
+            chosen = int(np.argmin(self._total_losses))
+        else:
+            chosen = int(self._draw(1)[0])
+        return Prediction(float(self.alternatives_s[chosen]), chosen)
+
+    def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
+        """Score a prediction with the wait that came true (line 5) and update the weights when the round is full (7).
+
+        O(m) for default and greedy; the tuned policy costs O(repetitions log m) and O(m) for each round it ends.
+
+        Parameters
+        ----------
+        observation
+            The wait, or a bound on it; a number is an exact wait in seconds.
+        prediction
+            The prediction that was acted upon. Without one, an alternative is chosen now as `predict` would.
+        """
+        if not isinstance(observation, WaitObservation):
+            observation = WaitObservation(float(observation))
+        losses = closest_losses(self.alternatives_s, observation)
+        chosen = (prediction or self.predict()).alternative
+        if not 0 <= chosen < len(losses):
+            raise InputError("the prediction is not one of this estimator's", hint="Hand back what `predict` returned.")
+        self.observations += 1
+        self._suffer(chosen, losses[chosen])
+        if self.policy == "tuned":
+            self._replay(losses)
+
+    def distribution(self) -> Distribution:
+        """Return p over the alternatives. The greedy policy's own choice is not random; its p is still kept."""
+        return Distribution(self.alternatives_s, np.exp(self._log_weights))
+
+    def state(self) -> dict[str, Any]:
+        """Return the whole state as JSON-ready data: parameters, weights, the open round and the generator."""
+        generator = self._rng.bit_generator.state["state"]
+        return {
+            "policy": self.policy,
+            "repetitions": self.repetitions,
+            "learning_rate": asdict(self.learning_rate),
+            "alternatives_s": self.alternatives_s.tolist(),
+            "rounds": self.rounds,
+            "observations": self.observations,
+            "log_weights": self._log_weights.tolist(),
+            "round_losses": self._round_losses.tolist(),
+            "total_losses": self._total_losses.tolist(),
+            # 128-bit integers, as text because other readers of JSON round them
+            "generator": {"state": str(generator["state"]), "inc": str(generator["inc"])},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Asa:
+        """Make an estimator that continues bit for bit where the one that gave `state` stood.
+
+        Raises
+        ------
+        StateError
+            Something is missing from the state or does not fit.
+        """
+        try:
+            made = cls(
+                state["policy"],
+                alternatives_s=tuple(state["alternatives_s"]),
+                repetitions=state["repetitions"],
+                learning_rate=LearningRate(**state["learning_rate"]),
+            )
+            shape = made.alternatives_s.shape
+            made.rounds, made.observations = int(state["rounds"]), int(state["observations"])
+            for name in ("log_weights", "round_losses", "total_losses"):
+                values = np.asarray(state[name], dtype=np.float64)
+                if values.shape != shape or not np.all(np.isfinite(values)):
+                    raise StateError(f"{name} do not fit the alternatives", hint="The file was changed or cut off.")
+                setattr(made, f"_{name}", values)
+            generator = made._rng.bit_generator.state
+            generator["state"] = {name: int(state["generator"][name]) for name in ("state", "inc")}
+            made._rng.bit_generator.state = generator
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"no state of an estimator: {error}", hint="Forget it and learn anew.") from error
+        made._cumulative = made._cumulate()
+        return made
+
+    def _draw(self, count: int) -> NDArray[np.intp]:
+        return self._locate(self._rng.random(count))
+
+    def _locate(self, uniforms: NDArray[np.float64]) -> NDArray[np.intp]:
+        found = np.searchsorted(self._cumulative, uniforms, side="right")
+        return np.minimum(found, len(self._cumulative) - 1)  # the sum of p may round to just below 1
+
+    def _cumulate(self) -> NDArray[np.float64]:
+        total: NDArray[np.float64] = np.cumsum(np.exp(self._log_weights))
+        return total / total[-1]
+
+    def _suffer(self, alternative: int, loss: float) -> None:
+        if loss <= 0.0:
+            return
+        self._total_losses[alternative] += loss
+        self._round_losses[alternative] += loss
+        if self._round_losses[alternative] > _ROUND_BOUND:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self.rounds += 1
+        self._log_weights -= self.learning_rate.at(self.rounds) * self._round_losses
+        self._log_weights -= np.logaddexp.reduce(self._log_weights)
+        self._round_losses[:] = 0.0
+        self._cumulative = self._cumulate()
+
+    def _replay(self, losses: NDArray[np.float64]) -> None:
+        """Draw `repetitions` alternatives from p and update each; p changes whenever a round ends on the way."""
+        uniforms = self._rng.random(self.repetitions)
+        done = 0
+        while done < len(uniforms):
+            rounds = self.rounds
+            for chosen in self._locate(uniforms[done:]).tolist():
+                done += 1
+                self._suffer(chosen, losses[chosen])
+                if self.rounds != rounds:
+                    break

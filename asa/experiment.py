@@ -1,0 +1,311 @@
+"""Experiments: strategies x core counts x seeds over equal worlds, in parallel, and their statistics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from typing import Any, cast
+
+import numpy as np
+
+from asa import plugins
+from asa.backend import Site
+from asa.errors import InputError, RunError
+from asa.estimators import WaitBank
+from asa.estimators.algorithm1 import Policy
+from asa.metrics import RunMetrics, measure
+from asa.runner import Run, learn_history, run_all
+from asa.runner.forecasts import geometry_of
+from asa.strategies import ForecastKind, load_strategy
+from asa.workflow import Workflow
+
+__all__ = ["CompareRun", "Comparison", "Interval", "compare", "group", "mean_interval", "workflow_maker"]
+
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What to compare.
+
+    Parameters
+    ----------
+    make_workflow
+        Gives the workflow of a peak core count; must be importable by worker processes.
+    site
+        Where; the same seed gives every strategy the same world.
+    cores
+        Peak core counts.
+    strategies
+        Names.
+    seeds
+        One run of each strategy and core count for each; in this order an estimator meets them.
+    policy, repetitions
+        Of the estimator.
+    history
+        Waits of everybody's past jobs that the estimator learns before each run, at most so many a geometry.
+    spread
+        Standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected.
+    """
+
+    make_workflow: Callable[[int], Workflow]
+    site: Site
+    cores: tuple[int, ...]
+    strategies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    policy: Policy = "tuned"
+    repetitions: int = 50
+    history: int = 100
+    spread: float = 0.0
+
+    def check(self) -> None:
+        """Refuse what cannot be run, before anything is simulated.
+
+        Raises
+        ------
+        InputError
+            Nothing to compare, an unknown strategy, or a workflow wider than the machine.
+        """
+        if not self.seeds:
+            raise InputError("there are no runs to compare", where="--seeds", hint="Ask for at least one.")
+        if not self.strategies:
+            raise InputError("there is nothing to compare", where="--strategies", hint="Name at least one strategy.")
+        for strategy in self.strategies:
+            load_strategy(strategy)
+        if not 0 <= self.spread <= 1:
+            raise InputError(f"a spread of {self.spread} cannot be", where="--spread", hint="Give 0 to 1.")
+        if self.history < 0:
+            raise InputError(f"a history of {self.history} waits cannot be", where="--history", hint="Give 0 or more.")
+        capabilities = self.site.capabilities
+        for cores in self.cores:
+            peak = self.make_workflow(cores).peak_cores(capabilities.cores_per_node)
+            if peak > capabilities.max_cores:
+                raise InputError(
+                    f"a job of {peak} cores is larger than {capabilities.system!r}, which has {capabilities.max_cores}",
+                    where="--cores",
+                    hint=f"Ask for at most {capabilities.max_cores}.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRun:
+    """One run of a comparison."""
+
+    workflow: str
+    system: str
+    cores: int
+    strategy: str
+    seed: int
+    age_accrues: bool
+    metrics: RunMetrics
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the run as one flat JSON-ready record."""
+        m = self.metrics
+        return {
+            "workflow": self.workflow,
+            "system": self.system,
+            "cores": self.cores,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "age_accrues": self.age_accrues,
+            "twt_s": m.twt_s,
+            "makespan_s": m.makespan_s,
+            "execution_s": m.execution_s,
+            "core_hours": m.core_hours,
+            "overhead_core_hours": m.overhead_core_hours,
+            "hits": m.hits,
+            "misses": m.misses,
+            "censored": m.censored,
+            "resubmissions": m.resubmissions,
+            "stages": [asdict(stage) for stage in m.stages],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with the bounds of its 95 % confidence interval; both nan where one value tells no spread."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
+    """Mean and its 95 % interval by the percentile bootstrap, which needs no normal waits.
+
+    Values that are nan are left out. The same values and seed give the same interval.
+
+    Examples
+    --------
+    >>> mean_interval([1.0, 2.0, 3.0]).mean
+    2.0
+    """
+    kept = np.array([v for v in values if not np.isnan(v)])
+    if not len(kept):
+        return Interval(float("nan"), float("nan"), float("nan"))
+    if len(kept) == 1:
+        return Interval(float(kept[0]), float("nan"), float("nan"))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    means = kept[rng.integers(len(kept), size=(_RESAMPLES, len(kept)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(kept.mean()), float(low), float(high))
+
+
+def workflow_maker(name: str) -> Callable[[int], Workflow]:
+    """Return the installed workflow of a name, as a function of its peak cores.
+
+    Raises
+    ------
+    UnknownNameError
+        None of that name is installed.
+    """
+    return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
+
+
+_shared: Comparison | None = None  # of a worker process: set once, so that worlds travel once
+
+
+def _share(comparison: Comparison) -> None:
+    global _shared  # noqa: PLW0603 - see there
+    _shared = comparison
+
+
+def _shared_chain(strategy: str, cores: int) -> list[CompareRun]:
+    assert _shared is not None
+    return _chain(_shared, strategy, cores)
+
+
+def compare(
+    comparison: Comparison,
+    *,
+    jobs: int | None = None,
+    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
+) -> list[CompareRun]:
+    """Run every strategy at every core count on every seed.
+
+    For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3); different
+    strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`.
+
+    Parameters
+    ----------
+    comparison
+        What to compare.
+    jobs
+        Processes; as many as this machine lets us use, if not given.
+    on_progress
+        Called with what is being done, how much of it is done, and of how much.
+
+    Returns
+    -------
+    list of CompareRun
+        By core count, strategy, seed, in the order asked for.
+
+    Raises
+    ------
+    InputError
+        See `Comparison.check`.
+    RunError
+        A run did not complete.
+    """
+    comparison.check()
+    chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
+    processes = min(jobs or len(os.sched_getaffinity(0)), max(len(chains), len(comparison.seeds)))
+    on_progress("warming up the queue", 0, len(comparison.seeds))
+    with _pool(processes) as executor:
+        comparison.site.prepare(comparison.seeds, executor)
+    on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
+    on_progress("running workflows", 0, len(chains))
+    if processes == 1:
+        results = {}
+        for done, chain in enumerate(chains, start=1):
+            results[chain] = _chain(comparison, *chain)
+            on_progress("running workflows", done, len(chains))
+    else:
+        results = _in_parallel(comparison, chains, processes, on_progress)
+    return [run for chain in chains for run in results[chain]]
+
+
+def _pool(processes: int) -> AbstractContextManager[Executor | None]:
+    return nullcontext() if processes == 1 else ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+
+
+def _in_parallel(
+    comparison: Comparison,
+    chains: Sequence[tuple[str, int]],
+    processes: int,
+    on_progress: Callable[[str, int, int], None],
+) -> Mapping[tuple[str, int], list[CompareRun]]:
+    results: dict[tuple[str, int], list[CompareRun]] = {}
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_share, initargs=(comparison,)
+    ) as executor:
+        futures = {executor.submit(_shared_chain, *chain): chain for chain in chains}
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                results[futures[future]] = future.result()
+                on_progress("running workflows", done, len(chains))
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
+
+
+def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[CompareRun]:
+    """Run one strategy at one core count on all seeds in order, with one estimator."""
+    strategy = load_strategy(strategy_name)
+    workflow = comparison.make_workflow(cores)
+    capabilities = comparison.site.capabilities
+    learns = strategy.forecast is ForecastKind.LEARNED
+    geometries = [
+        geometry_of(stage, capabilities.cores_per_node, capabilities.system) for stage in workflow.stages.values()
+    ]
+    bank = WaitBank(comparison.policy, repetitions=comparison.repetitions, seed=comparison.seeds[0])
+    runs = []
+    for seed in comparison.seeds:
+        world = comparison.site.open(seed)
+        if learns:
+            learn_history(bank, world.history(), geometries, most=comparison.history)
+        [result] = run_all(
+            world, [Run(workflow, strategy, bank=bank, run_s=_real_run_times(workflow, comparison.spread, seed))]
+        )
+        if result.outcome != "completed":
+            raise RunError(
+                f"did not complete: {result.reason}",
+                where=f"{workflow.name}, {cores} cores, {strategy_name}, seed {seed}",
+                hint="Give its stages more walltime.",
+            )
+        runs.append(
+            CompareRun(
+                workflow=workflow.name,
+                system=capabilities.system,
+                cores=cores,
+                strategy=strategy_name,
+                seed=seed,
+                age_accrues=capabilities.age_accrues,
+                metrics=measure(workflow, result.records),
+            )
+        )
+    return runs
+
+
+def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, float]:
+    """Draw what each stage really takes: log-normal around the expectation, within the walltime; one draw a seed."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 2])))
+    factors = np.exp(spread * rng.standard_normal(len(workflow.stages)))
+    return {
+        name: min(max(stage.expected_s * factor, 1.0), stage.walltime_s)
+        for (name, stage), factor in zip(workflow.stages.items(), factors.tolist(), strict=True)
+    }
+
+
+def group(runs: Iterable[CompareRun]) -> dict[tuple[int, str], list[CompareRun]]:
+    """Sort runs into cells by (cores, strategy), in order of first appearance."""
+    cells: dict[tuple[int, str], list[CompareRun]] = {}
+    for run in runs:
+        cells.setdefault((run.cores, run.strategy), []).append(run)
+    return cells

@@ -1,0 +1,71 @@
+"""What an estimate of a queue wait is keyed by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from asa.errors import InputError
+
+__all__ = ["JobGeometry"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobGeometry:
+    """The kind of job that a queue treats alike: where it is sent, how wide it is and how long it asks for.
+
+    Widths and walltimes are kept in classes, because a queue does not tell 110 cores from 112 and because a learner
+    that never meets the same geometry twice learns nothing: cores by powers of two, rounded up, so that 28, 56, 112,
+    160, 320 and 640 cores (Section 4.3 of the paper) are six classes, and the walltime by half powers of two.
+
+    Parameters
+    ----------
+    size_class
+        ``ceil(log2(cores))``.
+    walltime_class
+        ``round(2 log2(walltime in seconds))``.
+    system, partition
+        Where the job is sent; free text, may be empty.
+
+    Examples
+    --------
+    >>> JobGeometry.of(cores=112, walltime_s=3600, system="hpc2n")
+    JobGeometry(size_class=7, walltime_class=24, system='hpc2n', partition='')
+    """
+
+    size_class: int
+    walltime_class: int
+    system: str = ""
+    partition: str = ""
+
+    @classmethod
+    def of(cls, *, cores: int, walltime_s: float, system: str = "", partition: str = "") -> JobGeometry:
+        """Classify a job.
+
+        Parameters
+        ----------
+        cores
+            Cores that the job asks for.
+        walltime_s
+            Seconds that it asks for.
+        system, partition
+            Where it is sent.
+
+        Raises
+        ------
+        InputError
+            Fewer than one core, or no time at all.
+        """
+        if cores < 1 or not walltime_s > 0:
+            raise InputError(f"a job of {cores} cores for {walltime_s} s has no geometry", hint="Ask for at least 1 core and 1 s.")
+        return cls(math.ceil(math.log2(cores)), round(2 * math.log2(max(walltime_s, 1.0))), system, partition)
+
+    def label(self) -> str:
+        """Describe the geometry in words, as in ``hpc2n 65-128 cores, about 1h00m``."""
+        from asa.units import format_duration  # noqa: PLC0415 - only for people
+
+        high = 2**self.size_class
+        low = high // 2 + 1 if self.size_class else 1
+        width = f"{low}-{high}" if low < high else f"{high}"
+        place = " ".join(part for part in (self.system, self.partition) if part)
+        return f"{place} {width} cores, about {format_duration(2 ** (self.walltime_class / 2))}".strip()

@@ -1,0 +1,129 @@
+"""What happened in a run, one record an event.
+
+Metrics are computed from records alone, and a run can be told again from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from asa.backend import JobState
+from asa.strategies.base import Keep
+
+__all__ = [
+    "Cancelled",
+    "Ended",
+    "Observed",
+    "Outcome",
+    "Predicted",
+    "Record",
+    "RunEnded",
+    "RunStarted",
+    "StageEnded",
+    "StageStarted",
+    "Started",
+    "Submitted",
+]
+
+Outcome = Literal["completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Something that happened to a run at a time of the backend's clock."""
+
+    time_s: float
+    run: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as JSON-ready data; `kind` is its type in lower case."""
+        return {"kind": type(self).__name__.lower(), **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Record):
+    """The workflow was handed over; its makespan counts from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Record):
+    """The workflow ended."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfStages(Record):
+    stages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted(_OfStages):
+    """A wait was predicted for a job that is not submitted yet."""
+
+    wait_s: float
+    needed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfJob(_OfStages):
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(_OfJob):
+    """A job was submitted; `resubmission` counts from 0."""
+
+    cores: int
+    walltime_s: float
+    keep: Keep
+    predicted_wait_s: float | None
+    resubmission: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(_OfJob):
+    """A job's allocation began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled(_OfJob):
+    """The client cancelled a job."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(_OfJob):
+    """A job ended, or was cancelled while it was pending.
+
+    `start_s` is None if it never held resources, `payload_start_s` if no stage of it ever began.
+    """
+
+    state: JobState
+    cores: int
+    start_s: float | None
+    payload_start_s: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed(_OfJob):
+    """Something became known of a job's queue wait; bounds are marked as such."""
+
+    wait_s: float
+    bound: Literal["exact", "at_most", "at_least"]
+    predicted_wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageStarted(_OfJob):
+    """A stage itself began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEnded(_OfJob):
+    """A stage itself ended well."""

@@ -1,0 +1,184 @@
+"""The tables of a comparison, and a sentence that says what each means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from asa.experiment import CompareRun, Interval, group, mean_interval
+
+__all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
+
+_COLUMNS: dict[str, tuple[str, Callable[[CompareRun], float], bool, int]] = {
+    # key: heading, value of a run, smaller is better, decimals
+    "twt_s": ("TWT s", lambda run: run.metrics.twt_s, True, 0),
+    "makespan_s": ("Makespan s", lambda run: run.metrics.makespan_s, True, 0),
+    "core_hours": ("Core-hours", lambda run: run.metrics.core_hours, True, 1),
+    "overhead_core_hours": ("OH core-h", lambda run: run.metrics.overhead_core_hours, True, 2),
+    "hit_ratio": ("Hits %", lambda run: 100 * run.metrics.hit_ratio, False, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One strategy at one core count: its runs and the interval of each column."""
+
+    cores: int
+    strategy: str
+    runs: tuple[CompareRun, ...]
+    intervals: dict[str, Interval]
+
+
+def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
+    """Average the runs of each strategy at each core count."""
+    return [
+        Cell(
+            cores,
+            strategy,
+            tuple(members),
+            {key: mean_interval([value(run) for run in members]) for key, (_, value, _, _) in _COLUMNS.items()},
+        )
+        for (cores, strategy), members in group(runs).items()
+    ]
+
+
+def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """How far each strategy is above the best of each core count, averaged over the counts, as below Table 1.
+
+    Returns
+    -------
+    dict
+        By strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where the best
+        is 0, to which nothing can be compared.
+    """
+    averages: dict[str, dict[str, float]] = {}
+    counts = list(dict.fromkeys(cell.cores for cell in cells))
+    for strategy in dict.fromkeys(cell.strategy for cell in cells):
+        averages[strategy] = {}
+        for key in ("twt_s", "makespan_s", "core_hours"):
+            excess = []
+            for cores in counts:
+                here = {c.strategy: c.intervals[key].mean for c in cells if c.cores == cores}
+                best = min(here.values())
+                if best > 0:
+                    excess.append(here[strategy] / best - 1)
+            averages[strategy][key] = sum(excess) / len(excess) if excess else math.nan
+    return averages
+
+
+def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
+    """Draw one table a core count, each with its sentence, and the normalised averages.
+
+    Parameters
+    ----------
+    runs
+        Of one workflow on one system under one age rule.
+    seeds
+        How many runs each mean is of, for the caption.
+    """
+    cells = cells_of(runs)
+    first = runs[0]
+    rule = "age accrues for dependent jobs" if first.age_accrues else "no age accrues for dependent jobs"
+    parts: list[RenderableType] = [
+        Text.assemble((f"{first.workflow} on {first.system}", "bold"), f"  ({rule}; mean [95 % interval] of {seeds} runs)\n")
+    ]
+    for cores in dict.fromkeys(cell.cores for cell in cells):
+        here = [cell for cell in cells if cell.cores == cores]
+        parts += [_table(cores, here), Padding(Text(sentence(here)), (0, 0, 1, 2))]
+    if len({cell.strategy for cell in cells}) > 1:
+        parts.append(_averages_table(normalised_averages(cells)))
+    parts.append(
+        Text(
+            "TWT total waiting time, OH allocated but unused, Hits predictions not too long; * best of its column.",
+            style="dim",
+        )
+    )
+    return Group(*parts)
+
+
+def _table(cores: int, cells: Sequence[Cell]) -> Table:
+    table = Table(title=f"{cores} cores", title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("Strategy", no_wrap=True)
+    for heading, *_ in _COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cell in cells:
+        row = [Text(cell.strategy)]
+        for key, (_, _, smaller, decimals) in _COLUMNS.items():
+            shown = [round(c.intervals[key].mean, decimals) for c in cells if not math.isnan(c.intervals[key].mean)]
+            mean = cell.intervals[key].mean
+            best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
+            row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
+        table.add_row(*row)
+    return table
+
+
+def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
+    if math.isnan(interval.mean):
+        return Text("-", style="dim")
+    mean = f"{interval.mean:,.{decimals}f}"
+    text = Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
+    if not math.isnan(interval.low) and interval.high > interval.low:
+        text.append(f" [{interval.low:,.{decimals}f}, {interval.high:,.{decimals}f}]", style="dim not bold")
+    return text
+
+
+def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
+    table = Table(
+        title="Above the best strategy, averaged over core counts", title_justify="left", title_style="bold", header_style="bold"
+    )
+    table.add_column("Strategy", no_wrap=True)
+    for heading in ("TWT", "Makespan", "Core-hours"):
+        table.add_column(heading, justify="right")
+    for strategy, excess in averages.items():
+        values = [excess[key] for key in ("twt_s", "makespan_s", "core_hours")]
+        table.add_row(strategy, *(("-" if math.isnan(value) else f"+{100 * value:.0f} %") for value in values))
+    return table
+
+
+def sentence(cells: Sequence[Cell]) -> str:
+    """Say what one core count's table means; differences within the noise of paired runs are called that.
+
+    Parameters
+    ----------
+    cells
+        All strategies at one core count, run on the same seeds.
+    """
+    by_name = {cell.strategy: cell for cell in cells}
+    hero = by_name.get("asa") or min(cells, key=lambda cell: cell.intervals["makespan_s"].mean)
+    rivals = [by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy]
+    if not rivals:
+        return f"{hero.strategy}: {hero.intervals['makespan_s'].mean:,.0f} s at {hero.intervals['core_hours'].mean:,.1f} core-hours."
+    claims = [_versus(hero, rival) for rival in rivals]
+    return f"{hero.strategy} finishes " + "; ".join(claims) + "."
+
+
+def _versus(hero: Cell, rival: Cell) -> str:
+    time = hero.intervals["makespan_s"].mean / rival.intervals["makespan_s"].mean - 1
+    cost = hero.intervals["core_hours"].mean / rival.intervals["core_hours"].mean - 1
+    gap = _paired(hero, rival)
+    if math.isnan(gap.low):
+        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy} (one run)"
+    elif gap.low <= 0 <= gap.high:
+        when = f"with {rival.strategy} (the difference is within the noise)"
+    else:
+        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy}"
+    if abs(cost) < 0.005:
+        return f"{when} for the same core-hours"
+    return f"{when} for {_percent(cost)} {'more' if cost > 0 else 'fewer'} core-hours"
+
+
+def _paired(hero: Cell, rival: Cell) -> Interval:
+    """Interval of the mean difference in makespan over the seeds that both ran."""
+    theirs = {run.seed: run.metrics.makespan_s for run in rival.runs}
+    return mean_interval([run.metrics.makespan_s - theirs[run.seed] for run in hero.runs if run.seed in theirs])
+
+
+def _percent(ratio: float) -> str:
+    size = 100 * abs(ratio)
+    return f"{size:.0f} %" if size >= 1 else f"{size:.1f} %"

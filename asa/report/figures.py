@@ -1,0 +1,97 @@
+"""Figures; matplotlib is loaded when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asa.errors import InputError, MissingExtraError
+from asa.experiment import CompareRun, group
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["makespan_bars", "new_figure", "save_figure"]
+
+_WAIT_COLOUR = "#c8c8c8"
+_STAGE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")  # safe for colour-blind eyes
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Make an empty figure that needs no screen.
+
+    Raises
+    ------
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
+    except ImportError as error:
+        raise MissingExtraError(
+            "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[plot]'"
+        ) from error
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, or the suffix means no format.
+    """
+    try:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf.") from error
+
+
+def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
+    """Draw Fig. 6's picture: for each core count one bar a strategy, the mean perceived wait and run time of each stage stacked.
+
+    Parameters
+    ----------
+    runs
+        Of one workflow on one system.
+    path
+        File to write.
+    """
+    cells = group(runs)
+    counts = list(dict.fromkeys(cores for cores, _ in cells))
+    strategies = list(dict.fromkeys(strategy for _, strategy in cells))
+    figure = new_figure(2.2 + 1.9 * len(counts) * max(len(strategies), 2) / 3, 5.2)
+    panels = figure.subplots(1, len(counts), squeeze=False, sharey=False)[0]
+    stages = [stage.stage for stage in runs[0].metrics.stages]
+    for panel, cores in zip(panels, counts, strict=True):
+        for position, strategy in enumerate(strategies):
+            _bar(panel, position, cells.get((cores, strategy), []), stages)
+        panel.set_title(f"{cores} cores")
+        panel.set_xticks(range(len(strategies)), strategies, rotation=35, ha="right")
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.margins(x=0.03)
+    panels[0].set_ylabel("seconds since submission (mean)")
+    figure.suptitle(f"{runs[0].workflow} on {runs[0].system}: makespan by stage")
+    handles, labels = panels[0].get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    figure.legend(unique.values(), unique.keys(), loc="outside right center", frameon=False, fontsize="small")
+    save_figure(figure, path)
+
+
+def _bar(panel: Axes, position: int, runs: Sequence[CompareRun], stages: Sequence[str]) -> None:
+    if not runs:
+        return
+    height = 0.0
+    for index, stage in enumerate(stages):
+        wait = sum(run.metrics.stages[index].perceived_wait_s for run in runs) / len(runs)
+        lasts = sum(run.metrics.stages[index].run_s for run in runs) / len(runs)
+        panel.bar(
+            position, wait, 0.75, bottom=height, color=_WAIT_COLOUR, hatch="///", edgecolor="white", linewidth=0, label="waiting"
+        )
+        colour = _STAGE_COLOURS[index % len(_STAGE_COLOURS)]
+        panel.bar(position, lasts, 0.75, bottom=height + wait, color=colour, edgecolor="white", linewidth=0.4, label=stage)
+        height += wait + lasts
+    panel.annotate(f"{height:,.0f}", (position, height), ha="center", va="bottom", fontsize="small")

@@ -1,0 +1,143 @@
+"""ASA: each stage's job is submitted the predicted wait ahead of the moment when its resources are needed.
+
+The paper submits the next stage at `t - a`, t being the expected end of the running one and a the predicted wait
+(Section 3.2). At a busy centre a exceeds the whole of the running stage, so the stages after the next must be asked for
+too: the plan here covers the whole graph. A stage's resources are needed when the last of the stages that it follows is
+expected to end, and the expected ends follow from expected starts, predicted waits and expected run times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from asa.units import format_duration
+from asa.workflow import Workflow
+
+from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
+
+__all__ = ["AheadOfTime", "Naive", "NaiveHold", "Oracle"]
+
+
+@dataclass(frozen=True, slots=True)
+class AheadOfTime:
+    """ASA as in the paper: dependencies keep a job from starting early, so an over-estimate costs no core-hours."""
+
+    forecast: ForecastKind = ForecastKind.LEARNED
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Plan the whole graph from what is true now."""
+        ends: dict[str, float] = {}
+        planned: dict[str, PlannedJob] = {}
+        for name in view.workflow.order:
+            stage = view.stages[name]
+            needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
+            if stage.phase is Phase.WAITING:
+                keep = Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY
+                planned[name] = _ahead(view, forecast, name, needed, keep)
+                start = _expected_start(view, planned[name], needed)
+            else:
+                start = _present_start(view, stage, needed)
+            ends[name] = _expected_end(view, stage, start)
+        return Plan.of(_monotone(view.workflow, planned).values())
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle(AheadOfTime):
+    """ASA whose predictions come true, because they are read from the simulator's future: what a predictor could gain."""
+
+    forecast: ForecastKind = ForecastKind.KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Naive:
+    """ASA Naive: no dependencies, so an allocation may begin early (Section 4.5).
+
+    Parameters
+    ----------
+    most_hold_s
+        An allocation that began early is kept idle if its stage is expected to begin within so many seconds; else it is
+        cancelled and asked for again, which costs a further wait. The paper cancels whatever comes early; within a minute
+        that costs more than it saves, so a minute is the default here.
+    most_resubmissions
+        After so many, a stage is submitted only when the stages that it follows have ended.
+    """
+
+    most_hold_s: float = 60.0
+    most_resubmissions: int = 5
+    forecast: ForecastKind = ForecastKind.LEARNED
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Plan the whole graph from what is true now, and give back what began too early."""
+        ends: dict[str, float] = {}
+        planned: list[PlannedJob] = []
+        cancelled: list[Cancellation] = []
+        for name in view.workflow.order:
+            stage = view.stages[name]
+            needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
+            if stage.phase is Phase.ALLOCATED and stage.job_id and needed - view.now_s > self.most_hold_s:
+                early = f"its resources came {format_duration(needed - view.now_s)} before the stage can begin"
+                cancelled.append(Cancellation(stage.job_id, early))
+                stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
+            if stage.phase is not Phase.WAITING:
+                start = _present_start(view, stage, needed)
+            elif view.is_ready(name):
+                job = _ahead(view, forecast, name, needed, Keep.NOTHING)
+                planned.append(job)
+                start = _expected_start(view, job, needed)
+            elif stage.resubmissions >= self.most_resubmissions:
+                start = needed  # it will be planned when it is ready
+            else:
+                job = replace(_ahead(view, forecast, name, needed, Keep.AWAIT), spare_walltime_s=self.most_hold_s)
+                planned.append(job)
+                start = _expected_start(view, job, needed)
+            ends[name] = _expected_end(view, stage, start)
+        return Plan.of(planned, cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveHold(Naive):
+    """ASA Naive that keeps an allocation idle for up to half an hour rather than giving it back."""
+
+    most_hold_s: float = 1800.0
+
+
+def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep) -> PlannedJob:
+    prediction = forecast.predict(name, needed_s)
+    submit = max(view.now_s, needed_s - prediction.wait_s)
+    lead = f"resources needed in {format_duration(needed_s - view.now_s)}, predicted wait {format_duration(prediction.wait_s)}"
+    return PlannedJob((name,), submit, keep, lead, prediction)
+
+
+def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
+    wait = job.prediction.wait_s if job.prediction else 0.0
+    if job.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
+        return needed_s + wait  # it begins to queue only when it is let go
+    return max(needed_s, job.submit_s + wait)
+
+
+def _present_start(view: RunView, stage: StageView, needed_s: float) -> float:
+    """When a stage whose job exists started, or is expected to."""
+    if stage.started_s is not None:
+        return stage.started_s
+    if stage.phase is Phase.QUEUED and stage.submit_s is not None and stage.predicted_wait_s is not None:
+        if not view.capabilities.age_accrues and not view.is_ready(stage.stage.name):
+            return needed_s + stage.predicted_wait_s
+        return max(needed_s, stage.submit_s + stage.predicted_wait_s)
+    return needed_s
+
+
+def _expected_end(view: RunView, stage: StageView, start_s: float) -> float:
+    if stage.ended_s is not None:
+        return stage.ended_s
+    return max(start_s + stage.stage.expected_s, view.now_s)
+
+
+def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, PlannedJob]:
+    """Submit no job before one that it depends on: those move forward, which a dependency makes free of cost."""
+    for name in reversed(workflow.order):
+        if name not in planned:
+            continue
+        for before in workflow.stages[name].after:
+            if before in planned and planned[before].submit_s > planned[name].submit_s:
+                planned[before] = replace(planned[before], submit_s=planned[name].submit_s)
+    return planned

@@ -1,0 +1,199 @@
+"""The port of every strategy, and the values that cross it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, cast
+
+from asa import plugins
+from asa.backend import Capabilities
+from asa.estimators.base import Prediction
+from asa.workflow import Stage, Workflow
+
+__all__ = [
+    "Cancellation",
+    "Forecast",
+    "ForecastKind",
+    "Keep",
+    "Phase",
+    "Plan",
+    "PlannedJob",
+    "RunView",
+    "StageView",
+    "Strategy",
+    "load_strategy",
+]
+
+
+class Phase(StrEnum):
+    """Where a stage stands."""
+
+    WAITING = "waiting"
+    """No job of it is submitted."""
+    QUEUED = "queued"
+    """Its job is pending."""
+    ALLOCATED = "allocated"
+    """Its job holds resources, but its predecessors have not ended."""
+    RUNNING = "running"
+    DONE = "done"
+
+
+class Keep(StrEnum):
+    """What keeps a stage's job from running before the stages it follows have ended."""
+
+    NOTHING = "nothing"
+    """They have ended."""
+    DEPENDENCY = "dependency"
+    """The batch system: the allocation cannot begin early."""
+    AWAIT = "await"
+    """The payload: the allocation may begin early, and idles until they have ended."""
+
+
+class ForecastKind(StrEnum):
+    """Whose waits a strategy plans with."""
+
+    NONE = "none"
+    LEARNED = "learned"
+    KNOWN = "known"
+    """The future itself, which only a simulator can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """What is true of one stage.
+
+    Parameters
+    ----------
+    stage
+        Its demands.
+    phase
+        Where it stands.
+    job_id
+        Its present job.
+    submit_s
+        When that was submitted.
+    predicted_wait_s
+        The wait predicted for it.
+    started_s, ended_s
+        When the stage itself (not its allocation) began and ended.
+    resubmissions
+        How often its job was given back before the stage began.
+    """
+
+    stage: Stage
+    phase: Phase = Phase.WAITING
+    job_id: str | None = None
+    submit_s: float | None = None
+    predicted_wait_s: float | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    resubmissions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What is true of one workflow's run.
+
+    Parameters
+    ----------
+    workflow
+        The stages and their order.
+    stages
+        Every stage by name.
+    now_s
+        The backend's clock.
+    capabilities
+        The site's rules.
+    """
+
+    workflow: Workflow
+    stages: Mapping[str, StageView]
+    now_s: float
+    capabilities: Capabilities
+
+    def is_ready(self, name: str) -> bool:
+        """All stages that this one follows have ended well."""
+        return all(self.stages[before].phase is Phase.DONE for before in self.stages[name].stage.after)
+
+
+class Forecast(Protocol):
+    """Waits to plan with."""
+
+    def predict(self, stage: str, needed_s: float) -> Prediction:
+        """Predict the wait of a stage's job whose resources are needed at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job to submit.
+
+    Parameters
+    ----------
+    stages
+        The stages that it runs, in order.
+    submit_s
+        When; now or earlier means at once.
+    keep
+        What keeps it from running too early.
+    reason
+        Why then, in words.
+    prediction
+        The predicted wait, where there is one.
+    spare_walltime_s
+        Walltime to ask for beyond the stages' own, for time in which the allocation idles.
+    """
+
+    stages: tuple[str, ...]
+    submit_s: float
+    keep: Keep
+    reason: str
+    prediction: Prediction | None = None
+    spare_walltime_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A job to cancel, and why."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What should happen, from now on, if nothing unforeseen does. Cancellations come first."""
+
+    submissions: tuple[PlannedJob, ...] = ()
+    cancellations: tuple[Cancellation, ...] = ()
+
+    @classmethod
+    def of(cls, submissions: Iterable[PlannedJob], cancellations: Iterable[Cancellation] = ()) -> Plan:
+        """Make a plan of any iterables."""
+        return cls(tuple(submissions), tuple(cancellations))
+
+
+class Strategy(Protocol):
+    """A way of asking for resources."""
+
+    @property
+    def forecast(self) -> ForecastKind:
+        """Whose waits it plans with."""
+        ...
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Say what should happen from now on; the same view and forecast give the same plan."""
+        ...
+
+
+def load_strategy(name: str) -> Strategy:
+    """Make an installed strategy by its name.
+
+    Raises
+    ------
+    UnknownNameError
+        None of that name is installed.
+    """
+    return cast("Strategy", plugins.load("asa.strategies", name)())

@@ -1,0 +1,30 @@
+"""Chained: everything is submitted at once and kept in order by dependencies."""
+
+from __future__ import annotations
+
+from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+
+__all__ = ["Chained"]
+
+
+class Chained:
+    """Submit the whole graph at the start, each job depending on those it follows.
+
+    What many users do today. Where a dependent job's age accrues, its wait passes while the stages before it run; where
+    it does not, this is Per-Stage without the client's own delay.
+    """
+
+    forecast = ForecastKind.NONE
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
+        """Submit every stage at once."""
+        return Plan.of(
+            PlannedJob(
+                (name,),
+                view.now_s,
+                Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY,
+                "everything is submitted at the start",
+            )
+            for name in view.workflow.order
+            if view.stages[name].phase is Phase.WAITING
+        )

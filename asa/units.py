@@ -1,0 +1,138 @@
+"""Durations in every spelling that Slurm knows, memory sizes, core-hours.
+
+Inside `asa` a duration is a number of seconds and its name ends in ``_s``; memory is a number of bytes. Text is
+understood here, at the border, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from asa.errors import InputError
+
+__all__ = ["core_hours", "format_duration", "format_walltime", "parse_duration", "parse_memory"]
+
+_UNIT_SECONDS = {
+    "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
+    "m": 60, "min": 60, "mins": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600,
+    "d": 86400, "day": 86400, "days": 86400,
+}  # fmt: skip
+_WITH_UNITS = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
+_TERM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_SLURM = re.compile(r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<clock>\d+(?::\d+){0,2}))")
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_MEMORY_EXPONENT = {"k": 1, "": 2, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds that a duration written for people or for Slurm stands for.
+
+    Slurm's spellings are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
+    ``days-hours:minutes`` and ``days-hours:minutes:seconds``; beside them numbers with units as in ``1h30m``.
+    A bare number is minutes, as in Slurm.
+
+    Parameters
+    ----------
+    text
+        The duration.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    InputError
+        The text is no duration.
+
+    Examples
+    --------
+    >>> [parse_duration(t) for t in ("90", "1:30", "2:00:00", "1-12", "1h30m", "45s")]
+    [5400.0, 90.0, 7200.0, 129600.0, 5400.0, 45.0]
+    """
+    given = text.strip().lower()
+    if _WITH_UNITS.fullmatch(given):
+        total = 0.0
+        for number, unit in _TERM.findall(given):
+            if unit not in _UNIT_SECONDS:
+                break
+            total += float(number) * _UNIT_SECONDS[unit]
+        else:
+            return total
+    match = _SLURM.fullmatch(given)
+    if match is None:
+        raise InputError(
+            f"{text!r} is no duration",
+            hint="Write it as Slurm does (90 = 90 minutes, 30:00, 2:00:00, 1-12:00) or with units (1h30m, 45s).",
+        )
+    if match["days"] is not None:
+        parts = [int(match[name] or 0) for name in ("days", "dh", "dm", "ds")]
+        return float(parts[0] * 86400 + parts[1] * 3600 + parts[2] * 60 + parts[3])
+    clock = [int(part) for part in match["clock"].split(":")]
+    if len(clock) == 1:
+        return clock[0] * 60.0
+    hours, minutes, seconds = [0] * (3 - len(clock)) + clock
+    return float(hours * 3600 + minutes * 60 + seconds)
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration for people, in its two largest units.
+
+    Examples
+    --------
+    >>> [format_duration(s) for s in (0, 42, 90, 3700, 200000)]
+    ['0s', '42s', '1m30s', '1h02m', '2d08h']
+    """
+    sign, total = ("-", -round(seconds)) if seconds < 0 else ("", round(seconds))
+    minutes, secs = divmod(total, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{sign}{days}d{hours:02d}h"
+    if hours:
+        return f"{sign}{hours}h{minutes:02d}m"
+    if minutes:
+        return f"{sign}{minutes}m{secs:02d}s"
+    return f"{sign}{secs}s"
+
+
+def format_walltime(seconds: float) -> str:
+    """Write a walltime as Slurm wants it, ``days-hours:minutes:seconds``, rounded up to the second.
+
+    Examples
+    --------
+    >>> format_walltime(93784)
+    '1-02:03:04'
+    """
+    total = -int(-seconds // 1)
+    days, rest = divmod(total, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}"
+
+
+def parse_memory(text: str) -> int:
+    """Bytes that a memory size stands for; as in Slurm a bare number is MiB and units are powers of 1024.
+
+    Examples
+    --------
+    >>> parse_memory("4G"), parse_memory("512")
+    (4294967296, 536870912)
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{text!r} is no memory size", hint="Write 512M, 4G or 1.5T.")
+    return round(float(match[1]) * 1024 ** _MEMORY_EXPONENT[match[2].lower()])
+
+
+def core_hours(cores: int, seconds: float) -> float:
+    """Core-hours that so many cores cost when held for so many seconds (equation 1 of the ASA paper).
+
+    Examples
+    --------
+    >>> core_hours(112, 1800)
+    56.0
+    """
+    return cores * seconds / 3600.0

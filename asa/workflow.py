@@ -1,0 +1,243 @@
+"""Workflows: stages and the graph in which they follow each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+
+from asa.errors import WorkflowError
+from asa.units import core_hours
+
+__all__ = ["Slot", "Stage", "Workflow"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_MOST_CORES = 20_000_000  # no machine has more
+_LONGEST_S = 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a workflow: what runs, on how much, for how long, and after which others.
+
+    Parameters
+    ----------
+    name
+        Letters, digits, ``_``, ``.``, ``-``; unique in the workflow.
+    cores, nodes
+        What it needs; at least one of them. Nodes alone mean whole nodes of the site.
+    walltime_s
+        Seconds to ask the batch system for; the stage is killed after them.
+    expected_run_s
+        Seconds that it usually runs; the walltime if not given.
+    after
+        Names of the stages that must have ended well before.
+    command
+        What to run.
+    memory_bytes, gpus
+        Further needs, for the whole stage.
+
+    Examples
+    --------
+    >>> Stage("merge", cores=1, walltime_s=600, expected_run_s=40, after=("search",)).expected_s
+    40
+    """
+
+    name: str
+    cores: int | None = None
+    nodes: int | None = None
+    walltime_s: float = 3600.0
+    expected_run_s: float | None = None
+    after: tuple[str, ...] = ()
+    command: str = ""
+    memory_bytes: int = 0
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise self._error("a stage's name must be letters, digits, '_', '.', '-'", "Rename it; up to 64 characters.")
+        if self.cores is None and self.nodes is None:
+            raise self._error("asks for neither cores nor nodes", "Give one of them.")
+        for what, amount, least in (
+            ("cores", self.cores, 1),
+            ("nodes", self.nodes, 1),
+            ("gpus", self.gpus, 0),
+            ("bytes of memory", self.memory_bytes, 0),
+        ):
+            if amount is not None and amount < least:
+                raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
+        if max(self.cores or 0, self.nodes or 0) > _MOST_CORES:
+            raise self._error(f"asks for {self.cores or self.nodes} cores or nodes", "No machine has so many.")
+        if not 0 < self.walltime_s <= _LONGEST_S:
+            raise self._error(f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year.")
+        if self.expected_run_s is not None and not 0 < self.expected_run_s <= self.walltime_s:
+            raise self._error(
+                f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
+                "It would be killed: ask for more walltime, or expect more than nothing.",
+            )
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds that it is expected to run."""
+        return self.walltime_s if self.expected_run_s is None else self.expected_run_s
+
+    def cores_on(self, cores_per_node: int) -> int:
+        """Cores that it takes on a site with nodes of so many cores."""
+        whole_nodes = (self.nodes or 0) * cores_per_node
+        return max(self.cores or 0, whole_nodes)
+
+    def _error(self, message: str, hint: str) -> WorkflowError:
+        return WorkflowError(message, where=f"stage {self.name!r}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """When a stage runs inside an allocation, in seconds from the allocation's beginning."""
+
+    stage: str
+    start_s: float
+    end_s: float
+
+
+class Workflow:
+    """A checked graph of stages.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    stages
+        In any order; `Stage.after` gives the edges.
+    walltime_s
+        Seconds to ask for when all stages share one allocation; the sum of the stages' walltimes if not given.
+
+    Raises
+    ------
+    WorkflowError
+        No stages, two of one name, an unknown predecessor, or a cycle; the message names the stage.
+
+    Examples
+    --------
+    >>> flow = Workflow("blast", [Stage("search", cores=112), Stage("merge", cores=1, after=("search",))])
+    >>> flow.order, flow.peak_cores(28)
+    (('search', 'merge'), 112)
+    """
+
+    def __init__(self, name: str, stages: Iterable[Stage], *, walltime_s: float | None = None) -> None:
+        self.name = name
+        self.stages: Mapping[str, Stage] = _by_name(name, stages)
+        self._walltime_s = walltime_s
+        _check_predecessors(self.stages)
+        _check_acyclic(self.graph)
+
+    def __repr__(self) -> str:
+        return f"Workflow({self.name!r}, {len(self.stages)} stages)"
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The stages' names with an edge from each to those that follow it."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.stages)
+        graph.add_edges_from((before, stage.name) for stage in self.stages.values() for before in stage.after)
+        return graph
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """All stages, each after its predecessors; otherwise as they were given."""
+        position = {name: i for i, name in enumerate(self.stages)}
+        return tuple(nx.lexicographical_topological_sort(self.graph, key=position.__getitem__))
+
+    @cached_property
+    def walltime_s(self) -> float:
+        """Seconds to ask for when all stages share one allocation."""
+        return self._walltime_s if self._walltime_s is not None else sum(s.walltime_s for s in self.stages.values())
+
+    def peak_cores(self, cores_per_node: int) -> int:
+        """Cores of the widest stage: what a Big Job asks for all the time."""
+        return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
+
+    def layout(
+        self, names: Iterable[str], cores: int, cores_per_node: int, run_s: Mapping[str, float] | None = None
+    ) -> tuple[Slot, ...]:
+        """Place stages inside one allocation: each as soon as its predecessors there ended and cores are free.
+
+        A chain comes out end to end, so that an allocation of all stages lasts the sum of their run times (equation 1
+        of the ASA paper). O(s^2) for s stages.
+
+        Parameters
+        ----------
+        names
+            The stages that share the allocation.
+        cores
+            Its width; no stage may need more.
+        cores_per_node
+            For stages that ask for nodes.
+        run_s
+            Run time of each stage; the expected ones if not given.
+
+        Returns
+        -------
+        tuple of Slot
+            In order of start.
+        """
+        chosen = set(names)
+        slots: dict[str, Slot] = {}
+        for name in (n for n in self.order if n in chosen):
+            stage = self.stages[name]
+            need = stage.cores_on(cores_per_node)
+            lasts = stage.expected_s if run_s is None else run_s[name]
+            ready = max((slots[p].end_s for p in stage.after if p in slots), default=0.0)
+            for start in sorted({ready, *(s.end_s for s in slots.values() if s.end_s > ready)}):
+                end = start + lasts
+                rivals = [s for s in slots.values() if s.start_s < end and s.end_s > start]
+                moments = [start, *(s.start_s for s in rivals if s.start_s > start)]
+                used = max(
+                    sum(self.stages[r.stage].cores_on(cores_per_node) for r in rivals if r.start_s <= t < r.end_s)
+                    for t in moments
+                )
+                if used + need <= cores:
+                    break
+            slots[name] = Slot(name, start, end)
+        return tuple(sorted(slots.values(), key=lambda s: (s.start_s, self.order.index(s.stage))))
+
+    def execution_s(self, cores_per_node: int) -> float:
+        """Expected run time of the whole inside one allocation of the peak width."""
+        return max(s.end_s for s in self.layout(self.order, self.peak_cores(cores_per_node), cores_per_node))
+
+    def stage_core_hours(self, cores_per_node: int) -> float:
+        """Core-hours if each stage holds only what it needs (equation 2 of the ASA paper)."""
+        return sum(core_hours(s.cores_on(cores_per_node), s.expected_s) for s in self.stages.values())
+
+
+def _by_name(workflow: str, stages: Iterable[Stage]) -> dict[str, Stage]:
+    named: dict[str, Stage] = {}
+    for stage in stages:
+        if stage.name in named:
+            raise WorkflowError("there are two stages of this name", where=f"stage {stage.name!r}", hint="Rename one.")
+        named[stage.name] = stage
+    if not named:
+        raise WorkflowError("has no stages", where=f"workflow {workflow!r}", hint="Give it at least one.")
+    return named
+
+
+def _check_predecessors(stages: Mapping[str, Stage]) -> None:
+    for stage in stages.values():
+        for before in stage.after:
+            if before not in stages:
+                raise WorkflowError(
+                    f"comes after {before!r}, which is no stage",
+                    where=f"stage {stage.name!r}",
+                    hint=f"Stages are: {', '.join(stages)}.",
+                )
+
+
+def _check_acyclic(graph: nx.DiGraph[str]) -> None:
+    try:
+        cycle = nx.find_cycle(graph)
+    except nx.NetworkXNoCycle:
+        return
+    path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+    raise WorkflowError(f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out.")

@@ -1,0 +1,63 @@
+"""Machines that the simulated queue can stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asa.errors import InputError
+
+__all__ = ["SYSTEMS", "Machine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of equal nodes whose cores are given out by count.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    nodes, cores_per_node
+        Its size.
+    whole_nodes
+        Whether jobs get whole nodes only; else any number of cores, as on sites that share nodes.
+    """
+
+    name: str
+    nodes: int
+    cores_per_node: int
+    whole_nodes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.cores_per_node < 1:
+            raise InputError(
+                f"a machine of {self.nodes} nodes of {self.cores_per_node} cores cannot be",
+                where=f"machine {self.name!r}",
+                hint="Give at least one of each.",
+            )
+
+    @property
+    def cores(self) -> int:
+        """Cores in all."""
+        return self.nodes * self.cores_per_node
+
+    def allocated(self, cores: int, nodes: int = 0) -> int:
+        """Cores that a job really gets, and is charged for, when it asks for so many cores or nodes.
+
+        Examples
+        --------
+        >>> Machine("m", nodes=10, cores_per_node=28, whole_nodes=True).allocated(30)
+        56
+        """
+        wanted = max(cores, nodes * self.cores_per_node)
+        return -(-wanted // self.cores_per_node) * self.cores_per_node if self.whole_nodes else wanted
+
+
+SYSTEMS = {
+    machine.name: machine
+    for machine in (
+        Machine("hpc2n", nodes=602, cores_per_node=28),
+        Machine("uppmax", nodes=486, cores_per_node=20),
+    )
+}
+"""The two centres of the ASA paper's evaluation (Section 4.2)."""

@@ -1,0 +1,59 @@
+"""The two centres of the ASA paper with a workload each, calibrated to the waits that the paper met there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asa.errors import InputError
+from asa.plugins import unknown_name
+
+from .machine import SYSTEMS
+from .workload import WorkloadModel
+
+__all__ = ["PRESETS", "TARGETS", "WaitTarget", "preset"]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTarget:
+    """What a calibration aims at: the mean wait of a job that asks for so much.
+
+    Parameters
+    ----------
+    cores
+        Its width.
+    walltime_s
+        Its request.
+    mean_wait_s
+        The wait that the paper met.
+    """
+
+    cores: int
+    walltime_s: int
+    mean_wait_s: float
+
+
+TARGETS: dict[str, tuple[WaitTarget, ...]] = {
+    # Big Job's waiting time for Montage in Table 1; the requests are those of `asa.workflows.montage`
+    "hpc2n": (WaitTarget(28, 1800, 150), WaitTarget(56, 1800, 206), WaitTarget(112, 1800, 452)),
+    "uppmax": (WaitTarget(160, 2100, 1415), WaitTarget(320, 3000, 8135), WaitTarget(640, 2700, 10200)),
+}
+
+PRESETS: dict[str, WorkloadModel] = {
+    "hpc2n": WorkloadModel(SYSTEMS["hpc2n"], load=0.83, log2_middle=5.0, log2_widest=10.0),
+    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.9, log2_middle=5.0, log2_widest=10.0),
+}
+"""Found by ``asa workload calibrate SYSTEM``; ``asa workload check SYSTEM`` prints how near they come."""
+
+
+def preset(system: str) -> WorkloadModel:
+    """Look a centre's workload up.
+
+    Raises
+    ------
+    InputError
+        There is no such centre.
+    """
+    if system not in PRESETS:
+        error: InputError = unknown_name("system", system, list(PRESETS))
+        raise error
+    return PRESETS[system]

@@ -1,0 +1,316 @@
+"""The simulated queue as a backend, and the site that opens equal worlds of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus, PastJobs
+from asa.errors import InputError, JobNotFoundError, SubmitRejectedError, TraceError
+
+from .engine import NEVER, UNSTARTED, ClientJob, Engine, Need
+from .machine import Machine
+from .presets import preset
+from .swf import Trace, read_swf
+from .workload import WorkloadModel
+
+__all__ = ["SimulatedBackend", "SimulatedSite"]
+
+_DAY = 86400
+
+
+class SimulatedBackend:
+    """One user's view of a simulated machine.
+
+    Parameters
+    ----------
+    engine
+        The machine, its load and its clock; it is owned by the backend from now on.
+    machine
+        Its name and node size.
+    poll_s
+        The client looks at the queue once in so many seconds, and learns only then what happened since; 0 for a client
+        that is told at once. Times that it reads are exact either way.
+    past
+        The history to show; taken from the engine if not given.
+    """
+
+    def __init__(self, engine: Engine, machine: Machine, *, poll_s: int = 0, past: PastJobs | None = None) -> None:
+        self._engine = engine
+        self._machine = machine
+        self._poll = poll_s
+        self._past = past
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the simulated site can do."""
+        return Capabilities(
+            system=self._machine.name,
+            max_cores=self._engine.capacity,
+            cores_per_node=self._machine.cores_per_node,
+            age_accrues=self._engine.age_accrues,
+        )
+
+    def now(self) -> float:
+        """Read the simulated clock, in seconds since the log's or the model's beginning."""
+        return float(self._engine.now)
+
+    def submit(self, spec: JobSpec) -> str:
+        """Submit a job now. Times are rounded up to whole seconds."""
+        return str(self._submit(self._engine, spec) + 1)
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job; it takes effect at once."""
+        self._engine.cancel(self._number(job_id))
+
+    def hold(self, job_id: str) -> None:
+        """Keep a pending job from starting."""
+        self._engine.hold(self._number(job_id))
+
+    def release(self, job_id: str) -> None:
+        """Let a held job go."""
+        self._engine.release(self._number(job_id))
+
+    def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Ask for several jobs at once."""
+        return {job_id: self._status(self._number(job_id)) for job_id in job_ids}
+
+    def wait(self, until_s: float | None) -> Sequence[JobStatus]:
+        """Let simulated time pass until the client would notice a change, at most until `until_s`."""
+        engine = self._engine
+        until = NEVER if until_s is None else math.ceil(until_s)
+        changed = dict.fromkeys(engine.advance(until))
+        if changed and self._poll:
+            noticed = min(-(-engine.now // self._poll) * self._poll, until)
+            while engine.now < noticed:
+                changed.update(dict.fromkeys(engine.advance(noticed)))
+        return [self._status(number) for number in changed]
+
+    def history(self) -> PastJobs:
+        """Everybody's jobs that started before the client's first question, oldest start first."""
+        if self._past is None:
+            self._past = past_jobs(self._engine)
+        return self._past
+
+    def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
+        """When a job would start if it were submitted without dependencies at a time not before now.
+
+        Costs a copy of the machine and a simulation until that start.
+        """
+        future = self._engine.fork()
+        moment = math.ceil(submit_s)
+        while future.now < moment:
+            future.advance(moment)
+        number = self._submit(future, spec)
+        job = future.clients[number]
+        while job.start == UNSTARTED:
+            future.advance(NEVER)
+        return float(job.start)
+
+    def _submit(self, engine: Engine, spec: JobSpec) -> int:
+        cores = self._machine.allocated(spec.cores, spec.nodes)
+        where = f"job {spec.name!r}"
+        if not 1 <= cores <= engine.capacity:
+            raise SubmitRejectedError(
+                f"asks for {cores} of the machine's {engine.capacity} cores", where=where, hint="Ask for what it has."
+            )
+        if not spec.walltime_s > 0:
+            raise SubmitRejectedError(f"asks for {spec.walltime_s} s", where=where, hint="Ask for more than nothing.")
+        if spec.run_s is None:
+            raise InputError("has no run time", where=where, hint="A simulator must be told `run_s`.")
+        needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
+        return engine.submit(
+            cores=cores,
+            request=math.ceil(spec.walltime_s),
+            run=max(math.ceil(spec.run_s), 1),
+            exit_code=spec.exit_code,
+            needs=needs,
+            begin=math.ceil(spec.begin_s or 0),
+            held=spec.held,
+            awaits=spec.awaits,
+            posts=spec.posts,
+        )
+
+    def _number(self, job_id: str) -> int:
+        if job_id.isdecimal() and 1 <= int(job_id) <= len(self._engine.clients):
+            return int(job_id) - 1
+        raise JobNotFoundError("the simulated queue has no such job", where=f"job {job_id!r}", hint="Ask for one submitted here.")
+
+    def _status(self, number: int) -> JobStatus:
+        job = self._engine.clients[number]
+        return JobStatus(
+            job_id=str(number + 1),
+            state=job.state,
+            submit_s=float(job.submit),
+            eligible_s=_known(job.eligible),
+            start_s=_known(job.start),
+            payload_start_s=_known(job.payload_start),
+            end_s=_known(job.end),
+            exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) else None,
+            reason=self._reason(job),
+        )
+
+    def _reason(self, job: ClientJob) -> str:
+        if job.state is JobState.TIMEOUT:
+            return "TimeLimit"
+        if job.state is not JobState.PENDING:
+            return ""
+        if job.doomed:
+            return "DependencyNeverSatisfied"
+        if job.held:
+            return "JobHeldUser"
+        if job.eligible != UNSTARTED:
+            return "Priority"
+        return "Dependency" if any(self._unmet(need) for need in job.needs) else "BeginTime"
+
+    def _unmet(self, need: Need) -> bool:
+        other = self._engine.clients[need.on]
+        if need.type is DependencyType.AFTER:
+            return other.start == UNSTARTED or other.start + need.delay > self._engine.now
+        return not other.state.is_final
+
+
+def _known(time: int) -> float | None:
+    return None if time == UNSTARTED else float(time)
+
+
+def past_jobs(engine: Engine) -> PastJobs:
+    """Collect the background's jobs that have started so far, as columns in order of their start."""
+    started = np.flatnonzero(engine.start != UNSTARTED)
+    rows = started[np.argsort(engine.start[started], kind="stable")]
+    table = engine.table
+    return PastJobs(
+        cores=table.cores[rows],
+        walltime_s=table.request[rows].astype(np.float64),
+        wait_s=(engine.start[rows] - table.submit[rows]).astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """A machine under load at the moment when the user arrives, and what there is to learn of its past."""
+
+    engine: Engine
+    past: PastJobs
+
+
+class SimulatedSite:
+    """A place where equal worlds can be opened again and again.
+
+    Either a centre with a workload model, or the replay of a real log. The user arrives at a moment drawn by the seed: with a
+    model in its second week, with a log anywhere but in its first and last parts.
+
+    Parameters
+    ----------
+    system
+        A preset's name, ``hpc2n`` or ``uppmax``; or give `trace`.
+    trace
+        An SWF log to replay.
+    trace_cores
+        Processors of the log's machine, if its header does not say.
+    age_accrues
+        Whether a dependent job's age counts from its submission, see `asa.backend.Capabilities`.
+    poll_s
+        The client looks at the queue once in so many seconds.
+    model
+        A workload of one's own in place of a preset.
+
+    Examples
+    --------
+    >>> world = SimulatedSite("hpc2n").open(seed=1)
+    >>> world.capabilities.max_cores
+    16856
+    """
+
+    _MODEL_WARM_UP = 7 * _DAY
+    _MODEL_LENGTH = 28 * _DAY
+    _LOG_MARGIN = 0.1  # share of a log's span, at either end, in which no run begins
+    _LOG_MARGIN_MOST = 30 * _DAY
+
+    def __init__(
+        self,
+        system: str | None = None,
+        *,
+        trace: str | Path | None = None,
+        trace_cores: int | None = None,
+        age_accrues: bool = True,
+        poll_s: int = 10,
+        model: WorkloadModel | None = None,
+    ) -> None:
+        if sum(given is not None for given in (system, trace, model)) != 1:
+            raise InputError("a simulated site is either a system or a trace", hint="Give exactly one of them.")
+        if poll_s < 0:
+            raise InputError(f"a poll every {poll_s} s cannot be", hint="Give 0 or more seconds.")
+        self.trace: Trace | None = None
+        self.model: WorkloadModel | None = None
+        if trace is not None:
+            self.trace = read_swf(trace, cores=trace_cores)
+            self.machine = Machine(self.trace.path.name.split(".")[0], self.trace.cores, 1)
+        else:
+            self.model = model or preset(system or "")
+            self.machine = self.model.machine
+        self.age_accrues = age_accrues
+        self.poll_s = poll_s
+        self._worlds: dict[int, _World] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What each of its worlds can do."""
+        return Capabilities(self.machine.name, self.machine.cores, self.machine.cores_per_node, self.age_accrues)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know about the load: the rules that a log's oddities met, and how often."""
+        if self.trace is None:
+            return []
+        return [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
+
+    def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
+        """Simulate up to the moment of each seed, once; a log in one pass for all of them."""
+        missing = [seed for seed in dict.fromkeys(seeds) if seed not in self._worlds]
+        if self.trace is not None:
+            self._replay(self.trace, missing)
+        elif executor is None or len(missing) < 2:
+            self._worlds |= {seed: self._warm_up(seed) for seed in missing}
+        else:
+            self._worlds |= dict(zip(missing, executor.map(self._warm_up, missing), strict=True))
+
+    def open(self, seed: int) -> SimulatedBackend:
+        """Open the world of a seed at the moment when the user arrives."""
+        if seed not in self._worlds:
+            self.prepare([seed])
+        world = self._worlds[seed]
+        engine = world.engine.fork()
+        engine.age_accrues = self.age_accrues
+        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, past=world.past)
+
+    def _warm_up(self, seed: int) -> _World:
+        assert self.model is not None
+        moments, jobs = np.random.SeedSequence(seed).spawn(2)
+        table = self.model.generate(self._MODEL_LENGTH, jobs)
+        moment = self._MODEL_WARM_UP + int(np.random.Generator(np.random.PCG64(moments)).integers(7 * _DAY))
+        engine = Engine(self.machine.cores, table)
+        engine.advance(moment)
+        return _World(engine, past_jobs(engine))
+
+    def _replay(self, trace: Trace, seeds: Sequence[int]) -> None:
+        table = trace.table
+        first, last = int(table.submit[0]), int(table.submit[-1])
+        margin = min(int(self._LOG_MARGIN * (last - first)), self._LOG_MARGIN_MOST)
+        if last - first < 2 * margin + 1:
+            raise TraceError("is too short for a run to begin in it", where=str(trace.path), hint="Give a longer log.")
+        moments = {
+            seed: int(
+                np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))).integers(first + margin, last - margin)
+            )
+            for seed in seeds
+        }
+        engine = Engine(trace.cores, table)
+        for seed in sorted(seeds, key=moments.__getitem__):
+            engine.advance(moments[seed])
+            self._worlds[seed] = _World(engine.fork(), past_jobs(engine))

@@ -1,0 +1,22 @@
+"""BLAST: a search in a database and a merge (Section 4.3)."""
+
+from __future__ import annotations
+
+from asa.workflow import Workflow
+
+from ._chain import Link, chain
+
+__all__ = ["blast"]
+
+_LINKS = (Link("search", parallel=True, share=1.0), Link("merge", parallel=False, share=1.0))
+
+
+def blast(cores: int) -> Workflow:
+    """BLAST at a peak core count: a long search on all cores, a short merge on one.
+
+    Parameters
+    ----------
+    cores
+        Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
+    """
+    return chain("blast", cores, _LINKS)

@@ -1,0 +1,34 @@
+"""Montage: an image mosaic in nine stages (Section 4.3)."""
+
+from __future__ import annotations
+
+from asa.workflow import Workflow
+
+from ._chain import Link, chain
+
+__all__ = ["montage"]
+
+# Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on Chameleon), the
+# largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
+_LINKS = (
+    Link("mProject", parallel=True, share=1526.9),
+    Link("mDiffFit", parallel=True, share=105.6),
+    Link("mConcatFit", parallel=False, share=2.3),
+    Link("mBgModel", parallel=False, share=20.9),
+    Link("mBackground", parallel=True, share=87.5),
+    Link("mImgtbl", parallel=False, share=0.6),
+    Link("mAdd", parallel=False, share=1.1),
+    Link("mShrink", parallel=False, share=1.2),
+    Link("mJPEG", parallel=False, share=1.2),
+)
+
+
+def montage(cores: int) -> Workflow:
+    """Montage at a peak core count: stages one, two and five take all cores, the others one.
+
+    Parameters
+    ----------
+    cores
+        Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
+    """
+    return chain("montage", cores, _LINKS)

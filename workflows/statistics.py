@@ -1,0 +1,28 @@
+"""Statistics: two sequential and two parallel stages, intertwined (Section 4.3)."""
+
+from __future__ import annotations
+
+from asa.workflow import Workflow
+
+from ._chain import Link, chain
+
+__all__ = ["statistics"]
+
+# The paper says which kinds of stages there are and that each is long, not how they compare: equal shares.
+_LINKS = (
+    Link("load", parallel=False, share=1.0),
+    Link("moments", parallel=True, share=1.0),
+    Link("combine", parallel=False, share=1.0),
+    Link("quantiles", parallel=True, share=1.0),
+)
+
+
+def statistics(cores: int) -> Workflow:
+    """Statistics at a peak core count: stages two and four take all cores, the others one.
+
+    Parameters
+    ----------
+    cores
+        Peak cores, at least 1; the paper ran 28, 56, 112, 160, 320 and 640.
+    """
+    return chain("statistics", cores, _LINKS)
