@@ -1,7 +1,7 @@
 """The port to a batch system: what every backend must offer, and the values that cross it.
 
-A backend owns the clock. All times are seconds on that clock (for a real site: the epoch, as the scheduler tells it), so
-a wait is always the difference of two readings of one clock.
+A backend owns the clock. All times are seconds on that clock (for a real site: the epoch, as the scheduler tells it),
+so a wait is always the difference of two readings of one clock.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Capabilities:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A batch system as one user sees it. `asa.testing.check_backend` checks that an implementation keeps the contract."""
+    """A batch system as one user sees it; `asa.testing.check_backend` checks that one keeps this contract."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -301,8 +301,13 @@ class Site(Protocol):
         """What each of its worlds can do."""
         ...
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about its worlds, a sentence each."""
+        ...
+
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
-        """Do now, once, what `open` would have to do for each of these seeds; in parallel where an executor is given."""
+        """Do now, once, what `open` would have to do for each of these seeds; in parallel on an executor."""
         ...
 
     def open(self, seed: int) -> Backend:

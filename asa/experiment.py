@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -188,8 +188,8 @@ def compare(
 ) -> list[CompareRun]:
     """Run every strategy at every core count on every seed.
 
-    For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3); different
-    strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`.
+    For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3);
+    different strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`.
 
     Parameters
     ----------
@@ -221,10 +221,7 @@ def compare(
     on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
     on_progress("running workflows", 0, len(chains))
     if processes == 1:
-        results = {}
-        for done, chain in enumerate(chains, start=1):
-            results[chain] = _chain(comparison, *chain)
-            on_progress("running workflows", done, len(chains))
+        results = _one_by_one(comparison, chains, on_progress)
     else:
         results = _in_parallel(comparison, chains, processes, on_progress)
     return [run for chain in chains for run in results[chain]]
@@ -234,12 +231,22 @@ def _pool(processes: int) -> AbstractContextManager[Executor | None]:
     return nullcontext() if processes == 1 else ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
 
 
+def _one_by_one(
+    comparison: Comparison, chains: Sequence[tuple[str, int]], on_progress: Callable[[str, int, int], None]
+) -> dict[tuple[str, int], list[CompareRun]]:
+    results: dict[tuple[str, int], list[CompareRun]] = {}
+    for done, chain in enumerate(chains, start=1):
+        results[chain] = _chain(comparison, *chain)
+        on_progress("running workflows", done, len(chains))
+    return results
+
+
 def _in_parallel(
     comparison: Comparison,
     chains: Sequence[tuple[str, int]],
     processes: int,
     on_progress: Callable[[str, int, int], None],
-) -> Mapping[tuple[str, int], list[CompareRun]]:
+) -> dict[tuple[str, int], list[CompareRun]]:
     results: dict[tuple[str, int], list[CompareRun]] = {}
     with ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_share, initargs=(comparison,)
@@ -271,7 +278,8 @@ def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[Compa
         if learns:
             learn_history(bank, world.history(), geometries, most=comparison.history)
         [result] = run_all(
-            world, [Run(workflow, strategy, bank=bank, run_s=_real_run_times(workflow, comparison.spread, seed))]
+            world,
+            [Run(workflow, strategy, bank=bank, run_s=_real_run_times(workflow, comparison.spread, seed))],
         )
         if result.outcome != "completed":
             raise RunError(

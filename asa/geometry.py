@@ -57,7 +57,10 @@ class JobGeometry:
             Fewer than one core, or no time at all.
         """
         if cores < 1 or not walltime_s > 0:
-            raise InputError(f"a job of {cores} cores for {walltime_s} s has no geometry", hint="Ask for at least 1 core and 1 s.")
+            raise InputError(
+                f"a job of {cores} cores for {walltime_s} s has no geometry",
+                hint="Ask for at least 1 core and 1 s.",
+            )
         return cls(math.ceil(math.log2(cores)), round(2 * math.log2(max(walltime_s, 1.0))), system, partition)
 
     def label(self) -> str:

@@ -86,10 +86,10 @@ class RunMetrics:
 def is_miss(predicted_s: float, observed: Observed) -> bool:
     """Whether a prediction was too long, as far as can be seen.
 
-    Section 4.8 divides predictions into accurate ones (*hit*) and over-predictions (*miss*), which bring resources too early;
-    its 100 % at UPPMAX for predictions of 3.9 h of waits of 11 h shows that too short is no miss. Accurate means
-    that no alternative below the predicted one is nearer to the wait, so that a grid's own coarseness is not held against
-    it. Of an upper bound only what exceeds it is too long for sure; of a lower bound nothing is.
+    Section 4.8 divides predictions into accurate ones (*hit*) and over-predictions (*miss*), which bring resources
+    too early; its 100 % at UPPMAX for predictions of 3.9 h of waits of 11 h shows that too short is no miss. Accurate
+    means that no alternative below the predicted one is nearer to the wait, so that a grid's own coarseness is not held
+    against it. Of an upper bound only what exceeds it is too long for sure; of a lower bound nothing is.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     stages = tuple(
         StageTimes(
             name,
-            perceived_wait_s=starts[name] - max((ends[before] for before in workflow.stages[name].after), default=began),
+            perceived_wait_s=starts[name]
+            - max((ends[before] for before in workflow.stages[name].after), default=began),
             run_s=ends[name] - starts[name],
         )
         for name in workflow.order

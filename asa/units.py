@@ -124,7 +124,7 @@ def parse_memory(text: str) -> int:
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{text!r} is no memory size", hint="Write 512M, 4G or 1.5T.")
-    return round(float(match[1]) * 1024 ** _MEMORY_EXPONENT[match[2].lower()])
+    return round(float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()]))
 
 
 def core_hours(cores: int, seconds: float) -> float:

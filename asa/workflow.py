@@ -58,7 +58,9 @@ class Stage:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise self._error("a stage's name must be letters, digits, '_', '.', '-'", "Rename it; up to 64 characters.")
+            raise self._error(
+                "a stage's name must be letters, digits, '_', '.', '-'", "Rename it; up to 64 characters."
+            )
         if self.cores is None and self.nodes is None:
             raise self._error("asks for neither cores nor nodes", "Give one of them.")
         for what, amount, least in (
@@ -72,7 +74,9 @@ class Stage:
         if max(self.cores or 0, self.nodes or 0) > _MOST_CORES:
             raise self._error(f"asks for {self.cores or self.nodes} cores or nodes", "No machine has so many.")
         if not 0 < self.walltime_s <= _LONGEST_S:
-            raise self._error(f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year.")
+            raise self._error(
+                f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
+            )
         if self.expected_run_s is not None and not 0 < self.expected_run_s <= self.walltime_s:
             raise self._error(
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
@@ -204,7 +208,7 @@ class Workflow:
         return tuple(sorted(slots.values(), key=lambda s: (s.start_s, self.order.index(s.stage))))
 
     def execution_s(self, cores_per_node: int) -> float:
-        """Expected run time of the whole inside one allocation of the peak width."""
+        """Give the expected run time of the whole inside one allocation of the peak width."""
         return max(s.end_s for s in self.layout(self.order, self.peak_cores(cores_per_node), cores_per_node))
 
     def stage_core_hours(self, cores_per_node: int) -> float:
@@ -240,4 +244,6 @@ def _check_acyclic(graph: nx.DiGraph[str]) -> None:
     except nx.NetworkXNoCycle:
         return
     path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-    raise WorkflowError(f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out.")
+    raise WorkflowError(
+        f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out."
+    )

@@ -8,8 +8,8 @@ from ._chain import Link, chain
 
 __all__ = ["montage"]
 
-# Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on Chameleon), the
-# largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
+# Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on
+# Chameleon), the largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
 _LINKS = (
     Link("mProject", parallel=True, share=1526.9),
     Link("mDiffFit", parallel=True, share=105.6),

@@ -4,10 +4,10 @@ The paper prints no stage's run time. What it prints implies them in sum: a work
 less its waiting time, and Per-Stage's core-hours say for how much of it all cores were needed if the rest ran on one.
 How that sum divides among the parallel and among the sequential stages is each workflow's own page.
 
-The table's core-hours are whole numbers, in some rows truncated (20.8 printed as 20) and in others rounded (8.8 as 9), and
-its Big Job and Per-Stage runs are different runs. One execution time must serve both here, so the fit first brings both
-core-hours within half an hour of the table, as far as that goes, and then stays as near as it can to Big Job's execution
-time.
+The table's core-hours are whole numbers, in some rows truncated (20.8 printed as 20) and in others rounded (8.8 as
+9), and its Big Job and Per-Stage runs are different runs. One execution time must serve both here, so the fit first
+brings both core-hours within half an hour of the table, as far as that goes, and then stays as near as it can to Big
+Job's execution time.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
         Fewer than one core.
     """
     if cores < 1:
-        raise WorkflowError(f"a peak of {cores} cores cannot be", where=f"workflow {workflow!r}", hint="Ask for at least 1.")
+        raise WorkflowError(
+            f"a peak of {cores} cores cannot be", where=f"workflow {workflow!r}", hint="Ask for at least 1."
+        )
     fits = _fits(workflow, least_sequential_s)
     if cores in fits:
         return fits[cores]
@@ -149,11 +151,11 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
     anchor = high if cores > high else low
 
     def scaled(name: str, least: int) -> int:
-        at_low, at_high = getattr(fits[low], name), getattr(fits[high], name)
+        at_low, at_high, at_anchor = (float(getattr(fits[count], name)) for count in (low, high, anchor))
         power = math.log(at_high / at_low) / math.log(high / low)
         if outside:
             power = min(max(power, -1.0), 0.0)
-        return max(round(getattr(fits[anchor], name) * (cores / anchor) ** power), least)
+        return max(round(at_anchor * math.pow(cores / anchor, power)), least)
 
     return Fit(scaled("parallel_s", 1), scaled("sequential_s", least_sequential_s))
 

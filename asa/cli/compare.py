@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,7 +14,7 @@ from asa.errors import InputError
 
 if TYPE_CHECKING:
     from asa.backend import Site
-    from asa.experiment import CompareRun, Comparison
+    from asa.experiment import CompareRun
     from asa.workflow import Workflow
 
 __all__ = ["compare"]
@@ -27,22 +27,27 @@ _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 def compare(
     workflow: Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")],
     system: Annotated[
-        str | None, typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False)
+        str | None,
+        typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
     ] = None,
     trace_cores: Annotated[
         int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
     ] = None,
     cores: Annotated[
-        str | None, typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]")
+        str | None,
+        typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
     ] = None,
     strategies: Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")] = (
         _DEFAULT_STRATEGIES
     ),
     seeds: Annotated[int, typer.Option(help="Runs of each strategy and core count, each at another moment.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0)
+    ] = 0,
     age_accrues: Annotated[
         bool,
         typer.Option(
@@ -55,17 +60,19 @@ def compare(
         int, typer.Option(help="Past waits of others that the estimator learns before each run, a geometry.")
     ] = 100,
     spread: Annotated[
-        float, typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm).")
+        float,
+        typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
     ] = 0.0,
     poll: Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)] = 10,
     jobs: Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE")
+        Path | None,
+        typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Compare ways of asking for a workflow's resources, on a simulated queue.
+    r"""Compare ways of asking for a workflow's resources, on a simulated queue.
 
     Every strategy meets the same queue at the same moments. The tables show what each costs in time and in core-hours.
 
@@ -73,29 +80,35 @@ def compare(
     asa compare montage --system hpc2n --cores 28,56,112 --seeds 20
     asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues
     """
+    from asa.estimators.algorithm1 import checked_policy
+    from asa.experiment import Comparison
     from asa.experiment import compare as run_comparison
-    from asa.report.comparison import render
 
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
     if as_json and as_csv:
         raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
-    comparison = _comparison(
-        workflow, system, trace, trace_cores, cores, strategies, seeds, seed, age_accrues, policy, history, spread, poll
-    )
-    comparison.check()
     if plot is not None:
         _check_plot(plot)
+    site = _site(system, trace, trace_cores, age_accrues=age_accrues, poll_s=poll)
+    make_workflow, counts = _workflow(workflow, cores, site)
+    comparison = Comparison(
+        make_workflow=make_workflow,
+        site=site,
+        cores=counts,
+        strategies=_names(strategies, "--strategies"),
+        seeds=tuple(range(seed, seed + seeds)),
+        policy=checked_policy(policy),
+        history=history,
+        spread=spread,
+    )
     runs = _with_progress(lambda on_progress: run_comparison(comparison, jobs=jobs, on_progress=on_progress))
     if as_json:
         _print_json(runs)
     elif as_csv:
         _print_csv(runs)
     else:
-        from rich.console import Console
-
-        console = Console()
-        console.print(render(runs, seeds=seeds))
-        for note in getattr(comparison.site, "notes", []):
-            console.print(f"[dim]Log: {note}[/]", highlight=False)
+        _print_tables(runs, site, seeds)
     if plot is not None:
         from asa.report.figures import makespan_bars
 
@@ -103,57 +116,19 @@ def compare(
         sys.stderr.write(f"Figure written to {plot}\n")
 
 
-def _comparison(
-    workflow: str,
-    system: str | None,
-    trace: Path | None,
-    trace_cores: int | None,
-    cores: str | None,
-    strategies: str,
-    seeds: int,
-    seed: int,
-    age_accrues: bool,
-    policy: str,
-    history: int,
-    spread: float,
-    poll: int,
-) -> Comparison:
+def _site(system: str | None, trace: Path | None, trace_cores: int | None, *, age_accrues: bool, poll_s: int) -> Site:
     from asa import plugins
-    from asa.estimators import WaitBank
-    from asa.experiment import Comparison
-    from asa.estimators.algorithm1 import Policy  # noqa: F401 - names the type below
 
-    if seeds < 1:
-        raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
     if system is not None and trace is not None:
-        raise InputError("a comparison runs on a centre or on a log", where="--system --trace", hint="Give one of them.")
+        raise InputError(
+            "a comparison runs on a centre or on a log", where="--system --trace", hint="Give one of them."
+        )
     if trace is None and trace_cores is not None:
         raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
-    WaitBank(policy)[_any_geometry()]  # type: ignore[arg-type]  # refuses an unknown policy with the known ones
-    site: Site = plugins.load("asa.backends", "simulated")(
-        None if trace is not None else system or "hpc2n",
-        trace=trace,
-        trace_cores=trace_cores,
-        age_accrues=age_accrues,
-        poll_s=poll,
-    )
-    make, counts = _workflow(workflow, cores, site, default=_DEFAULT_CORES.get(site.capabilities.system, "112"))
-    return Comparison(
-        make_workflow=make,
-        site=site,
-        cores=counts,
-        strategies=_names(strategies, "--strategies"),
-        seeds=tuple(range(seed, seed + seeds)),
-        policy=policy,  # type: ignore[arg-type]  # checked above
-        history=history,
-        spread=spread,
-    )
-
-
-def _any_geometry() -> Any:
-    from asa.geometry import JobGeometry
-
-    return JobGeometry(0, 0)
+    make = plugins.load("asa.backends", "simulated")
+    if trace is not None:
+        return cast("Site", make(trace=trace, trace_cores=trace_cores, age_accrues=age_accrues, poll_s=poll_s))
+    return cast("Site", make(system or "hpc2n", age_accrues=age_accrues, poll_s=poll_s))
 
 
 class _Fixed:
@@ -166,9 +141,7 @@ class _Fixed:
         return self.workflow
 
 
-def _workflow(
-    given: str, cores: str | None, site: Site, *, default: str
-) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
+def _workflow(given: str, cores: str | None, site: Site) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
     from asa import plugins
     from asa.experiment import workflow_maker
     from asa.spec import load_workflow
@@ -176,14 +149,16 @@ def _workflow(
     if given.endswith(".toml") or "/" in given:
         if cores is not None:
             raise InputError(
-                "a workflow file says itself how many cores each stage takes", where="--cores", hint="Leave --cores out."
+                "a workflow file says itself how many cores each stage takes",
+                where="--cores",
+                hint="Leave --cores out.",
             )
         fixed = load_workflow(given)
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
-    return workflow_maker(given), _counts(cores or default)
+    return workflow_maker(given), _counts(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 
 def _names(text: str, option: str) -> tuple[str, ...]:
@@ -208,7 +183,9 @@ def _check_plot(path: Path) -> None:
 
     supported = new_figure(1, 1).canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in supported:
-        raise InputError(f"{path.suffix!r} is no kind of figure", where="--plot", hint="Name a .png, .svg or .pdf file.")
+        raise InputError(
+            f"{path.suffix!r} is no kind of figure", where="--plot", hint="Name a .png, .svg or .pdf file."
+        )
     if not path.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--plot {path}", hint="Make the folder first.")
 
@@ -235,6 +212,17 @@ def _with_progress(work: Callable[[Callable[[str, int, int], None]], list[Compar
             progress.update(tasks[what], completed=done)
 
         return work(on_progress)
+
+
+def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
+    from rich.console import Console
+
+    from asa.report.comparison import render
+
+    console = Console()
+    console.print(render(runs, seeds=seeds))
+    for note in site.notes:
+        console.print(f"[dim]Log: {note}[/]", highlight=False)
 
 
 def _print_json(runs: Sequence[CompareRun]) -> None:

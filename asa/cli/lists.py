@@ -24,7 +24,14 @@ def lists(app: typer.Typer) -> None:
 
         console = Console()
         for group in _GROUPS:
-            table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
+            table = Table(
+                title=group,
+                title_justify="left",
+                title_style="bold",
+                show_header=False,
+                box=None,
+                padding=(0, 2),
+            )
             for name in plugins.names(f"asa.{group}"):
                 doc = inspect.getdoc(plugins.load(f"asa.{group}", name)) or ""
                 table.add_row(name, doc.split("\n\n")[0].replace("\n", " "))

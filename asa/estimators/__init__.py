@@ -14,7 +14,15 @@ Usable alone: this package needs numpy and nothing else.
 from asa.estimators.algorithm1 import Asa, LearningRate
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest
 from asa.estimators.bank import WaitBank
-from asa.estimators.base import Distribution, Prediction, WaitEstimator, WaitObservation, at_least, at_most, exactly
+from asa.estimators.base import (
+    Distribution,
+    Prediction,
+    WaitEstimator,
+    WaitObservation,
+    at_least,
+    at_most,
+    exactly,
+)
 
 __all__ = [
     "PAPER_ALTERNATIVES_S",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,25 @@ from asa.errors import InputError, StateError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, closest_losses, validated
 from asa.estimators.base import Distribution, Prediction, WaitObservation
 
-__all__ = ["Asa", "LearningRate", "Policy"]
+__all__ = ["Asa", "LearningRate", "Policy", "checked_policy"]
 
 Policy = Literal["default", "greedy", "tuned"]
 
 _ROUND_BOUND = 1.0
 """A round ends once an alternative has gathered more loss than this (line 3 of Algorithm 1)."""
+
+
+def checked_policy(name: str) -> Policy:
+    """Return a sampling policy's name, if it is one.
+
+    Raises
+    ------
+    InputError
+        There is no such policy.
+    """
+    if name not in get_args(Policy):
+        raise InputError(f"there is no policy {name!r}", hint=f"Known: {', '.join(get_args(Policy))}.")
+    return cast("Policy", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +110,9 @@ class Asa:
         learning_rate: LearningRate | None = None,
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        if policy not in get_args(Policy):
-            raise InputError(f"there is no policy {policy!r}", hint=f"Known: {', '.join(get_args(Policy))}.")
         if repetitions < 0:
             raise InputError(f"{repetitions} repetitions cannot be", hint="Give 0 or more; the paper uses 50.")
-        self.policy: Policy = policy
+        self.policy: Policy = checked_policy(policy)
         self.repetitions = repetitions
         self.learning_rate = learning_rate or LearningRate()
         self.alternatives_s = validated(alternatives_s)
@@ -119,10 +130,7 @@ class Asa:
 
     def predict(self) -> Prediction:
         """Choose an alternative for a job that is submitted now (line 4). O(log m), greedy O(m)."""
-        if self.policy == "greedy":
-            chosen = int(np.argmin(self._total_losses))
-        else:
-            chosen = int(self._draw(1)[0])
+        chosen = int(np.argmin(self._total_losses) if self.policy == "greedy" else self._draw(1)[0])
         return Prediction(float(self.alternatives_s[chosen]), chosen)
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
@@ -192,7 +200,7 @@ class Asa:
                 if values.shape != shape or not np.all(np.isfinite(values)):
                     raise StateError(f"{name} do not fit the alternatives", hint="The file was changed or cut off.")
                 setattr(made, f"_{name}", values)
-            generator = made._rng.bit_generator.state
+            generator = dict(made._rng.bit_generator.state)
             generator["state"] = {name: int(state["generator"][name]) for name in ("state", "inc")}
             made._rng.bit_generator.state = generator
         except (KeyError, TypeError, ValueError) as error:
@@ -209,7 +217,8 @@ class Asa:
 
     def _cumulate(self) -> NDArray[np.float64]:
         total: NDArray[np.float64] = np.cumsum(np.exp(self._log_weights))
-        return total / total[-1]
+        total /= total[-1]
+        return total
 
     def _suffer(self, alternative: int, loss: float) -> None:
         if loss <= 0.0:

@@ -34,9 +34,16 @@ def validated(alternatives_s: tuple[float, ...]) -> NDArray[np.float64]:
         Fewer than two, negative, not finite, or not strictly ascending.
     """
     waits = np.asarray(alternatives_s, dtype=np.float64)
-    if waits.ndim != 1 or waits.size < 2 or not np.all(np.isfinite(waits)) or waits[0] < 0 or np.any(np.diff(waits) <= 0):
+    if (
+        waits.ndim != 1
+        or waits.size < 2
+        or not np.all(np.isfinite(waits))
+        or waits[0] < 0
+        or np.any(np.diff(waits) <= 0)
+    ):
         raise InputError(
-            "the alternatives are no ascending list of waits", hint="Give at least two waits in seconds, smallest first."
+            "the alternatives are no ascending list of waits",
+            hint="Give at least two waits in seconds, smallest first.",
         )
     waits.flags.writeable = False
     return waits

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from asa.errors import StateError
-from asa.estimators.algorithm1 import Asa, Policy
+from asa.estimators.algorithm1 import Asa, Policy, checked_policy
 from asa.estimators.base import Distribution, Prediction, WaitObservation
 from asa.geometry import JobGeometry
 
@@ -48,7 +48,7 @@ class WaitBank:
     """
 
     def __init__(self, policy: Policy = "tuned", *, repetitions: int = 50, seed: int = 0) -> None:
-        self.policy: Policy = policy
+        self.policy: Policy = checked_policy(policy)
         self.repetitions = repetitions
         self.seed = seed
         self._learners: dict[JobGeometry, Asa] = {}
@@ -74,7 +74,10 @@ class WaitBank:
         return self[geometry].predict()
 
     def observe(
-        self, geometry: JobGeometry, observation: WaitObservation | float, prediction: Prediction | None = None
+        self,
+        geometry: JobGeometry,
+        observation: WaitObservation | float,
+        prediction: Prediction | None = None,
     ) -> None:
         """Learn a wait of this geometry; `prediction` is the one that was acted upon, if there was one."""
         self[geometry].observe(observation, prediction)
@@ -126,16 +129,20 @@ class WaitBank:
         """
         where = str(path)
         try:
-            document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            document: Any = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise StateError(f"cannot be read: {error.strerror}", where=where) from error
         except ValueError as error:
-            raise StateError(f"is no JSON: {error}", where=where, hint="Restore it, or delete it to learn anew.") from error
+            raise StateError(
+                f"is no JSON: {error}", where=where, hint="Restore it, or delete it to learn anew."
+            ) from error
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
             raise StateError("is no bank of wait estimates", where=where, hint="Name a file that `save` wrote.")
         if document.get("version") != _VERSION:
             raise StateError(
-                f"is of version {document.get('version')}, this asa reads {_VERSION}", where=where, hint="Upgrade asa-client."
+                f"is of version {document.get('version')}, this asa reads {_VERSION}",
+                where=where,
+                hint="Upgrade asa-client.",
             )
         try:
             bank = cls(document["policy"], repetitions=document["repetitions"], seed=document["seed"])

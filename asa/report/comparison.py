@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -86,7 +87,10 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     first = runs[0]
     rule = "age accrues for dependent jobs" if first.age_accrues else "no age accrues for dependent jobs"
     parts: list[RenderableType] = [
-        Text.assemble((f"{first.workflow} on {first.system}", "bold"), f"  ({rule}; mean [95 % interval] of {seeds} runs)\n")
+        Text.assemble(
+            (f"{first.workflow} on {first.system}", "bold"),
+            f"; {rule}.\nMean of {seeds} runs, its 95 % interval below it.\n",
+        )
     ]
     for cores in dict.fromkeys(cell.cores for cell in cells):
         here = [cell for cell in cells if cell.cores == cores]
@@ -103,7 +107,14 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
 
 
 def _table(cores: int, cells: Sequence[Cell]) -> Table:
-    table = Table(title=f"{cores} cores", title_justify="left", title_style="bold", header_style="bold")
+    table = Table(
+        title=f"{cores} cores",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+    )
     table.add_column("Strategy", no_wrap=True)
     for heading, *_ in _COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
@@ -115,22 +126,38 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
             best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
             row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
         table.add_row(*row)
+        if any(_is_spread(interval) for interval in cell.intervals.values()):
+            table.add_row(
+                "",
+                *(_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items()),
+                style="dim",
+            )
     return table
+
+
+def _is_spread(interval: Interval) -> bool:
+    return not math.isnan(interval.low) and interval.high > interval.low
+
+
+def _bounds(interval: Interval, decimals: int) -> str:
+    return f"{interval.low:,.{decimals}f}-{interval.high:,.{decimals}f} " if _is_spread(interval) else ""
 
 
 def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
     if math.isnan(interval.mean):
         return Text("-", style="dim")
     mean = f"{interval.mean:,.{decimals}f}"
-    text = Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
-    if not math.isnan(interval.low) and interval.high > interval.low:
-        text.append(f" [{interval.low:,.{decimals}f}, {interval.high:,.{decimals}f}]", style="dim not bold")
-    return text
+    return Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
 
 
 def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
     table = Table(
-        title="Above the best strategy, averaged over core counts", title_justify="left", title_style="bold", header_style="bold"
+        title="Above the best strategy, averaged over core counts",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        min_width=50,
     )
     table.add_column("Strategy", no_wrap=True)
     for heading in ("TWT", "Makespan", "Core-hours"):
@@ -151,9 +178,12 @@ def sentence(cells: Sequence[Cell]) -> str:
     """
     by_name = {cell.strategy: cell for cell in cells}
     hero = by_name.get("asa") or min(cells, key=lambda cell: cell.intervals["makespan_s"].mean)
-    rivals = [by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy]
+    rivals = [
+        by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy
+    ]
     if not rivals:
-        return f"{hero.strategy}: {hero.intervals['makespan_s'].mean:,.0f} s at {hero.intervals['core_hours'].mean:,.1f} core-hours."
+        time, cost = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
+        return f"{hero.strategy} takes {time:,.0f} s and {cost:,.1f} core-hours."
     claims = [_versus(hero, rival) for rival in rivals]
     return f"{hero.strategy} finishes " + "; ".join(claims) + "."
 

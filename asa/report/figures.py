@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["makespan_bars", "new_figure", "save_figure"]
 
 _WAIT_COLOUR = "#c8c8c8"
-_STAGE_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")  # safe for colour-blind eyes
+_STAGE_COLOURS = (  # told apart by colour-blind eyes
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#f0e442",
+    "#332288",
+    "#882255",
+)
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
@@ -47,11 +57,13 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     try:
         figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf.") from error
+        raise InputError(
+            f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf."
+        ) from error
 
 
 def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
-    """Draw Fig. 6's picture: for each core count one bar a strategy, the mean perceived wait and run time of each stage stacked.
+    """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked.
 
     Parameters
     ----------
@@ -77,7 +89,13 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
     figure.suptitle(f"{runs[0].workflow} on {runs[0].system}: makespan by stage")
     handles, labels = panels[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), loc="outside right center", frameon=False, fontsize="small")
+    figure.legend(
+        list(unique.values())[::-1],
+        list(unique)[::-1],
+        loc="outside right center",
+        frameon=False,
+        fontsize="small",
+    )
     save_figure(figure, path)
 
 
@@ -89,9 +107,26 @@ def _bar(panel: Axes, position: int, runs: Sequence[CompareRun], stages: Sequenc
         wait = sum(run.metrics.stages[index].perceived_wait_s for run in runs) / len(runs)
         lasts = sum(run.metrics.stages[index].run_s for run in runs) / len(runs)
         panel.bar(
-            position, wait, 0.75, bottom=height, color=_WAIT_COLOUR, hatch="///", edgecolor="white", linewidth=0, label="waiting"
+            position,
+            wait,
+            0.75,
+            bottom=height,
+            color=_WAIT_COLOUR,
+            hatch="///",
+            edgecolor="white",
+            linewidth=0,
+            label="waiting",
         )
         colour = _STAGE_COLOURS[index % len(_STAGE_COLOURS)]
-        panel.bar(position, lasts, 0.75, bottom=height + wait, color=colour, edgecolor="white", linewidth=0.4, label=stage)
+        panel.bar(
+            position,
+            lasts,
+            0.75,
+            bottom=height + wait,
+            color=colour,
+            edgecolor="white",
+            linewidth=0.4,
+            label=stage,
+        )
         height += wait + lasts
     panel.annotate(f"{height:,.0f}", (position, height), ha="center", va="bottom", fontsize="small")

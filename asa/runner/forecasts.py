@@ -22,7 +22,10 @@ class NoForecast:
 
     def predict(self, stage: str, needed_s: float) -> Prediction:  # noqa: ARG002 - the port's shape
         """Refuse: a strategy that asks must say so in its `forecast`."""
-        raise InputError(f"no forecast is there for stage {stage!r}", hint="The strategy must declare the forecast it needs.")
+        raise InputError(
+            f"no forecast is there for stage {stage!r}",
+            hint="The strategy must declare the forecast it needs.",
+        )
 
 
 class LearnedForecast:
@@ -61,8 +64,8 @@ class LearnedForecast:
 class KnownForecast:
     """Waits read from a simulator's future.
 
-    What is asked is when a job would start if it were submitted at a time but kept back until it is needed, as a dependency
-    does; then the shortest lead is taken with which it starts as early as it possibly can.
+    What is asked is when a job would start if it were submitted at a time but kept back until it is needed, as a
+    dependency does; then the shortest lead is taken with which it starts as early as it possibly can.
 
     Parameters
     ----------
@@ -94,7 +97,7 @@ class KnownForecast:
         if earliest > needed_s or needed_s <= now:
             return earliest - now  # late even if submitted at once
         leads = [0.0, *(lead for lead in PAPER_ALTERNATIVES_S if lead < needed_s - now), needed_s - now]
-        return leads[bisect_left(leads, True, key=lambda lead: self._is_in_time(spec, needed_s, lead))]
+        return leads[bisect_left(leads, x=True, key=lambda lead: self._is_in_time(spec, needed_s, lead))]
 
     def _is_in_time(self, spec: JobSpec, needed_s: float, lead_s: float) -> bool:
         return self._backend.foresee_start(spec, needed_s - lead_s) <= needed_s

@@ -141,7 +141,9 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     forecast: Forecast = NoForecast()
     if run.strategy.forecast is ForecastKind.LEARNED:
         if run.bank is None:
-            raise InputError("this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank()).")
+            raise InputError(
+                "this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank())."
+            )
         forecast = LearnedForecast(
             run.bank,
             lambda name: geometry_of(run.workflow.stages[name], capabilities.cores_per_node, capabilities.system),
@@ -215,7 +217,11 @@ def _take_in(backend: Backend, one: _Active, job_ids: Sequence[str]) -> None:
             if isinstance(news, tuple):
                 record, job, observation = news
                 one.note(record)
-                if one.run.bank is not None and isinstance(one.forecast, LearnedForecast) and len(job.planned.stages) == 1:
+                if (
+                    one.run.bank is not None
+                    and isinstance(one.forecast, LearnedForecast)
+                    and len(job.planned.stages) == 1
+                ):
                     stage = one.state.workflow.stages[job.planned.stages[0]]
                     capabilities = one.state.capabilities
                     geometry = geometry_of(stage, capabilities.cores_per_node, capabilities.system)

@@ -153,9 +153,9 @@ class RunState:
         was, job.status = job.status, status
         if was.state.is_final:
             return
-        about = {"run": self.name, "stages": job.planned.stages, "job_id": status.job_id}
+        name, stages, job_id = self.name, job.planned.stages, status.job_id
         if status.start_s is not None and was.start_s is None:
-            yield Started(time_s=status.start_s, **about)
+            yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
             self._set_phase(job, Phase.ALLOCATED)
         if (observation := observation_of(job.spec, status, self.capabilities)) and not job.observed:
             job.observed = True
@@ -165,7 +165,9 @@ class RunState:
         if status.state.is_final:
             yield Ended(
                 time_s=status.end_s if status.end_s is not None else status.submit_s,
-                **about,
+                run=name,
+                stages=stages,
+                job_id=job_id,
                 state=status.state,
                 cores=job.spec.cores,
                 start_s=status.start_s,
@@ -214,18 +216,14 @@ class RunState:
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
-        slots = self.workflow.layout(
-            job.planned.stages, job.spec.cores, self.capabilities.cores_per_node, self.run_s
-        )
+        slots = self.workflow.layout(job.planned.stages, job.spec.cores, self.capabilities.cores_per_node, self.run_s)
         for slot in slots:
             alone = len(slots) == 1
             start, end = (began_s, end_s) if alone else (began_s + slot.start_s, min(began_s + slot.end_s, end_s))
             if not alone:
                 yield StageStarted(time_s=start, run=self.name, stages=(slot.stage,), job_id=job_id)
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
-            self.stages[slot.stage] = replace(
-                self.stages[slot.stage], phase=Phase.DONE, started_s=start, ended_s=end
-            )
+            self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE, started_s=start, ended_s=end)
         if all(stage.phase is Phase.DONE for stage in self.stages.values()):
             self.outcome = "completed"
             last = max(stage.ended_s or 0.0 for stage in self.stages.values())
@@ -264,7 +262,8 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
     - A job that nothing kept back: its wait is exactly its start less its submission.
     - Kept back by a dependency where age does not accrue: it queued only from the moment it was eligible.
-    - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it may have
+    - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it
+    may have
       been ready long before, and the time since submission is an upper bound.
     - Cancelled while it was in the queue: a lower bound.
     """
@@ -274,7 +273,11 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
     queued_since = status.submit_s if capabilities.age_accrues else status.eligible_s
     if status.start_s is not None:
         wait = status.start_s - queued_since
-        return at_most(wait) if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s else exactly(wait)
+        return (
+            at_most(wait)
+            if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
+            else exactly(wait)
+        )
     if status.state is JobState.CANCELLED and status.end_s is not None:
         return at_least(max(status.end_s - queued_since, 0.0))
     return None

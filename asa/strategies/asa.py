@@ -43,7 +43,7 @@ class AheadOfTime:
 
 @dataclass(frozen=True, slots=True)
 class Oracle(AheadOfTime):
-    """ASA whose predictions come true, because they are read from the simulator's future: what a predictor could gain."""
+    """ASA whose predictions come true, read from the simulator's future: the most that a predictor could gain."""
 
     forecast: ForecastKind = ForecastKind.KNOWN
 
@@ -56,8 +56,8 @@ class Naive:
     ----------
     most_hold_s
         An allocation that began early is kept idle if its stage is expected to begin within so many seconds; else it is
-        cancelled and asked for again, which costs a further wait. The paper cancels whatever comes early; within a minute
-        that costs more than it saves, so a minute is the default here.
+        cancelled and asked for again, which costs a further wait. The paper cancels whatever comes early; within a
+        minute that costs more than it saves, so a minute is the default here.
     most_resubmissions
         After so many, a stage is submitted only when the stages that it follows have ended.
     """
@@ -104,8 +104,8 @@ class NaiveHold(Naive):
 def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep) -> PlannedJob:
     prediction = forecast.predict(name, needed_s)
     submit = max(view.now_s, needed_s - prediction.wait_s)
-    lead = f"resources needed in {format_duration(needed_s - view.now_s)}, predicted wait {format_duration(prediction.wait_s)}"
-    return PlannedJob((name,), submit, keep, lead, prediction)
+    needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)
+    return PlannedJob((name,), submit, keep, f"resources needed in {needed_in}, predicted wait {wait}", prediction)
 
 
 def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -23,7 +22,7 @@ _PROBES_A_DAY = 24
 
 _SEARCHED: dict[str, tuple[float, float, float]] = {
     # parameter: (least, most, first step)
-    "load": (0.5, 0.98, 0.02),
+    "load": (0.5, 0.99, 0.01),
     "accuracy": (0.02, 0.9, 0.15),
     "narrow": (0.5, 0.99, 0.05),
     "serial": (0.05, 0.7, 0.1),
@@ -70,7 +69,7 @@ class Step:
 
 
 def _probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed: int) -> NDArray[np.float64]:
-    """Waits, one row a moment and one column a target, of single jobs dropped into one simulated period."""
+    """Simulate waits, one row a moment and one column a target, of single jobs dropped into one simulated period."""
     seeds = np.random.SeedSequence([seed, 1])
     table = model.generate((_WARM_UP_DAYS + days + 3) * _DAY, seeds.spawn(1)[0])
     rng = np.random.Generator(np.random.PCG64(seeds))
@@ -88,7 +87,12 @@ def _probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed:
 
 
 def measure(
-    model: WorkloadModel, targets: Sequence[WaitTarget], *, seeds: Sequence[int], days: int, executor: Executor
+    model: WorkloadModel,
+    targets: Sequence[WaitTarget],
+    *,
+    seeds: Sequence[int],
+    days: int,
+    executor: Executor,
 ) -> list[Measured]:
     """Measure the mean waits of the targets' jobs, submitted at random moments of several simulated periods.
 
@@ -180,4 +184,4 @@ def _vary(model: WorkloadModel, step: float, rng: np.random.Generator) -> Worklo
         changed[name] = round(float(np.clip(value, low, high)), 4)
     changed["log2_widest"] = min(changed["log2_widest"], math.floor(100 * math.log2(model.machine.cores)) / 100)
     changed["log2_middle"] = min(changed["log2_middle"], changed["log2_widest"])
-    return dataclasses.replace(model, **changed)
+    return WorkloadModel(model.machine, **{**model.parameters(), **changed})

@@ -68,7 +68,14 @@ def calibrate(
 
     with _processes() as executor:
         best = search(
-            start, targets, trials=trials, seeds=range(seeds), days=days, executor=executor, seed=seed, report=report
+            start,
+            targets,
+            trials=trials,
+            seeds=range(seeds),
+            days=days,
+            executor=executor,
+            seed=seed,
+            report=report,
         )
         measured = measure(best, targets, seeds=range(100, 108), days=days, executor=executor)
     _show(f"{system}: mean waits on 8 other periods of {days} days", measured)
@@ -89,7 +96,15 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
-    for heading in ("Cores", "Walltime s", "Paper s", "Simulated s", "95 % +-", "Simulated / paper", "Had to wait"):
+    for heading in (
+        "Cores",
+        "Walltime s",
+        "Paper s",
+        "Simulated s",
+        "95 % +-",
+        "Simulated / paper",
+        "Had to wait",
+    ):
         table.add_column(heading, justify="right")
     for m in measured:
         table.add_row(

@@ -1,17 +1,20 @@
 """The event engine: first come first served with EASY backfilling, on counts of cores, in whole seconds.
 
-Everybody waits for this module, so its shape is made for speed: the background load is columns of integers that all forks
-share, one loop moves the clock, and control leaves it only when something happened to one of the client's own jobs.
+Everybody waits for this module, so its shape is made for speed: the background load is columns of integers that all
+forks share, one loop moves the clock, and control leaves it only when something happened to one of the client's own
+jobs.
 
 Conventions
 -----------
-1. Within one second: completions first, then the client's timers (begin times, delays), then submissions in the log's order,
+1. Within one second: completions first, then the client's timers (begin times, delays), then submissions in the log's
+order,
    then one scheduling pass.
 2. The queue is ordered by the time since which a job's age counts, then by arrival. For the background that is its
    submission; for the client's jobs see `Engine.age_accrues`.
 3. A pass starts jobs from the head while they fit. The first that does not gets a reservation at the earliest second at
-   which enough cores are free by the running jobs' requested times (the shadow time). Each later job starts now if it fits
-   now and either ends by its request no later than the shadow time, or takes only cores that the head will not need then.
+   which enough cores are free by the running jobs' requested times (the shadow time). Each later job starts now if it
+   fits now and either ends by its request no later than the shadow time, or takes only cores that the head will not
+   need then.
 4. A job that runs for longer than it asked for is killed at its limit.
 """
 
@@ -78,8 +81,8 @@ class JobTable:
 
     def _look(self) -> None:
         """Open views through which CPython reads one number several times faster than through an array."""
-        self.view_submit, self.view_run = memoryview(self.submit), memoryview(self.run)
-        self.view_request, self.view_cores = memoryview(self.request), memoryview(self.cores)
+        self.view_submit, self.view_run = self.submit.data, self.run.data
+        self.view_request, self.view_cores = self.request.data, self.cores.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +252,8 @@ class Engine:
         Returns
         -------
         list of int
-            Numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or when nothing can
-            happen any more.
+            Numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or when
+            nothing can happen any more.
         """
         submit, cores = self.table.view_submit, self.table.view_cores
         rows = len(self.table)

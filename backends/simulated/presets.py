@@ -39,8 +39,8 @@ TARGETS: dict[str, tuple[WaitTarget, ...]] = {
 }
 
 PRESETS: dict[str, WorkloadModel] = {
-    "hpc2n": WorkloadModel(SYSTEMS["hpc2n"], load=0.83, log2_middle=5.0, log2_widest=10.0),
-    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.9, log2_middle=5.0, log2_widest=10.0),
+    "hpc2n": WorkloadModel(SYSTEMS["hpc2n"], load=0.92, log2_middle=5.0, log2_widest=10.0),
+    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.96, log2_middle=5.0, log2_widest=9.3),
 }
 """Found by ``asa workload calibrate SYSTEM``; ``asa workload check SYSTEM`` prints how near they come."""
 

@@ -117,7 +117,9 @@ class SimulatedBackend:
         where = f"job {spec.name!r}"
         if not 1 <= cores <= engine.capacity:
             raise SubmitRejectedError(
-                f"asks for {cores} of the machine's {engine.capacity} cores", where=where, hint="Ask for what it has."
+                f"asks for {cores} of the machine's {engine.capacity} cores",
+                where=where,
+                hint="Ask for what it has.",
             )
         if not spec.walltime_s > 0:
             raise SubmitRejectedError(f"asks for {spec.walltime_s} s", where=where, hint="Ask for more than nothing.")
@@ -139,7 +141,9 @@ class SimulatedBackend:
     def _number(self, job_id: str) -> int:
         if job_id.isdecimal() and 1 <= int(job_id) <= len(self._engine.clients):
             return int(job_id) - 1
-        raise JobNotFoundError("the simulated queue has no such job", where=f"job {job_id!r}", hint="Ask for one submitted here.")
+        raise JobNotFoundError(
+            "the simulated queue has no such job", where=f"job {job_id!r}", hint="Ask for one submitted here."
+        )
 
     def _status(self, number: int) -> JobStatus:
         job = self._engine.clients[number]
@@ -202,8 +206,8 @@ class _World:
 class SimulatedSite:
     """A place where equal worlds can be opened again and again.
 
-    Either a centre with a workload model, or the replay of a real log. The user arrives at a moment drawn by the seed: with a
-    model in its second week, with a log anywhere but in its first and last parts.
+    Either a centre with a workload model, or the replay of a real log. The user arrives at a moment drawn by the
+    seed: with a model in its second week, with a log anywhere but in its first and last parts.
 
     Parameters
     ----------
@@ -306,7 +310,9 @@ class SimulatedSite:
             raise TraceError("is too short for a run to begin in it", where=str(trace.path), hint="Give a longer log.")
         moments = {
             seed: int(
-                np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))).integers(first + margin, last - margin)
+                np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))).integers(
+                    first + margin, last - margin
+                )
             )
             for seed in seeds
         }

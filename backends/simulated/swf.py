@@ -52,8 +52,8 @@ class Trace:
 def read_swf(path: str | Path, *, cores: int | None = None) -> Trace:
     """Read a log.
 
-    A job's width is what it requested, or what it was allocated where no request is noted; its requested time is the log's,
-    or its run time where none is noted.
+    A job's width is what it requested, or what it was allocated where no request is noted; its requested time is the
+    log's, or its run time where none is noted.
 
     Rules for what is odd, each counted in `Trace.oddities`:
 
@@ -97,7 +97,9 @@ def _text(file: Path) -> str:
             raw = gzip.decompress(raw)
     except OSError as error:
         raise TraceError(
-            f"cannot be read: {error.strerror or error}", where=str(file), hint="Check the path; it must be an SWF log."
+            f"cannot be read: {error.strerror or error}",
+            where=str(file),
+            hint="Check the path; it must be an SWF log.",
         ) from error
     except (EOFError, zlib.error) as error:
         raise TraceError("is cut off or no gzip file", where=str(file), hint="Fetch it again.") from error
@@ -133,7 +135,9 @@ def _first_broken_line(file: Path, text: str) -> TraceError:
                 float(fields[column])
             except ValueError:
                 return TraceError(
-                    f"field {column + 1} is {fields[column]!r}, no number", where=where, hint="Mend or delete this line."
+                    f"field {column + 1} is {fields[column]!r}, no number",
+                    where=where,
+                    hint="Mend or delete this line.",
                 )
     return TraceError("is no log in the Standard Workload Format", where=str(file), hint="Give an SWF log.")
 
@@ -157,7 +161,9 @@ def _machine_size(file: Path, text: str) -> int:
 
 def _clean(file: Path, rows: NDArray[np.float64], cores: int) -> Trace:
     if not np.all(np.isfinite(rows)) or np.abs(rows).max() >= 2**53:
-        raise TraceError("holds a number that no log can mean", where=str(file), hint="Look for nan, inf or huge values.")
+        raise TraceError(
+            "holds a number that no log can mean", where=str(file), hint="Look for nan, inf or huge values."
+        )
     columns = np.floor(rows).astype(np.int64)
     submit, run = columns[:, _SUBMIT], columns[:, _RUN]
     width = np.where(columns[:, _REQUESTED] > 0, columns[:, _REQUESTED], columns[:, _ALLOCATED])
@@ -175,7 +181,9 @@ def _clean(file: Path, rows: NDArray[np.float64], cores: int) -> Trace:
         keep &= ~odd
     if not keep.any():
         raise TraceError(
-            f"has no job that a machine of {cores} processors can run", where=str(file), hint="Check --trace-cores."
+            f"has no job that a machine of {cores} processors can run",
+            where=str(file),
+            hint="Check --trace-cores.",
         )
     submit, run, width, asked = (column[keep] for column in (submit, run, width, asked))
     oddities["request raised: ran for longer than requested"] = int(np.count_nonzero((asked > 0) & (run > asked)))

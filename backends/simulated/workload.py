@@ -1,10 +1,10 @@
 """A workload model: jobs that never were, like those of a real centre.
 
-Widths and run times follow Lublin and Feitelson (*The workload on parallel supercomputers: modeling the characteristics of
-rigid jobs*, J. Parallel Distrib. Comput. 63, 2003): a two-stage uniform law for the logarithm of the width with many
-powers of two and many serial jobs, and a hyper-gamma law for the logarithm of the run time in which wide jobs run longer.
-Ours are the rest: users who submit a handful of alike jobs at once, a daily and weekly cycle, and requested times that are
-round numbers above the run time.
+Widths and run times follow Lublin and Feitelson (*The workload on parallel supercomputers: modeling the
+characteristics of rigid jobs*, J. Parallel Distrib. Comput. 63, 2003): a two-stage uniform law for the logarithm of
+the width with many powers of two and many serial jobs, and a hyper-gamma law for the logarithm of the run time in
+which wide jobs run longer. Ours are the rest: users who submit a handful of alike jobs at once, a daily and weekly
+cycle, and requested times that are round numbers above the run time.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class WorkloadModel:
     log2_middle, log2_widest
         Where the lower stage ends and the upper begins, and where that ends, in log2 of cores.
     accuracy
-        Least share of its request that a job runs for; the share is uniform from there to 1, before the request is rounded
-        up to a number that people type.
+        Least share of its request that a job runs for; the share is uniform from there to 1, before the request is
+        rounded up to a number that people type.
     burst
         Mean number of alike jobs that a user submits at once.
     daily_swing
@@ -75,9 +75,9 @@ class WorkloadModel:
     log2_middle: float = 4.5
     log2_widest: float = 10.0
     accuracy: float = 0.1
-    burst: float = 4.0
-    daily_swing: float = 0.6
-    weekend: float = 0.6
+    burst: float = 1.5
+    daily_swing: float = 0.3
+    weekend: float = 0.8
 
     def __post_init__(self) -> None:
         limits = {
@@ -156,7 +156,9 @@ class WorkloadModel:
         nodes = cores / self.machine.cores_per_node
         short = np.clip(_SHORT_CHANCE_AT_0 + _SHORT_CHANCE_SLOPE * nodes, _SHORT_CHANCE_LEAST, 1.0)
         logarithm = np.where(
-            rng.random(len(cores)) < short, rng.gamma(*_SHORT, size=len(cores)), rng.gamma(*_LONG, size=len(cores))
+            rng.random(len(cores)) < short,
+            rng.gamma(*_SHORT, size=len(cores)),
+            rng.gamma(*_LONG, size=len(cores)),
         )
         return np.clip(np.exp(logarithm), 1.0, float(ROUND_REQUESTS_S[-1]))
 
@@ -170,9 +172,12 @@ class WorkloadModel:
         hours = np.arange(168)
         weight = 1.0 + self.daily_swing * np.cos(2 * np.pi * ((hours % 24) + 0.5 - 14) / 24)
         weight[hours >= 5 * 24] *= self.weekend
-        week = np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()  # share of a week's submissions before each hour
+        week = (
+            np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum()
+        )  # share of a week's submissions before each hour
         edges = np.arange(169) * 3600.0
         whole, rest = divmod(duration_s, _WEEK)
         total = whole + np.interp(rest, edges, week)
         drawn = np.sort(rng.random(count)) * total
-        return np.floor(drawn) * _WEEK + np.interp(drawn % 1.0, week, edges)
+        times: NDArray[np.float64] = np.floor(drawn) * _WEEK + np.interp(drawn % 1.0, week, edges)
+        return times

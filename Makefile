@@ -1,0 +1,58 @@
+# Everything here sets itself up: a virtual environment in .venv with the pinned versions of constraints.txt.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint types examples bench clean help
+.DEFAULT_GOAL := help
+
+help:  ## Show what can be made.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 12
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install -q -c constraints.txt -e '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (about half a minute).
+	@mkdir -p out
+	$(BIN)/asa compare montage --system hpc2n --cores 28,56,112 --seeds 20 --plot out/demo.png
+
+test: $(VENV)/.dev  ## Run the tests.
+	$(BIN)/python -m pytest -n auto
+
+# Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
+SOURCES := $(shell find asa backends workflows -name '*.py')
+build/installed/.made: $(VENV)/.dev $(SOURCES)
+	@rm -rf build && mkdir -p build/installed
+	@$(PIP) wheel -q --no-deps -w build/installed .
+	@cd build/installed && ../../$(BIN)/python -m zipfile -e asa_client-*.whl . && rm asa_client-*.whl
+	@touch $@
+
+lint: build/installed/.made  ## Check style and layers.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
+
+types: build/installed/.made  ## Check types.
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p asa
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples
+
+examples: $(VENV)/.dev  ## Run every example.
+	@mkdir -p out
+	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
+
+bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
+	$(BIN)/python -m tests.bench
+
+clean:  ## Remove what was made.
+	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
