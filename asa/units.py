@@ -83,7 +83,7 @@ def format_duration(seconds: float) -> str:
     Examples
     --------
     >>> [format_duration(s) for s in (0, 42, 90, 3700, 200000)]
-    ['0s', '42s', '1m30s', '1h02m', '2d08h']
+    ['0s', '42s', '1m30s', '1h01m', '2d07h']
     """
     sign, total = ("-", -round(seconds)) if seconds < 0 else ("", round(seconds))
     minutes, secs = divmod(total, 60)

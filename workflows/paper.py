@@ -166,7 +166,7 @@ def divide(total_s: int, shares: Sequence[float]) -> list[int]:
     Examples
     --------
     >>> divide(10, [0.9, 0.05, 0.05])
-    [8, 1, 1]
+    [7, 2, 1]
     """
     spare = total_s - len(shares)
     exact = [spare * share / sum(shares) for share in shares]

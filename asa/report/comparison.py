@@ -140,7 +140,13 @@ def _is_spread(interval: Interval) -> bool:
 
 
 def _bounds(interval: Interval, decimals: int) -> str:
-    return f"{interval.low:,.{decimals}f}-{interval.high:,.{decimals}f} " if _is_spread(interval) else ""
+    if not _is_spread(interval):
+        return ""
+    return "-".join(_short(bound, decimals) for bound in (interval.low, interval.high)) + " "
+
+
+def _short(value: float, decimals: int) -> str:
+    return f"{value / 1000:,.1f}k" if value >= 10_000 else f"{value:,.{decimals}f}"
 
 
 def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
@@ -194,6 +200,8 @@ def _versus(hero: Cell, rival: Cell) -> str:
     gap = _paired(hero, rival)
     if math.isnan(gap.low):
         when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy} (one run)"
+    elif abs(time) < 0.0005:
+        when = f"as soon as {rival.strategy}"
     elif gap.low <= 0 <= gap.high:
         when = f"with {rival.strategy} (the difference is within the noise)"
     else:

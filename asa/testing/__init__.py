@@ -1,1 +1,12 @@
-"""Contract suites: what every backend and every estimator must keep; for third parties too."""
+"""Contract suites: what every backend and every estimator must keep; for third parties too.
+
+Each check raises `AssertionError` that says what was expected. Run them from your own tests:
+
+>>> from asa.estimators import Asa
+>>> check_estimator(lambda seed: Asa(seed=seed), Asa.from_state)
+"""
+
+from .backends import check_backend
+from .estimators import check_estimator
+
+__all__ = ["check_backend", "check_estimator"]

@@ -22,7 +22,7 @@ _PROBES_A_DAY = 24
 
 _SEARCHED: dict[str, tuple[float, float, float]] = {
     # parameter: (least, most, first step)
-    "load": (0.5, 0.99, 0.01),
+    "load": (0.5, 0.99, 0.005),
     "accuracy": (0.02, 0.9, 0.15),
     "narrow": (0.5, 0.99, 0.05),
     "serial": (0.05, 0.7, 0.1),
@@ -60,10 +60,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model that a calibration tried: its number, its misfit, and whether it is the best so far."""
+    """One model that a calibration tried: its number, what it gave, its misfit, and whether it is the best so far."""
 
     number: int
     model: WorkloadModel
+    measured: tuple[Measured, ...]
     misfit: float
     best: bool
 
@@ -166,13 +167,14 @@ def calibrate(
     best, least, step = model, math.inf, 1.0
     for number in range(trials):
         tried = model if number == 0 else _vary(best, step, rng)
-        misfit = _misfit(measure(tried, targets, seeds=seeds, days=days, executor=executor))
+        measured = tuple(measure(tried, targets, seeds=seeds, days=days, executor=executor))
+        misfit = _misfit(measured)
         better = misfit < least
         if better:
             best, least = tried, misfit
         if number:
             step = min(step * 1.5, 2.0) if better else max(step * 0.9, 0.05)
-        report(Step(number, tried, misfit, better))
+        report(Step(number, tried, measured, misfit, better))
     return best
 
 

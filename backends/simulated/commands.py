@@ -64,7 +64,8 @@ def calibrate(
     def report(step: Step) -> None:
         if step.best:
             numbers = ", ".join(f"{name}={value:g}" for name, value in step.model.parameters().items())
-            console.print(f"trial {step.number}: misfit {step.misfit:.3f}  {numbers}", highlight=False)
+            waits = ", ".join(f"{m.mean_wait_s:.0f} s" for m in step.measured)
+            console.print(f"trial {step.number}: waits {waits}; misfit {step.misfit:.3f}; {numbers}", highlight=False)
 
     with _processes() as executor:
         best = search(

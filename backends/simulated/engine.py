@@ -137,6 +137,8 @@ class Engine:
         counts from submission all the same (true) or only from the moment it became eligible (false).
     backfill
         False for plain first come first served.
+    now
+        Where the clock begins, if that is before the first submission.
 
     Attributes
     ----------
@@ -151,14 +153,23 @@ class Engine:
     reservation already costs O(1), because only a completion can move the shadow time.
     """
 
-    def __init__(self, capacity: int, table: JobTable, *, age_accrues: bool = True, backfill: bool = True) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        table: JobTable,
+        *,
+        age_accrues: bool = True,
+        backfill: bool = True,
+        now: int | None = None,
+    ) -> None:
         if len(table) and int(table.cores.max()) > capacity:
             raise ValueError("a background job asks for more than the machine has")
         self.capacity = capacity
         self.table = table
         self.age_accrues = age_accrues
         self.backfill = backfill
-        self.now = int(table.submit[0]) if len(table) else 0
+        first = int(table.submit[0]) if len(table) else 0
+        self.now = first if now is None else min(now, first)
         self.start: NDArray[np.int64] = np.full(len(table), UNSTARTED, dtype=np.int64)
         self.clients: list[ClientJob] = []
         self._next = 0  # row of the next submission
@@ -175,6 +186,7 @@ class Engine:
         self._reservation: tuple[int, int] | None = None  # (shadow time, extra cores) of the blocked head
         self._scanned = 0  # queued jobs that were already refused under that reservation
         self._pass_due = False
+        self.advance(self.now)
 
     # ------------------------------------------------------------------ the client's side
 

@@ -39,8 +39,16 @@ TARGETS: dict[str, tuple[WaitTarget, ...]] = {
 }
 
 PRESETS: dict[str, WorkloadModel] = {
-    "hpc2n": WorkloadModel(SYSTEMS["hpc2n"], load=0.92, log2_middle=5.0, log2_widest=10.0),
-    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.96, log2_middle=5.0, log2_widest=9.3),
+    "hpc2n": WorkloadModel(
+        SYSTEMS["hpc2n"],
+        load=0.9148,
+        serial=0.3189,
+        narrow=0.8697,
+        log2_middle=4.1013,
+        log2_widest=10.4724,
+        accuracy=0.1321,
+    ),
+    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.93, log2_middle=5.0, log2_widest=9.3),
 }
 """Found by ``asa workload calibrate SYSTEM``; ``asa workload check SYSTEM`` prints how near they come."""
 

@@ -195,6 +195,10 @@ def past_jobs(engine: Engine) -> PastJobs:
     )
 
 
+def _log_name(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".swf") or path.name
+
+
 @dataclass(frozen=True, slots=True)
 class _World:
     """A machine under load at the moment when the user arrives, and what there is to learn of its past."""
@@ -254,7 +258,7 @@ class SimulatedSite:
         self.model: WorkloadModel | None = None
         if trace is not None:
             self.trace = read_swf(trace, cores=trace_cores)
-            self.machine = Machine(self.trace.path.name.split(".")[0], self.trace.cores, 1)
+            self.machine = Machine(_log_name(self.trace.path), self.trace.cores, 1)
         else:
             self.model = model or preset(system or "")
             self.machine = self.model.machine

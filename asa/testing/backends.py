@@ -1,0 +1,203 @@
+"""The contract of `asa.backend.Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from asa.backend import Backend, Dependency, DependencyType, JobSpec, JobState, JobStatus
+from asa.errors import JobNotFoundError, SubmitRejectedError
+
+__all__ = ["check_backend"]
+
+
+def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0) -> None:
+    """Check that a backend keeps the contract.
+
+    Parameters
+    ----------
+    make
+        Opens a backend on which a few jobs of one core start at once.
+    run_s
+        How long the short jobs of the check run; they ask for a hundred times as much.
+
+    Raises
+    ------
+    AssertionError
+        It does not; the message says what was expected.
+    """
+    for check in (
+        _runs_a_job,
+        _tells_failures,
+        _kills_at_the_limit,
+        _keeps_dependencies,
+        _refuses_hopeless_dependencies,
+        _holds,
+        _begins_late,
+        _cancels,
+        _awaits_tokens,
+        _refuses_the_impossible,
+        _wakes_in_time,
+    ):
+        check(make(), run_s)
+
+
+def _spec(run_s: float, **changes: object) -> JobSpec:
+    given: dict[str, object] = {
+        "name": "check",
+        "cores": 1,
+        "walltime_s": 100 * run_s,
+        "run_s": run_s,
+        "command": f"sleep {run_s}",
+        **changes,
+    }
+    return JobSpec(**given)  # type: ignore[arg-type]  # a check's own keywords
+
+
+def _until(backend: Backend, job_id: str, done: Callable[[JobStatus], bool]) -> JobStatus:
+    for _ in range(10_000):
+        status = backend.status([job_id])[job_id]
+        if done(status):
+            return status
+        backend.wait(backend.now() + 1.0)
+    raise AssertionError(f"job {job_id} never came to what was waited for; last seen: {status}")
+
+
+def _ended(status: JobStatus) -> bool:
+    return status.state.is_final
+
+
+def _runs_a_job(backend: Backend, run_s: float) -> None:
+    before = backend.now()
+    job_id = backend.submit(_spec(run_s))
+    first = backend.status([job_id])[job_id]
+    assert first.submit_s >= before, "the submission is dated by the backend's clock"
+    status = _until(backend, job_id, _ended)
+    assert status.state is JobState.COMPLETED, f"a job that exits 0 completes, not {status.state}"
+    assert status.exit_code == 0, "its exit code is told"
+    times = (status.submit_s, status.eligible_s, status.start_s, status.end_s)
+    assert None not in times, f"a completed job has all its times: {times}"
+    known = [time for time in times if time is not None]
+    assert known == sorted(known), f"submit <= eligible <= start <= end: {known}"
+    assert known[-1] - known[-2] >= run_s - 1, "it ran as long as it should"
+    assert backend.now() >= known[-1], "nothing ends in the future"
+    assert backend.status([job_id])[job_id] == status, "an ended job does not change"
+    backend.cancel(job_id)
+    assert backend.status([job_id])[job_id] == status, "cancelling an ended job does nothing"
+
+
+def _tells_failures(backend: Backend, run_s: float) -> None:
+    status = _until(backend, backend.submit(_spec(run_s, command="exit 3", exit_code=3)), _ended)
+    assert status.state is JobState.FAILED, "a job that exits 3 failed"
+    assert status.exit_code == 3, "its exit code is told"
+
+
+def _kills_at_the_limit(backend: Backend, run_s: float) -> None:
+    status = _until(backend, backend.submit(_spec(10 * run_s, walltime_s=run_s)), _ended)
+    assert status.state is JobState.TIMEOUT, "a job that runs over its walltime is killed and said to be timed out"
+
+
+def _keeps_dependencies(backend: Backend, run_s: float) -> None:
+    first = backend.submit(_spec(run_s))
+    wanted = [
+        Dependency(first),
+        Dependency(first, DependencyType.AFTERANY),
+        Dependency(first, DependencyType.AFTER, delay_s=2 * run_s),
+    ]
+    known = [d for d in wanted if d.type in backend.capabilities.dependency_types]
+    later = {d: backend.submit(_spec(run_s, dependencies=(d,))) for d in known}
+    waiting = backend.status(later.values())
+    assert all(s.state is JobState.PENDING for s in waiting.values()), "a job with an unmet dependency is pending"
+    assert all(s.eligible_s is None for s in waiting.values()), "a job with an unmet dependency is not eligible"
+    before = _until(backend, first, _ended)
+    assert before.start_s is not None
+    assert before.end_s is not None
+    for dependency, job_id in later.items():
+        status = _until(backend, job_id, _ended)
+        assert status.state is JobState.COMPLETED, f"a job whose {dependency.type} is met runs"
+        assert status.start_s is not None
+        earliest = before.end_s
+        if dependency.type is DependencyType.AFTER:
+            earliest = before.start_s + dependency.delay_s
+        assert status.start_s >= earliest, f"{dependency.type} is kept: {status.start_s} >= {earliest}"
+
+
+def _refuses_hopeless_dependencies(backend: Backend, run_s: float) -> None:
+    failing = backend.submit(_spec(run_s, command="exit 1", exit_code=1))
+    hopeless = backend.submit(_spec(run_s, dependencies=(Dependency(failing),)))
+    anyway = backend.submit(_spec(run_s, dependencies=(Dependency(failing, DependencyType.AFTERANY),)))
+    _until(backend, failing, _ended)
+    assert _until(backend, anyway, _ended).state is JobState.COMPLETED, "afterany is met by a failure"
+    status = _until(backend, hopeless, lambda s: _ended(s) or s.reason == "DependencyNeverSatisfied")
+    assert status.start_s is None, "a job whose afterok failed never starts"
+    backend.cancel(hopeless)
+    assert _until(backend, hopeless, _ended).state is JobState.CANCELLED
+
+
+def _holds(backend: Backend, run_s: float) -> None:
+    job_id = backend.submit(_spec(run_s, held=True))
+    backend.wait(backend.now() + 2 * run_s)
+    assert backend.status([job_id])[job_id].state is JobState.PENDING, "a held job does not start"
+    backend.release(job_id)
+    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "a released job runs"
+
+
+def _begins_late(backend: Backend, run_s: float) -> None:
+    if not backend.capabilities.begin_time:
+        return
+    begin = backend.now() + 2 * run_s
+    status = _until(backend, backend.submit(_spec(run_s, begin_s=begin)), _ended)
+    assert status.start_s is not None
+    assert status.start_s >= begin, "a job does not begin before its begin time"
+
+
+def _cancels(backend: Backend, run_s: float) -> None:
+    pending = backend.submit(_spec(run_s, held=True))
+    backend.cancel(pending)
+    status = _until(backend, pending, _ended)
+    assert status.state is JobState.CANCELLED, "a cancelled pending job is cancelled"
+    assert status.start_s is None, "it never started"
+    running = backend.submit(_spec(100 * run_s, walltime_s=1000 * run_s))
+    _until(backend, running, lambda s: s.state is JobState.RUNNING)
+    backend.cancel(running)
+    status = _until(backend, running, _ended)
+    assert status.state is JobState.CANCELLED, "a cancelled running job is cancelled"
+    assert status.end_s is not None, "it is told when it ended"
+
+
+def _awaits_tokens(backend: Backend, run_s: float) -> None:
+    waiting = backend.submit(_spec(run_s, awaits=("check/first",)))
+    status = _until(backend, waiting, lambda s: s.state is JobState.RUNNING)
+    assert status.payload_start_s is None, "an allocation may begin before its tokens are posted, its payload not"
+    first = backend.submit(_spec(2 * run_s, posts=("check/first",)))
+    posted = _until(backend, first, _ended)
+    status = _until(backend, waiting, _ended)
+    assert status.state is JobState.COMPLETED, "the payload runs once its tokens are posted"
+    assert status.payload_start_s is not None
+    assert posted.end_s is not None
+    assert status.payload_start_s >= posted.end_s, "the payload begins after what it awaited ended"
+
+
+def _refuses_the_impossible(backend: Backend, run_s: float) -> None:
+    for spec in (_spec(run_s, cores=backend.capabilities.max_cores + 1), _spec(run_s, walltime_s=0.0)):
+        try:
+            backend.submit(spec)
+        except SubmitRejectedError:
+            continue
+        raise AssertionError(f"a job that can never run is refused: {spec}")
+    for ask in (lambda: backend.status(["no-such-job"]), lambda: backend.cancel("no-such-job")):
+        try:
+            ask()
+        except JobNotFoundError:
+            continue
+        raise AssertionError("an unknown job is said to be unknown")
+
+
+def _wakes_in_time(backend: Backend, run_s: float) -> None:
+    until = backend.now() + run_s
+    assert list(backend.wait(until)) == [], "without jobs nothing changes"
+    assert backend.now() >= until, "a wait lasts until its time"
+    job_id = backend.submit(_spec(run_s))
+    changed: set[str] = set()
+    while not _ended(backend.status([job_id])[job_id]):
+        changed |= {status.job_id for status in backend.wait(backend.now() + 100 * run_s)}
+    assert changed == {job_id}, "a wait returns the jobs that changed"

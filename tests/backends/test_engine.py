@@ -1,0 +1,286 @@
+"""The event engine, against a plain queue and by hand."""
+
+import csv
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asa.backend import DependencyType, JobState
+from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
+from asa.backends.simulated.swf import read_swf
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from plain_queue import simulate
+
+CAPACITY = 8
+AFTEROK, AFTERANY, AFTER = DependencyType.AFTEROK, DependencyType.AFTERANY, DependencyType.AFTER
+
+
+def table(jobs):
+    columns = np.array(jobs, dtype=np.int64).reshape(-1, 4).T
+    return JobTable(*(column.copy() for column in columns))
+
+
+def idle(**options):
+    """A machine of 8 cores without other users."""
+    return Engine(CAPACITY, table([]), **options)
+
+
+def until_the_end(engine):
+    while engine.advance(NEVER):
+        pass
+    return engine
+
+
+backgrounds = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(1, 12), st.integers(1, CAPACITY)), min_size=1, max_size=25
+).map(lambda jobs: sorted(jobs, key=lambda job: job[0]))
+
+
+@settings(max_examples=400)
+@given(backgrounds, st.booleans())
+def test_every_start_equals_the_plain_queues(jobs, backfill):
+    """First come first served, with and without EASY backfilling."""
+    engine = until_the_end(Engine(CAPACITY, table(jobs), backfill=backfill))
+    assert engine.start.tolist() == simulate(CAPACITY, jobs, backfill=backfill)
+
+
+@settings(max_examples=200)
+@given(backgrounds, st.data())
+def test_a_clients_job_is_one_of_many(jobs, data):
+    """A job submitted from outside starts when it would have, had it been in the log."""
+    place = data.draw(st.integers(0, len(jobs) - 1))
+    submit, run, request, cores = jobs[place]
+    same_second = [i for i, job in enumerate(jobs) if job[0] == submit]
+    others = [job for i, job in enumerate(jobs) if i != place]
+    ordered = [*others[: same_second[-1]], jobs[place], *others[same_second[-1] :]]
+    engine = Engine(CAPACITY, table(others), now=0)
+    engine.advance(max(submit - 1, 0))
+    engine.submit(cores=cores, request=request, run=run, begin=submit)
+    until_the_end(engine)
+    expected = simulate(CAPACITY, ordered)
+    # an age that counts from one second earlier puts it before the others of its second, as in a log where it comes first
+    first = [*others[: same_second[0]], jobs[place], *others[same_second[0] :]]
+    assert engine.clients[0].start in (expected[same_second[-1]], simulate(CAPACITY, first)[same_second[0]])
+
+
+@given(backgrounds)
+def test_invariants(jobs):
+    """Never above capacity, never before submission, every job exactly once, none longer than its request."""
+    engine = until_the_end(Engine(CAPACITY, table(jobs)))
+    starts = engine.start
+    ends = starts + engine.table.run
+    assert np.all(starts >= engine.table.submit)
+    assert np.all(engine.table.run <= engine.table.request)
+    for second in starts.tolist():
+        assert engine.table.cores[(starts <= second) & (ends > second)].sum() <= CAPACITY
+    assert engine.free_cores == CAPACITY
+    assert engine.exhausted
+    assert len(engine.queued) == 0
+
+
+@given(backgrounds, st.integers(0, 40))
+def test_a_fork_goes_its_own_way(jobs, moment):
+    """Twins give the same future; what one does is nothing to the other."""
+    engine = Engine(CAPACITY, table(jobs))
+    engine.advance(moment)
+    twin, third = engine.fork(), engine.fork()
+    third.submit(cores=CAPACITY, request=50, run=50)
+    until_the_end(third)
+    assert until_the_end(engine).start.tolist() == until_the_end(twin).start.tolist()
+    assert not engine.clients
+
+
+def oracle(name, data):
+    folder = data.parent / "simulation"
+    if not folder.is_dir():
+        pytest.skip("no oracle schedules here")
+    with gzip.open(folder / "oracle" / f"reference-{name}.csv.gz", "rt") as file:
+        starts = [int(row["start"]) for row in csv.DictReader(file)]
+    return read_swf(folder / "traces" / f"{name}.swf.gz"), starts
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["lublin_256", "kth_sp2"])
+def test_every_start_of_a_real_trace_equals_the_oracle(name, data):
+    """Job by job, on tens of thousands of jobs."""
+    trace, starts = oracle(name, data)
+    engine = Engine(trace.cores, trace.table)
+    engine.advance(NEVER)
+    assert np.count_nonzero(engine.start != np.array(starts)) == 0
+
+
+def test_a_job_is_killed_at_its_limit():
+    """The payload wanted 100 s and asked for 30."""
+    engine = idle()
+    engine.submit(cores=1, request=30, run=100)
+    until_the_end(engine)
+    job = engine.clients[0]
+    assert (job.state, job.end) == (JobState.TIMEOUT, 30)
+
+
+def test_a_job_that_needs_exactly_its_limit_completes():
+    """The limit is not crossed."""
+    engine = idle()
+    engine.submit(cores=1, request=30, run=30)
+    assert until_the_end(engine).clients[0].state is JobState.COMPLETED
+
+
+def test_backfilling_uses_a_hole_and_never_delays_the_head():
+    """8 cores: 6 run to 100; the head wants 8; 2 cores for 100 s fit beside, 2 for 101 s do not."""
+    engine = Engine(CAPACITY, table([(0, 100, 100, 6), (1, 10, 10, 8), (2, 101, 101, 2), (3, 97, 97, 2)]))
+    until_the_end(engine)
+    assert engine.start.tolist() == [0, 100, 110, 3]
+
+
+def test_extra_cores_may_be_kept_past_the_reservation():
+    """At 100 eight cores are free and the head takes 5: a long job of 2 may start now, one of 4 may not."""
+    engine = Engine(CAPACITY, table([(0, 100, 100, 4), (1, 10, 10, 5), (2, 500, 500, 4), (3, 500, 500, 2)]))
+    until_the_end(engine)
+    assert engine.start.tolist()[:2] == [0, 100]
+    assert engine.start[3] == 3
+    assert engine.start[2] == 110
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay", "exit_code", "expected"),
+    [(AFTEROK, 0, 0, 40), (AFTERANY, 0, 0, 40), (AFTERANY, 0, 1, 40), (AFTER, 0, 0, 0), (AFTER, 25, 1, 25), (AFTER, 60, 0, 60)],
+)
+def test_dependencies(kind, delay, exit_code, expected):
+    """The first job runs from 0 to 40."""
+    engine = idle()
+    first = engine.submit(cores=1, request=50, run=40, exit_code=exit_code)
+    second = engine.submit(cores=1, request=50, run=10, needs=[Need(first, kind, delay)])
+    until_the_end(engine)
+    assert engine.clients[second].start == expected
+    assert engine.clients[second].eligible == expected
+
+
+def test_a_failed_dependency_is_told_and_never_starts():
+    """The dependent stays pending, and the client hears of it."""
+    engine = idle()
+    first = engine.submit(cores=1, request=50, run=40, exit_code=1)
+    second = engine.submit(cores=1, request=50, run=10, needs=[Need(first, AFTEROK)])
+    told = []
+    while changed := engine.advance(NEVER):
+        told += changed
+    assert told == [first, first, second]
+    assert engine.clients[second].doomed
+    assert engine.clients[second].state is JobState.PENDING
+
+
+def test_a_dependency_on_what_already_ended_is_met_at_once():
+    """Successful predecessors do not hold anything up."""
+    engine = idle()
+    first = engine.submit(cores=1, request=5, run=5)
+    until_the_end(engine)
+    second = engine.submit(cores=1, request=5, run=5, needs=[Need(first, AFTEROK)])
+    until_the_end(engine)
+    assert engine.clients[second].start == 5
+
+
+BUSY = [(0, 100, 100, 8), (10, 100, 100, 8), (20, 100, 100, 8), (130, 50, 50, 8), (140, 50, 50, 8)]
+
+
+@pytest.mark.parametrize(("accrues", "expected"), [(True, 200), (False, 500)])
+def test_the_age_rule_decides_where_a_dependent_job_stands(accrues, expected):
+    """Submitted at 5 and let go at 200: by its age it is next, without it comes after all four that queue then."""
+    engine = Engine(CAPACITY, table(BUSY), age_accrues=accrues)
+    engine.advance(5)
+    first = engine.submit(cores=8, request=100, run=100)
+    second = engine.submit(cores=8, request=50, run=50, needs=[Need(first, AFTEROK)])
+    until_the_end(engine)
+    assert engine.clients[first].start == 100
+    assert engine.clients[second].eligible == 200
+    assert engine.clients[second].start == (expected)
+
+
+def test_holds_keep_a_job_and_release_lets_it_go():
+    """A hold on a queued job takes it out of the queue."""
+    engine = Engine(CAPACITY, table([(0, 10, 10, 8)]), age_accrues=False)
+    engine.advance(0)
+    job = engine.submit(cores=1, request=5, run=5)
+    engine.hold(job)
+    engine.advance(50)
+    assert engine.clients[job].state is JobState.PENDING
+    engine.release(job)
+    until_the_end(engine)
+    assert (engine.clients[job].eligible, engine.clients[job].start) == (50, 50)
+
+
+def test_cancelling_frees_the_queue_and_the_cores():
+    """A cancelled head no longer blocks; a cancelled running job gives its cores back at once."""
+    engine = Engine(CAPACITY, table([(0, 100, 100, 4), (3, 10, 10, 4)]))
+    engine.advance(1)
+    blocker = engine.submit(cores=8, request=500, run=500)
+    engine.advance(2)
+    engine.cancel(blocker)
+    assert engine.clients[blocker].state is JobState.CANCELLED
+    assert engine.advance(4) == [blocker]
+    assert engine.advance(4) == []
+    assert engine.start.tolist() == [0, 3]
+    next_blocker = engine.submit(cores=8, request=500, run=500)
+    patient = engine.submit(cores=8, request=50, run=50)
+    while engine.clients[next_blocker].state is JobState.PENDING:
+        engine.advance(NEVER)
+    engine.advance(150)
+    engine.cancel(next_blocker)
+    until_the_end(engine)
+    assert engine.clients[next_blocker].end == 150
+    assert engine.clients[patient].start == 150
+
+
+def test_a_begin_time_is_kept():
+    """With cores idle all the while."""
+    engine = idle()
+    engine.submit(cores=1, request=5, run=5, begin=77)
+    until_the_end(engine)
+    assert engine.clients[0].start == 77
+
+
+def test_an_allocation_may_begin_before_its_payload():
+    """It idles until what it awaits is posted, and is killed if that is too late."""
+    engine = idle()
+    engine.submit(cores=1, request=100, run=30, posts=["a"])
+    early = engine.submit(cores=1, request=60, run=20, awaits=["a"])
+    late = engine.submit(cores=1, request=25, run=20, awaits=["a"])
+    until_the_end(engine)
+    job = engine.clients[early]
+    assert (job.start, job.payload_start, job.end, job.state) == (0, 30, 50, JobState.COMPLETED)
+    job = engine.clients[late]
+    assert (job.payload_start, job.end, job.state) == (-1, 25, JobState.TIMEOUT)
+
+
+def test_a_failure_posts_nothing():
+    """Its tokens stay away."""
+    engine = idle()
+    engine.submit(cores=1, request=100, run=30, exit_code=2, posts=["a"])
+    waiting = engine.submit(cores=1, request=60, run=20, awaits=["a"])
+    until_the_end(engine)
+    assert engine.clients[waiting].state is JobState.TIMEOUT
+
+
+def test_control_returns_for_the_clients_events_only():
+    """A thousand background jobs pass unseen."""
+    jobs = [(i, 1, 1, 1) for i in range(1000)]
+    engine = Engine(CAPACITY, table(jobs))
+    engine.submit(cores=1, request=10, run=10, begin=500)
+    assert engine.advance(NEVER) == [0]
+    assert engine.now == 500
+    assert engine.advance(505) == []
+    assert engine.now == 505
+    assert engine.advance(NEVER) == [0]
+    assert engine.now == 510
+
+
+def test_a_background_job_that_cannot_be_is_refused():
+    """Zero run times and jobs wider than the machine are the reader's business."""
+    with pytest.raises(ValueError, match="at least 1"):
+        table([(0, 0, 5, 1)])
+    with pytest.raises(ValueError, match="more than the machine"):
+        Engine(4, table([(0, 1, 5, 8)]))

@@ -1,0 +1,22 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomised: the same examples on every machine, so that a failure is never luck.
+settings.register_profile(
+    "asa", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("asa")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Folder of real traces; what needs it is skipped where it is absent."""
+    folder = Path(os.environ.get("ASA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not (folder / "swf").is_dir():
+        pytest.skip("no real traces here; name their folder in ASA_DATA")
+    return folder
