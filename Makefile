@@ -51,7 +51,7 @@ examples: $(VENV)/.dev  ## Run every example.
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
 
 bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
-	$(BIN)/python -m tests.bench
+	$(BIN)/python tests/bench.py
 
 clean:  ## Remove what was made.
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

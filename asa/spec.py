@@ -143,7 +143,8 @@ class _Places:
         return str(self.file)
 
     def explain(self, error: ValidationError) -> InputError:
-        first = error.errors()[0]
+        # a key that means nothing explains one that is missing, so it comes first
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         location = first["loc"]
         key = str(location[-1]) if location else ""
         model = _StageSpec if "stage" in location[:1] and len(location) > 1 else _WorkflowSpec

@@ -24,9 +24,11 @@ def simulate(capacity, jobs, *, backfill=True):
         if backfill and waiting:
             need = jobs[waiting[0]][3]
             promised = sorted((starts[i] + jobs[i][2], jobs[i][3]) for i in running(now))
-            shadow = next(
-                end for end, _ in promised if free(now) + sum(width for e, width in promised if e <= end) >= need
-            ) if promised else now
+            shadow = (
+                next(end for end, _ in promised if free(now) + sum(width for e, width in promised if e <= end) >= need)
+                if promised
+                else now
+            )
             extra = free(now) + sum(width for end, width in promised if end <= shadow) - need
             for i in list(waiting[1:]):
                 _, _, request, cores = jobs[i]

@@ -18,7 +18,9 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 def test_importing_asa_loads_numpy_and_nothing_heavier():
     """The estimator stands alone."""
     heavy = ["networkx", "pydantic", "rich", "typer", "httpx", "matplotlib", "torch", "asa.workflow", "asa.runner"]
-    code = f"import sys, asa; asa.Asa().predict(); print([m for m in {heavy} if m in sys.modules], 'numpy' in sys.modules)"
+    code = (
+        f"import sys, asa; asa.Asa().predict(); print([m for m in {heavy} if m in sys.modules], 'numpy' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[] True"
 

@@ -94,8 +94,8 @@ class Asa:
 
     Notes
     -----
-    The regret bound of Theorem 1 holds for the tuned policy on every sequence of waits that we tried. For the default policy
-    it does not: its proof passes from the sampled alternative's loss (equation 12) to the expected loss of all
+    The regret bound of Theorem 1 holds for the tuned policy on every sequence of waits that we tried. For the default
+    policy it does not: its proof passes from the sampled alternative's loss (equation 12) to the expected loss of all
     (equation 14), which needs every loss to be known, and on a steady wait the regret exceeds the bound. The tests show
     both.
 

@@ -75,17 +75,26 @@ class KnownForecast:
         The job of a stage.
     now
         The backend's clock.
+    own_jobs
+        How many jobs the run has submitted: with each the future changes.
     """
 
-    def __init__(self, backend: Foresight, spec_of: Callable[[str], JobSpec], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        backend: Foresight,
+        spec_of: Callable[[str], JobSpec],
+        now: Callable[[], float],
+        own_jobs: Callable[[], int],
+    ) -> None:
         self._backend = backend
         self._spec_of = spec_of
         self._now = now
-        self._asked: dict[tuple[str, float], Prediction] = {}
+        self._own_jobs = own_jobs
+        self._asked: dict[tuple[str, float, float, int], Prediction] = {}
 
     def predict(self, stage: str, needed_s: float) -> Prediction:
         """Find the lead with which a stage's job starts when it is needed, or as soon after as can be."""
-        key = (stage, needed_s)
+        key = (stage, needed_s, self._now(), self._own_jobs())
         if key not in self._asked:
             spec = replace(self._spec_of(stage), begin_s=needed_s)
             self._asked[key] = Prediction(self._least_lead(spec, needed_s))

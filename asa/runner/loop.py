@@ -156,7 +156,10 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 hint="Take `asa`.",
             )
         forecast = KnownForecast(
-            backend, lambda name: state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, "")), backend.now
+            backend,
+            lambda name: state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, "")),
+            backend.now,
+            lambda: len(state.jobs),
         )
     return _Active(run, state, forecast, begins_s, emit)
 
@@ -169,18 +172,17 @@ def _act(backend: Backend, one: _Active) -> float | None:
     if not one.begun:
         one.begun = True
         one.note(one.state.begin(now))
-    plan = one.run.strategy.plan(one.state.view(now), one.forecast)
-    for cancellation in plan.cancellations:
-        backend.cancel(cancellation.job_id)
-        one.note(one.state.cancelled(cancellation.job_id, cancellation.reason, now))
-    later: list[float] = []
-    for planned in plan.submissions:
-        if planned.submit_s <= now:
-            _submit(backend, one, planned)
-        else:
-            later.append(planned.submit_s)
+    while True:
+        plan = one.run.strategy.plan(one.state.view(now), one.forecast)
+        for cancellation in plan.cancellations:
+            backend.cancel(cancellation.job_id)
+            one.note(one.state.cancelled(cancellation.job_id, cancellation.reason, now))
+        due = next((planned for planned in plan.submissions if planned.submit_s <= now), None)
+        if due is None:
+            break
+        _submit(backend, one, due)  # it changes what is true: the rest is planned on that
     _note_predictions(one, plan, now)
-    return min(later, default=None)
+    return min((planned.submit_s for planned in plan.submissions), default=None)
 
 
 def _submit(backend: Backend, one: _Active, planned: PlannedJob) -> None:
@@ -194,7 +196,7 @@ def _submit(backend: Backend, one: _Active, planned: PlannedJob) -> None:
 def _note_predictions(one: _Active, plan: Plan, now: float) -> None:
     told = {r.stages: r for r in one.records if isinstance(r, Predicted)}
     for planned in plan.submissions:
-        if planned.prediction is None or planned.submit_s <= now:
+        if planned.prediction is None:
             continue
         needed = planned.submit_s + planned.prediction.wait_s
         last = told.get(planned.stages)

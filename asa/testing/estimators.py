@@ -14,7 +14,14 @@ from asa.estimators import WaitEstimator, WaitObservation, at_least, at_most, ex
 __all__ = ["check_estimator"]
 
 _WAITS = [0.0, 30.0, 500.0, 500.0, 42_000.0, 3.0, 1e6, 500.0] * 6
-_MIXED: list[WaitObservation] = [exactly(300.0), at_most(900.0), at_least(60.0), exactly(0.0), at_least(1e6), at_most(0.0)]
+_MIXED: list[WaitObservation] = [
+    exactly(300.0),
+    at_most(900.0),
+    at_least(60.0),
+    exactly(0.0),
+    at_least(1e6),
+    at_most(0.0),
+]
 
 
 def check_estimator(

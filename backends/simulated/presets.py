@@ -48,7 +48,15 @@ PRESETS: dict[str, WorkloadModel] = {
         log2_widest=10.4724,
         accuracy=0.1321,
     ),
-    "uppmax": WorkloadModel(SYSTEMS["uppmax"], load=0.93, log2_middle=5.0, log2_widest=9.3),
+    "uppmax": WorkloadModel(
+        SYSTEMS["uppmax"],
+        load=0.9207,
+        serial=0.1579,
+        narrow=0.8135,
+        log2_middle=4.5794,
+        log2_widest=8.7971,
+        accuracy=0.2006,
+    ),
 }
 """Found by ``asa workload calibrate SYSTEM``; ``asa workload check SYSTEM`` prints how near they come."""
 

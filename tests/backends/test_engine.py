@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
+from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.backend import DependencyType, JobState
-from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
-from asa.backends.simulated.swf import read_swf
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from plain_queue import simulate
@@ -38,7 +38,9 @@ def until_the_end(engine):
 
 
 backgrounds = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(1, 12), st.integers(1, CAPACITY)), min_size=1, max_size=25
+    st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(1, 12), st.integers(1, CAPACITY)),
+    min_size=1,
+    max_size=25,
 ).map(lambda jobs: sorted(jobs, key=lambda job: job[0]))
 
 
@@ -64,7 +66,8 @@ def test_a_clients_job_is_one_of_many(jobs, data):
     engine.submit(cores=cores, request=request, run=run, begin=submit)
     until_the_end(engine)
     expected = simulate(CAPACITY, ordered)
-    # an age that counts from one second earlier puts it before the others of its second, as in a log where it comes first
+    # an age that counts from one second earlier puts it before the others of its second, as in a log where it comes
+    # first
     first = [*others[: same_second[0]], jobs[place], *others[same_second[0] :]]
     assert engine.clients[0].start in (expected[same_second[-1]], simulate(CAPACITY, first)[same_second[0]])
 
@@ -149,7 +152,14 @@ def test_extra_cores_may_be_kept_past_the_reservation():
 
 @pytest.mark.parametrize(
     ("kind", "delay", "exit_code", "expected"),
-    [(AFTEROK, 0, 0, 40), (AFTERANY, 0, 0, 40), (AFTERANY, 0, 1, 40), (AFTER, 0, 0, 0), (AFTER, 25, 1, 25), (AFTER, 60, 0, 60)],
+    [
+        (AFTEROK, 0, 0, 40),
+        (AFTERANY, 0, 0, 40),
+        (AFTERANY, 0, 1, 40),
+        (AFTER, 0, 0, 0),
+        (AFTER, 25, 1, 25),
+        (AFTER, 60, 0, 60),
+    ],
 )
 def test_dependencies(kind, delay, exit_code, expected):
     """The first job runs from 0 to 40."""

@@ -4,10 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
-
-from asa.backend import Backend, Foresight, JobSpec, Site
 from asa.backends.simulated import Machine, SimulatedBackend, SimulatedSite, WorkloadModel
 from asa.backends.simulated.engine import Engine, JobTable
+
+from asa.backend import Backend, Foresight, JobSpec, Site
 from asa.errors import InputError, SubmitRejectedError, TraceError
 from asa.testing import check_backend
 

@@ -3,8 +3,8 @@
 import gzip
 
 import pytest
-
 from asa.backends.simulated.swf import read_swf
+
 from asa.errors import TraceError
 
 HEADER = "; Version: 2.2\n; MaxProcs: 100\n"

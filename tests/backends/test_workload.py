@@ -4,11 +4,11 @@ from concurrent.futures import Executor, Future
 
 import numpy as np
 import pytest
-
 from asa.backends.simulated.calibrate import calibrate, measure
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import PRESETS, TARGETS, WaitTarget, preset
 from asa.backends.simulated.workload import ROUND_REQUESTS_S, WorkloadModel
+
 from asa.errors import InputError, UnknownNameError
 
 DAY = 86400

@@ -1,6 +1,7 @@
 """Algorithm 1 to the letter."""
 
 import copy
+import itertools
 import json
 import math
 
@@ -91,7 +92,7 @@ def test_gamma_is_applied_round_by_round():
 def test_gamma_never_increases(initial, decay):
     """And stays positive."""
     values = [LearningRate(initial, decay).at(t) for t in range(1, 50)]
-    assert all(a >= b > 0 for a, b in zip(values, values[1:], strict=False))
+    assert all(a >= b > 0 for a, b in itertools.pairwise(values))
 
 
 @pytest.mark.parametrize(("initial", "decay"), [(0, 0), (-1, 0), (1, -0.1), (math.nan, 0)])
@@ -159,7 +160,7 @@ def test_no_alternative_is_ever_lost():
 
 
 def follow(learner, truths):
-    """Yield, after each truth, what the learner suffered, what each fixed alternative would have, and (t, p, chosen)."""
+    """Yield after each truth what the learner suffered, what each fixed alternative would have, and the step."""
     waits = learner.alternatives_s
     suffered, fixed = 0.0, np.zeros(len(waits))
     for t, truth in enumerate(truths, start=1):
@@ -176,9 +177,9 @@ def theorem_1(rounds, t, m=53, delta=0.05):
     return 4 * rounds + math.log(m) + math.sqrt(2 * t * math.log(m / delta))
 
 
-sequences = st.lists(
-    st.tuples(st.sampled_from(PAPER_ALTERNATIVES_S), st.integers(1, 150)), min_size=1, max_size=6
-).map(lambda levels: [wait for wait, stay in levels for _ in range(stay)])
+sequences = st.lists(st.tuples(st.sampled_from(PAPER_ALTERNATIVES_S), st.integers(1, 150)), min_size=1, max_size=6).map(
+    lambda levels: [wait for wait, stay in levels for _ in range(stay)]
+)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -218,7 +219,8 @@ def test_theorem_1_does_not_hold_for_the_default_policy_on_a_steady_wait():
     """A known gap: between equations 12 and 14 the proof drops the indicator of the sampled action.
 
     With the loss known for the sampled alternative only, and a wait that never changes, the regret exceeds the bound of
-    delta = 0.05 far more often than in 5 of 100 runs. Should this test fail, the gap has been closed: say so in the docs.
+    delta = 0.05 far more often than in 5 of 100 runs. Should this test fail, the gap has been closed: say so in the
+    docs.
     """
     exceeded = 0
     for seed in range(60):

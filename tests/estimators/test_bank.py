@@ -82,10 +82,15 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
         ("[]", "no bank"),
         ('{"format": "asa-bank", "version": 99}', "version 99"),
         ('{"format": "asa-bank", "version": 1}', "lacks"),
-        ('{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners": [{}]}', "lacks"),
         (
-            '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners":'
-            '[{"geometry": {"size_class": 1, "walltime_class": 1}, "state": {}}]}',
+            '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners": [{}]}',
+            "lacks",
+        ),
+        (
+            (
+                '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners":'
+                '[{"geometry": {"size_class": 1, "walltime_class": 1}, "state": {}}]}'
+            ),
             "no state",
         ),
     ],

@@ -1,0 +1,57 @@
+"""Three ways of asking for the resources of a workflow of one's own, from Python, and what happened in one run.
+
+python examples/own_workflow.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from asa import Run, Stage, WaitBank, Workflow, load_workflow, run_all
+from asa.backends.simulated import SimulatedSite
+from asa.metrics import measure
+from asa.records import Submitted
+from asa.strategies import load_strategy
+from asa.units import format_duration
+
+console = Console()
+
+blast = Workflow(
+    "blast",
+    [
+        Stage("search", cores=112, walltime_s=1800, expected_run_s=755),
+        Stage("merge", cores=1, walltime_s=300, expected_run_s=6, after=("search",)),
+    ],
+)
+mosaic = load_workflow(Path(__file__).with_name("mosaic.toml"))
+
+
+def main() -> None:
+    """Run both workflows side by side on one simulated machine, under each strategy."""
+    site = SimulatedSite("hpc2n")
+    bank = WaitBank(seed=1)
+    for name in ("big-job", "per-stage", "asa"):
+        strategy = load_strategy(name)
+        world = site.open(seed=5)  # the same queue for each
+        results = run_all(world, [Run(workflow, strategy, bank=bank) for workflow in (blast, mosaic)])
+        for result in results:
+            metrics = measure(result.run.workflow, result.records)
+            console.print(
+                f"{name:10} {result.run.workflow.name:7} makespan {format_duration(metrics.makespan_s):>7}, "
+                f"waited {format_duration(metrics.twt_s):>7}, {metrics.core_hours:6.1f} core-hours",
+                highlight=False,
+            )
+    console.print("\nWhat asa submitted for the mosaic:")
+    began = results[1].records[0].time_s
+    for record in results[1].records:
+        if isinstance(record, Submitted):
+            console.print(
+                f"  {format_duration(record.time_s - began):>7} after the start: {record.stages[0]} ({record.reason})",
+                highlight=False,
+            )
+
+
+if __name__ == "__main__":
+    main()

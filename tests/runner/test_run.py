@@ -1,0 +1,307 @@
+"""Whole runs whose every number was computed by hand.
+
+The machine has 8 cores. Others hold all of them from 0 to 100, and a job of 8 cores for 100 s arrives at 160. The
+workflow arrives at 0: a takes 4 cores for 100 s, b 1 core for 50 s, c 4 cores for 30 s; each asks for exactly that
+long.
+"""
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+
+from asa.backend import JobState
+from asa.errors import InputError, RunError, SubmitRejectedError
+from asa.estimators import WaitBank, at_least, at_most, exactly
+from asa.metrics import measure
+from asa.records import Cancelled, Ended, Observed, Predicted, RunEnded, StageStarted, Submitted
+from asa.runner import Run, run_all
+from asa.runner.forecasts import geometry_of
+from asa.runner.state import observation_of
+from asa.strategies import Keep, Plan, PlannedJob, load_strategy
+from asa.workflow import Stage, Workflow
+
+OTHERS = [(0, 100, 100, 8), (160, 100, 100, 8)]
+FLOW = Workflow(
+    "flow",
+    [
+        Stage("a", cores=4, walltime_s=100),
+        Stage("b", cores=1, walltime_s=50, after=("a",)),
+        Stage("c", cores=4, walltime_s=30, after=("b",)),
+    ],
+)
+NEED = 4 * 100 + 1 * 50 + 4 * 30  # core-seconds of the stages alone
+
+
+def machine(others=OTHERS, **options):
+    columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
+    poll_s = options.pop("poll_s", 0)
+    return SimulatedBackend(Engine(8, JobTable(*columns), now=0, **options), Machine("m", 1, 8), poll_s=poll_s)
+
+
+def sure(wait, workflow=FLOW):
+    """A bank that predicts one wait for every stage: greedy learners that settled on it."""
+    bank = WaitBank("greedy")
+    for stage in workflow.stages.values():
+        geometry = geometry_of(stage, 8, "m")
+        for _ in range(60):
+            bank.observe(geometry, wait, bank.predict(geometry))
+    return bank
+
+
+def run(strategy, bank=None, backend=None, workflow=FLOW, **options):
+    [result] = run_all(backend or machine(), [Run(workflow, load_strategy(strategy), bank=bank, **options)])
+    return result, measure(workflow, result.records) if result.outcome == "completed" else None
+
+
+def waits(metrics):
+    return {stage.stage: stage.perceived_wait_s for stage in metrics.stages}
+
+
+def core_s(hours):
+    return round(hours * 3600, 6)
+
+
+def test_big_job():
+    """4 cores from 100 to 280."""
+    _, m = run("big-job")
+    assert (m.makespan_s, m.twt_s) == (280, 100)
+    assert core_s(m.core_hours) == 4 * 180
+    assert (m.overhead_core_hours, m.hits, m.misses) == (0, 0, 0)
+    assert waits(m) == {"a": 100, "b": 0, "c": 0}
+    assert [stage.run_s for stage in m.stages] == [100, 50, 30]
+    assert m.execution_s == 180
+    assert np.isnan(m.hit_ratio)
+
+
+def test_per_stage():
+    """B is submitted at 200, when the other job has just taken the machine until 300."""
+    _, m = run("per-stage")
+    assert (m.makespan_s, m.twt_s) == (380, 200)
+    assert waits(m) == {"a": 100, "b": 100, "c": 0}
+    assert core_s(m.core_hours) == NEED
+
+
+def test_a_poll_costs_per_stage_its_interval():
+    """Polled each minute: a's end at 200 is seen at 240, b's at 350 is seen at 360; the other job runs 200 to 300."""
+    _, m = run("per-stage", backend=machine(poll_s=60))
+    assert waits(m) == {"a": 100, "b": 100, "c": 10}
+    assert m.makespan_s == 390
+
+
+def test_chained_where_age_accrues():
+    """B and c are older than the other job and go before it."""
+    _, m = run("chained")
+    assert (m.makespan_s, m.twt_s) == (280, 100)
+    assert core_s(m.core_hours) == NEED
+
+
+def test_chained_where_age_does_not_accrue():
+    """B is let go at 200 behind the other job."""
+    _, m = run("chained", backend=machine(age_accrues=False))
+    assert (m.makespan_s, m.twt_s) == (380, 200)
+
+
+def test_asa_where_age_accrues():
+    """Predicting 100 s: b is submitted at 100, c at 150, both before the other job; all three predictions are hits."""
+    result, m = run("asa", sure(100.0))
+    assert (m.makespan_s, m.twt_s) == (280, 100)
+    assert core_s(m.core_hours) == NEED
+    submitted = {r.stages[0]: (r.time_s, r.keep) for r in result.records if isinstance(r, Submitted)}
+    assert submitted == {"a": (0, Keep.NOTHING), "b": (100, Keep.DEPENDENCY), "c": (150, Keep.DEPENDENCY)}
+    observed = [(r.stages[0], r.wait_s, r.bound) for r in result.records if isinstance(r, Observed)]
+    assert observed == [("a", 100, "exact"), ("b", 100, "at_most"), ("c", 100, "at_most")]
+    assert (m.hits, m.misses, m.censored, m.hit_ratio) == (3, 0, 2, 1.0)
+
+
+def test_asa_that_under_estimates_is_late_but_never_missed():
+    """Predicting 10 s: b is submitted at 190, after the other job, and waits until 300; c at 340."""
+    result, m = run("asa", sure(10.0))
+    assert (m.makespan_s, m.twt_s) == (380, 200)
+    assert (m.hits, m.misses) == (3, 0)
+    observed = {r.stages[0]: (r.wait_s, r.bound) for r in result.records if isinstance(r, Observed)}
+    assert observed["b"] == (110, "exact")
+
+
+def test_asa_where_age_does_not_accrue_is_per_stage():
+    """A dependency cancels the benefit of asking early; the wait is counted from eligibility."""
+    result, m = run("asa", sure(100.0), machine(age_accrues=False))
+    assert m.makespan_s == 380
+    observed = {r.stages[0]: (r.wait_s, r.bound) for r in result.records if isinstance(r, Observed)}
+    assert observed["b"] == (100, "exact")
+
+
+def test_naive_that_holds_pays_for_idle_cores():
+    """B is allocated at 100 and idles until 200, c from 200 to 250: predictions of 100 s for waits of 0 and 50 s."""
+    result, m = run("asa-naive-hold", sure(100.0))
+    assert (m.makespan_s, m.twt_s) == (280, 100)
+    assert core_s(m.overhead_core_hours) == 1 * 100 + 4 * 50
+    assert core_s(m.core_hours) == NEED + 300
+    assert (m.hits, m.misses, m.censored) == (1, 2, 0)
+    assert not any(isinstance(r, Cancelled) for r in result.records)
+
+
+def test_naive_that_gives_back_waits_again():
+    """B comes at 100, a needs it at 200: cancelled and asked for again, as in Fig. 6a, until it waits for its turn."""
+    result, m = run("asa-naive", sure(100.0), machine(poll_s=10))
+    cancelled = [r for r in result.records if isinstance(r, Cancelled)]
+    assert len(cancelled) == m.resubmissions
+    assert [r.stages[0] for r in cancelled].count("b") == 5
+    assert waits(m)["b"] == 100, "the last time it stands behind the other job"
+    held = [r for r in result.records if isinstance(r, Ended) and r.state is JobState.CANCELLED]
+    assert core_s(m.overhead_core_hours) == sum(
+        (r.time_s - r.start_s) * r.cores for r in held if r.start_s is not None
+    ) + sum(
+        (r.payload_start_s - r.start_s) * r.cores
+        for r in result.records
+        if isinstance(r, Ended) and r.state is JobState.COMPLETED
+    )
+
+
+def test_oracle_is_never_late_where_it_need_not_be():
+    """With the future known b and c are asked for before the other job comes."""
+    result, m = run("oracle")
+    assert (m.makespan_s, m.twt_s) == (280, 100)
+    submitted = {r.stages[0]: r.time_s for r in result.records if isinstance(r, Submitted)}
+    assert max(submitted.values()) < 160
+
+
+def test_real_run_times_may_differ_and_plans_follow():
+    """A really takes 60 s: it ends at 160, b is ready then."""
+    result, m = run("asa", sure(100.0), run_s={"a": 60.0, "b": 50.0, "c": 30.0})
+    assert waits(m)["a"] == 100
+    assert [stage.run_s for stage in m.stages] == [60, 50, 30]
+    predicted = [r for r in result.records if isinstance(r, Predicted)]
+    assert {r.stages for r in predicted} == {("b",), ("c",)}
+
+
+def test_a_failed_stage_ends_the_workflow():
+    """A is killed at its limit; what depends on it is cancelled and nothing else is submitted."""
+    result, _ = run("chained", run_s={"a": 500.0, "b": 50.0, "c": 30.0})
+    assert result.outcome == "failed"
+    assert result.reason == "stage 'a' ended as timeout (TimeLimit)"
+    assert [r.stages[0] for r in result.records if isinstance(r, Cancelled)] == ["b", "c"]
+    assert isinstance(result.records[-1], RunEnded) or any(isinstance(r, RunEnded) for r in result.records)
+    assert not any(isinstance(r, StageStarted) and r.stages[0] != "a" for r in result.records)
+    with pytest.raises(ValueError, match="completed"):
+        measure(FLOW, result.records)
+
+
+def test_an_allocation_that_idled_to_its_limit_is_asked_for_again():
+    """Held idle for longer than it has spare walltime, a job ends before its stage began: no failure."""
+
+    class Early:
+        forecast = load_strategy("big-job").forecast
+
+        def plan(self, view, forecast):
+            return Plan.of(
+                PlannedJob((n,), view.now_s, Keep.NOTHING if view.is_ready(n) else Keep.AWAIT, "at once")
+                for n in view.workflow.order
+                if view.stages[n].phase == "waiting" and (view.is_ready(n) or view.stages[n].resubmissions == 0)
+            )
+
+    flow = Workflow("w", [Stage("a", cores=1, walltime_s=100), Stage("b", cores=1, walltime_s=20, after=("a",))])
+    [result] = run_all(machine([]), [Run(flow, Early())])
+    assert result.outcome == "completed"
+    m = measure(flow, result.records)
+    assert (m.makespan_s, m.resubmissions) == (120, 1)
+    assert core_s(m.overhead_core_hours) == 20
+
+
+def test_several_workflows_at_once():
+    """Side by side on one machine, one 50 s later, sharing a bank; records tell them apart."""
+    bank = sure(100.0)
+    runs = [
+        Run(FLOW, load_strategy("asa"), name="one", bank=bank),
+        Run(FLOW, load_strategy("per-stage"), name="two", delay_s=50.0),
+    ]
+    told = []
+    one, two = run_all(machine([]), runs, on_record=told.append)
+    assert {r.run for r in one.records} == {"one"}
+    assert {r.run for r in two.records} == {"two"}
+    assert len(told) == len(one.records) + len(two.records)
+    assert two.records[0].time_s == 50
+    assert measure(FLOW, one.records).makespan_s == 180
+    assert measure(FLOW, two.records).makespan_s == 180
+    assert all(r.as_dict()["kind"] for r in told)
+
+
+def test_a_dag_runs_its_branches_side_by_side():
+    """Under every strategy, in the time of its longest path."""
+    flow = Workflow(
+        "diamond",
+        [
+            Stage("a", cores=2, walltime_s=10),
+            Stage("b", cores=2, walltime_s=20, after=("a",)),
+            Stage("c", cores=2, walltime_s=30, after=("a",)),
+            Stage("d", cores=2, walltime_s=5, after=("b", "c")),
+        ],
+    )
+    for strategy in ("per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"):
+        _, m = run(strategy, sure(10.0, flow), machine([]), flow)
+        assert m.makespan_s == 45, strategy
+        assert waits(m) == dict.fromkeys("abcd", 0), strategy
+    _, m = run("big-job", None, machine([]), flow)
+    assert m.makespan_s == 65
+    assert core_s(m.core_hours) == 130
+
+
+def test_nothing_is_run_twice_and_stages_keep_their_order():
+    """Whatever the strategy: each stage once, after those that it follows."""
+    for strategy in ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"):
+        result, _ = run(strategy, sure(50.0), machine(poll_s=7))
+        started = [r.stages[0] for r in result.records if isinstance(r, StageStarted)]
+        assert started == ["a", "b", "c"], strategy
+
+
+def test_misuse_is_refused():
+    """Twins, a learner without a bank, a job wider than the machine, a planner that never plans."""
+    asa = load_strategy("asa")
+    with pytest.raises(InputError, match="same name"):
+        run_all(machine(), [Run(FLOW, load_strategy("big-job")), Run(FLOW, load_strategy("per-stage"))])
+    with pytest.raises(InputError, match="needs a bank"):
+        run_all(machine(), [Run(FLOW, asa)])
+    wide = Workflow("wide", [Stage("a", cores=9)])
+    with pytest.raises(SubmitRejectedError, match="9 of the machine's 8"):
+        run_all(machine(), [Run(wide, load_strategy("big-job"))])
+
+    class Idle:
+        forecast = load_strategy("big-job").forecast
+
+        def plan(self, view, forecast):
+            return Plan()
+
+    with pytest.raises(RunError, match="nothing can happen"):
+        run_all(machine([]), [Run(FLOW, Idle())])
+
+    class Curious(Idle):
+        def plan(self, view, forecast):
+            forecast.predict("a", 0.0)
+
+    with pytest.raises(InputError, match="must declare"):
+        run_all(machine([]), [Run(FLOW, Curious())])
+
+
+@pytest.mark.parametrize(
+    ("accrues", "dependent", "times", "expected"),
+    [
+        (True, False, {"eligible_s": 10, "start_s": 70}, exactly(60)),
+        (True, True, {"eligible_s": 50, "start_s": 50}, at_most(40)),
+        (True, True, {"eligible_s": 50, "start_s": 51}, exactly(41)),
+        (True, True, {"eligible_s": 10, "start_s": 10}, exactly(0)),
+        (False, True, {"eligible_s": 50, "start_s": 50}, exactly(0)),
+        (False, True, {"eligible_s": 50, "start_s": 80}, exactly(30)),
+        (True, False, {"eligible_s": 10, "end_s": 90, "state": JobState.CANCELLED}, at_least(80)),
+        (False, True, {"eligible_s": 50, "end_s": 90, "state": JobState.CANCELLED}, at_least(40)),
+        (True, True, {"end_s": 90, "state": JobState.CANCELLED}, None),
+        (True, False, {"eligible_s": 10}, None),
+        (True, True, {}, None),
+    ],
+)
+def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
+    """Exact, a bound, or nothing; submitted at 10."""
+    from asa.backend import Capabilities, Dependency, JobSpec, JobStatus
+
+    spec = JobSpec("j", 1, 60, dependencies=(Dependency("1"),) if dependent else ())
+    status = JobStatus("2", **{"state": JobState.PENDING, "submit_s": 10, **times})
+    assert observation_of(spec, status, Capabilities("m", 8, 8, accrues)) == expected

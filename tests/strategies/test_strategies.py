@@ -1,0 +1,203 @@
+"""Strategies as pure planners: a view in, a plan out."""
+
+from dataclasses import replace
+
+import pytest
+
+from asa.backend import Capabilities
+from asa.errors import UnknownNameError
+from asa.estimators import Prediction
+from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
+from asa.strategies.asa import AheadOfTime, Naive
+from asa.workflow import Stage, Workflow
+
+CHAIN = Workflow(
+    "chain",
+    [
+        Stage("a", cores=4, expected_run_s=100),
+        Stage("b", cores=1, expected_run_s=50, after=("a",)),
+        Stage("c", cores=4, expected_run_s=30, after=("b",)),
+    ],
+)
+DIAMOND = Workflow(
+    "diamond",
+    [
+        Stage("a", cores=4, expected_run_s=100),
+        Stage("fast", cores=1, expected_run_s=10, after=("a",)),
+        Stage("slow", cores=1, expected_run_s=70, after=("a",)),
+        Stage("d", cores=2, expected_run_s=5, after=("fast", "slow")),
+    ],
+)
+
+
+class Fixed:
+    """A forecast that is given."""
+
+    def __init__(self, default=0.0, **waits):
+        self.waits, self.default = waits, default
+        self.asked = {}
+
+    def predict(self, stage, needed_s):
+        self.asked[stage] = needed_s
+        return Prediction(self.waits.get(stage, self.default))
+
+
+def view(workflow=CHAIN, now=0.0, *, age_accrues=True, **known):
+    stages = {name: StageView(stage) for name, stage in workflow.stages.items()}
+    for name, facts in known.items():
+        stages[name] = replace(stages[name], **facts)
+    return RunView(workflow, stages, now, Capabilities("site", 100, 10, age_accrues))
+
+
+def done(start, end):
+    return {"phase": Phase.DONE, "job_id": "x", "submit_s": 0.0, "started_s": start, "ended_s": end}
+
+
+def submissions(plan):
+    return {job.stages: (job.submit_s, job.keep) for job in plan.submissions}
+
+
+def test_big_job_asks_once():
+    """Everything in one job; nothing more afterwards."""
+    strategy = load_strategy("big-job")
+    plan = strategy.plan(view(now=7.0), Fixed())
+    assert submissions(plan) == {("a", "b", "c"): (7.0, Keep.NOTHING)}
+    assert strategy.plan(view(now=9.0, a={"phase": Phase.QUEUED}), Fixed()).submissions == ()
+
+
+def test_per_stage_asks_when_it_is_a_stages_turn():
+    """Only the stages whose predecessors have ended."""
+    strategy = load_strategy("per-stage")
+    assert submissions(strategy.plan(view(), Fixed())) == {("a",): (0.0, Keep.NOTHING)}
+    assert submissions(strategy.plan(view(a={"phase": Phase.RUNNING, "started_s": 0.0}), Fixed())) == {}
+    after_a = view(DIAMOND, 100.0, a=done(0, 100))
+    assert submissions(strategy.plan(after_a, Fixed())) == {
+        ("fast",): (100.0, Keep.NOTHING),
+        ("slow",): (100.0, Keep.NOTHING),
+    }
+
+
+def test_chained_asks_for_all_at_once():
+    """In an order in which every dependency is known."""
+    plan = load_strategy("chained").plan(view(), Fixed())
+    assert [job.stages for job in plan.submissions] == [("a",), ("b",), ("c",)]
+    assert submissions(plan) == {
+        ("a",): (0.0, Keep.NOTHING),
+        ("b",): (0.0, Keep.DEPENDENCY),
+        ("c",): (0.0, Keep.DEPENDENCY),
+    }
+
+
+def test_asa_submits_at_t_minus_a():
+    """A wait of 20 s: a is expected 20..120, b is needed at 120, c at 170."""
+    forecast = Fixed(20.0)
+    plan = load_strategy("asa").plan(view(), forecast)
+    assert submissions(plan) == {
+        ("a",): (0.0, Keep.NOTHING),
+        ("b",): (100.0, Keep.DEPENDENCY),
+        ("c",): (150.0, Keep.DEPENDENCY),
+    }
+    assert forecast.asked == {"a": 0.0, "b": 120.0, "c": 170.0}
+
+
+def test_at_a_busy_centre_the_stages_after_the_next_are_asked_for_too():
+    """C waits 400 s, longer than everything before it lasts: it is asked for at once, and b no later (Section 4.6)."""
+    plan = AheadOfTime().plan(view(), Fixed(20.0, c=400.0))
+    assert submissions(plan)[("c",)] == (0.0, Keep.DEPENDENCY)
+    assert submissions(plan)[("b",)] == (0.0, Keep.DEPENDENCY), "no job is submitted before one that it depends on"
+
+
+def test_asa_plans_again_when_a_stage_is_late():
+    """A runs since 0 and should have ended at 100; it is 130 now, so b is needed now."""
+    late = view(now=130.0, a={"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0})
+    plan = AheadOfTime().plan(late, Fixed(20.0))
+    assert submissions(plan) == {("b",): (130.0, Keep.DEPENDENCY), ("c",): (180.0, Keep.DEPENDENCY)}
+
+
+def test_asa_plans_again_when_a_stage_ends_early():
+    """A ended at 60: b is due without a dependency, c moves forward."""
+    plan = AheadOfTime().plan(view(now=60.0, a=done(0, 60)), Fixed(20.0))
+    assert submissions(plan) == {("b",): (60.0, Keep.NOTHING), ("c",): (110.0, Keep.DEPENDENCY)}
+
+
+def test_a_queued_job_is_expected_when_it_was_predicted():
+    """B was submitted at 80 with a predicted 100 s: it starts at 180 though a ends at 100, and c is needed at 230."""
+    queued = {"phase": Phase.QUEUED, "job_id": "2", "submit_s": 80.0, "predicted_wait_s": 100.0}
+    running = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0}
+    plan = AheadOfTime().plan(view(now=90.0, a=running, b=queued), Fixed(20.0))
+    assert submissions(plan) == {("c",): (210.0, Keep.DEPENDENCY)}
+
+
+def test_where_age_does_not_accrue_a_dependent_job_waits_after_it_is_let_go():
+    """B is expected at 120 + 20, so c is needed at 190."""
+    forecast = Fixed(20.0)
+    AheadOfTime().plan(view(age_accrues=False), forecast)
+    assert forecast.asked == {"a": 0.0, "b": 120.0, "c": 190.0}
+    queued = {"phase": Phase.QUEUED, "job_id": "2", "submit_s": 80.0, "predicted_wait_s": 15.0}
+    running = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0}
+    AheadOfTime().plan(view(now=90.0, age_accrues=False, a=running, b=queued), forecast)
+    assert forecast.asked["c"] == 100 + 15 + 50
+
+
+def test_a_join_is_needed_when_its_last_predecessor_ends():
+    """D after the slow branch: 100 + 70."""
+    forecast = Fixed(0.0)
+    AheadOfTime().plan(view(DIAMOND), forecast)
+    assert forecast.asked == {"a": 0.0, "fast": 100.0, "slow": 100.0, "d": 170.0}
+
+
+def test_naive_sets_no_dependency():
+    """The payload waits inside the allocation."""
+    plan = load_strategy("asa-naive").plan(view(), Fixed(20.0))
+    assert submissions(plan)[("b",)] == (100.0, Keep.AWAIT)
+
+
+ALLOCATED = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 10.0, "predicted_wait_s": 90.0}
+RUNNING = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0}
+
+
+def test_naive_gives_back_what_came_early_and_asks_again():
+    """At 30 b is allocated and a has 70 s to go: cancelled, and submitted again 25 s ahead."""
+    plan = Naive().plan(view(now=30.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    assert [c.job_id for c in plan.cancellations] == ["2"]
+    assert "1m10s before" in plan.cancellations[0].reason
+    assert submissions(plan)[("b",)] == (75.0, Keep.AWAIT)
+
+
+def test_naive_keeps_what_is_needed_within_a_minute():
+    """At 60 a has 40 s to go: giving back costs more."""
+    plan = Naive().plan(view(now=60.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    assert plan.cancellations == ()
+    assert list(submissions(plan)) == [("c",)]
+
+
+def test_holding_asks_for_walltime_to_idle_in():
+    """Half an hour, and no cancellation within it."""
+    plan = load_strategy("asa-naive-hold").plan(view(now=30.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    assert plan.cancellations == ()
+    assert plan.submissions[0].spare_walltime_s == 1800
+
+
+def test_naive_gives_up_asking_early_after_some_resubmissions():
+    """Then it waits for its turn, and takes it."""
+    tired = {"resubmissions": 5}
+    plan = Naive().plan(view(now=30.0, a=RUNNING, b=tired), Fixed(25.0))
+    assert list(submissions(plan)) == [("c",)]
+    plan = Naive().plan(view(now=100.0, a=done(0, 100), b=tired), Fixed(25.0))
+    assert submissions(plan)[("b",)] == (100.0, Keep.NOTHING)
+
+
+@pytest.mark.parametrize("name", ["big-job", "per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"])
+def test_strategies_are_pure(name):
+    """The same view gives the same plan, twice, and plans tell why."""
+    strategy, here = load_strategy(name), view(DIAMOND, 5.0)
+    plan = strategy.plan(here, Fixed(33.0))
+    assert plan == strategy.plan(here, Fixed(33.0))
+    assert plan.submissions
+    assert all(job.reason for job in plan.submissions)
+
+
+def test_an_unknown_strategy_is_refused():
+    """With a guess."""
+    with pytest.raises(UnknownNameError, match="no strategy 'per_stage'\nDid you mean 'per-stage'"):
+        load_strategy("per_stage")

@@ -1,0 +1,213 @@
+"""The command line, as a user types it."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ASA = [str(Path(sys.executable).with_name("asa"))]
+
+LOG = "; MaxProcs: 64\n" + "".join(
+    f"{i} {i * 300} -1 {200 + 997 * i % 3000} 8 -1 -1 {1 + 31 * i % 40} {3600} -1 1 1 1 1 1 1 -1 -1\n"
+    for i in range(2000)
+)
+FLOW = """\
+name = "tiny"
+[[stage]]
+name = "wide"
+cores = 16
+walltime = "10min"
+expected = "5min"
+[[stage]]
+name = "narrow"
+cores = 1
+walltime = "10min"
+expected = "2min"
+after = ["wide"]
+"""
+
+
+def asa(*arguments, code=0, cwd=None):
+    done = subprocess.run([*ASA, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.swf"
+    path.write_text(LOG)
+    return path
+
+
+@pytest.fixture
+def flow(tmp_path):
+    path = tmp_path / "flow.toml"
+    path.write_text(FLOW)
+    return path
+
+
+def test_help_is_for_someone_who_never_heard_of_it():
+    """What it does, a first command, exit codes."""
+    text = asa("--help").stdout
+    for words in ("ahead of time", "asa compare montage", "Exit codes", "compare", "workload", "list"):
+        assert words in text
+    assert "same queue at the same moments" in asa("compare", "--help").stdout
+
+
+def test_list_shows_what_names_stand_for():
+    """Each with its first sentence."""
+    text = asa("list").stdout
+    for name in ("montage", "blast", "statistics", "big-job", "asa-naive-hold", "oracle", "simulated"):
+        assert name in text
+
+
+def test_tables_on_a_log(log, flow):
+    """One table a core count, a sentence, averages; nothing else on standard output."""
+    done = asa("compare", flow, "--trace", log, "--seeds", 3, "--strategies", "big-job,per-stage,asa,chained")
+    for words in ("tiny on log", "16 cores", "per-stage", "Makespan", "asa finishes", "Above the best"):
+        assert words in done.stdout
+
+
+def test_json_has_a_record_a_run(log):
+    """With the promised fields, and the same numbers for the same seed."""
+    arguments = ("compare", "blast", "--trace", log, "--cores", "16,32", "--seeds", 2, "--seed", 5, "--json")
+    first = asa(*arguments, "--no-age-accrues", "--jobs", 1).stdout
+    assert first == asa(*arguments, "--no-age-accrues", "--jobs", 2).stdout
+    runs = json.loads(first)
+    assert len(runs) == 2 * 5 * 2
+    promised = {
+        "workflow", "system", "cores", "strategy", "seed", "age_accrues", "twt_s", "makespan_s", "core_hours",
+        "overhead_core_hours", "hits", "misses",
+    }  # fmt: skip
+    assert all(promised <= set(run) for run in runs)
+    assert {run["seed"] for run in runs} == {5, 6}
+    assert {run["age_accrues"] for run in runs} == {False}
+    for run in runs:
+        waits = sum(stage["perceived_wait_s"] for stage in run["stages"])
+        assert run["twt_s"] == waits
+        assert run["makespan_s"] == pytest.approx(run["twt_s"] + run["execution_s"])
+
+
+def test_csv_has_a_line_a_run(log, flow):
+    """Without the nested stages."""
+    done = asa("compare", flow, "--trace", log, "--seeds", 2, "--strategies", "asa", "--csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert len(rows) == 2
+    assert rows[0]["strategy"] == "asa"
+    assert float(rows[0]["makespan_s"]) > 0
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_figure_is_drawn(log, flow, tmp_path, suffix):
+    """Whole, and said where."""
+    target = tmp_path / f"bars.{suffix}"
+    done = asa("compare", flow, "--trace", log, "--seeds", 1, "--strategies", "asa,big-job", "--plot", target)
+    assert str(target) in done.stderr
+    start = target.read_bytes()[:200]
+    assert start.startswith(b"\x89PNG") or b"<svg" in start or b"<?xml" in start
+    assert target.stat().st_size > 5000
+
+
+def test_a_centre_is_the_default():
+    """hpc2n, at the paper's sizes; here one of them."""
+    runs = json.loads(
+        asa("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "per-stage", "--json").stdout
+    )
+    assert [(run["system"], run["cores"]) for run in runs] == [("hpc2n", 28)]
+
+
+def test_an_odd_log_is_used_and_said_to_be_odd(tmp_path, flow):
+    """Each rule with its count."""
+    path = tmp_path / "odd.swf"
+    path.write_text(LOG + "9 99 -1 0 1 -1 -1 1 60 -1 1 1 1 1 1 1 -1 -1\n9 98 -1 9 1 -1 -1 1 60 -1 1 1 1 1 1 1 -1 -1\n")
+    done = asa("compare", flow, "--trace", path, "--seeds", 1, "--strategies", "asa,per-stage")
+    assert "1 jobs left out: run time 0 or unknown" in done.stdout
+    assert "1 jobs not in order of submission: sorted" in done.stdout
+
+
+BAD = [
+    (["compare", "montaje"], "no workflow 'montaje'", "Did you mean 'montage'"),
+    (["compare", "montage", "--system", "hpc2"], "no system 'hpc2'", "Did you mean 'hpc2n'"),
+    (["compare", "montage", "--strategies", "asa,perstage"], "no strategy 'perstage'", "Did you mean 'per-stage'"),
+    (["compare", "montage", "--strategies", ","], "names nothing", "--strategies"),
+    (["compare", "montage", "--seeds", "0"], "0 seeds", "--seeds"),
+    (["compare", "montage", "--cores", "28,many"], "no core counts", "--cores"),
+    (["compare", "montage", "--cores", "0"], "no core counts", "--cores"),
+    (
+        ["compare", "montage", "--cores", "20000"],
+        "a job of 20000 cores is larger than 'hpc2n', which has 16856",
+        "at most 16856",
+    ),
+    (["compare", "montage", "--policy", "eager"], "no policy 'eager'", "default, greedy, tuned"),
+    (["compare", "montage", "--spread", "7"], "spread", "0 to 1"),
+    (["compare", "montage", "--trace", "none.swf"], "none.swf: cannot be read", "Check the path"),
+    (["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"], "on a centre or on a log", "one of them"),
+    (["compare", "montage", "--trace-cores", "5"], "no log for it", "--trace"),
+    (["compare", "none.toml"], "none.toml: cannot be read", "Check the path"),
+    (["compare", "montage", "--plot", "x.tiff2"], "no kind of figure", ".png"),
+    (["compare", "montage", "--plot", "no/such/folder/x.png"], "does not exist", "Make the folder"),
+    (["compare", "montage", "--json", "--csv"], "either JSON or CSV", "one of them"),
+    (["compare", "montage", "--seeds", "some"], "Invalid value for '--seeds'", ""),
+    (["workload", "check", "hpc3"], "no system 'hpc3'", "hpc2n"),
+    (["workload", "calibrate", "hpc3"], "no system 'hpc3'", "hpc2n"),
+    (["nonsense"], "No such command 'nonsense'", ""),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message", "remedy"), BAD, ids=[" ".join(bad[0]) for bad in BAD])
+def test_bad_input_is_refused_with_a_remedy(arguments, message, remedy, tmp_path):
+    """Exit code 2, no traceback, nothing on standard output."""
+    done = asa(*arguments, code=2, cwd=tmp_path)
+    told = " ".join(done.stderr.replace("│", " ").split())
+    assert message in told
+    assert remedy in told
+    assert done.stdout == ""
+
+
+def test_broken_files_are_named_with_their_line(tmp_path):
+    """A torn log line, a typo in a workflow."""
+    log = tmp_path / "torn.swf"
+    log.write_text(LOG[:-30])
+    done = asa("compare", "montage", "--trace", log, code=2)
+    assert f"{log}:2001:" in done.stderr
+    flow = tmp_path / "typo.toml"
+    flow.write_text(FLOW.replace("walltime", "waltime", 1))
+    done = asa("compare", flow, code=2)
+    assert f"{flow}:5: there is no key 'waltime'" in done.stderr
+    flow.write_text(FLOW)
+    assert "--cores" in asa("compare", flow, "--cores", 4, code=2).stderr
+
+
+def test_a_stage_that_would_not_complete_fails_with_code_1(tmp_path, log):
+    """A walltime for the whole that is too short for Big Job."""
+    flow = tmp_path / "short.toml"
+    flow.write_text(FLOW.replace('name = "tiny"', 'name = "tiny"\nwalltime = "1min"'))
+    done = asa("compare", flow, "--trace", log, "--seeds", 1, "--strategies", "big-job", "--jobs", 1, code=1)
+    assert "seed 0: did not complete" in done.stderr
+
+
+def test_a_closed_pipe_is_no_accident(log, flow):
+    """`asa ... | head -1` ends quietly."""
+    command = f"{ASA[0]} compare {flow} --trace {log} --seeds 1 --json | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == "[\n"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["CTC-SP2-1996-3.1-cln", "DOST-ASTI_COARE-Saliksik-2020-cln", "theta_2022"])
+def test_real_logs_can_be_replayed(data, name):
+    """The main job on a real trace."""
+    trace = data / "swf" / f"{name}.swf.gz"
+    done = asa(
+        "compare", "montage", "--trace", trace, "--seeds", 1, "--cores", 112, "--strategies", "big-job,asa", "--json"
+    )
+    by_strategy = {run["strategy"]: run for run in json.loads(done.stdout)}
+    assert by_strategy["big-job"]["core_hours"] == pytest.approx(33.0, abs=0.1)
+    assert by_strategy["asa"]["core_hours"] == pytest.approx(20.0, abs=0.1)

@@ -1,0 +1,187 @@
+"""Comparisons: fair, repeatable, and told as Table 1 tells them."""
+
+import math
+
+import pytest
+from asa.backends.simulated import Machine, SimulatedSite, WorkloadModel
+from asa.workflows import blast
+from asa.workflows.paper import TABLE_1
+
+from asa.errors import InputError, RunError, UnknownNameError
+from asa.experiment import CompareRun, Comparison, compare, group, mean_interval, workflow_maker
+from asa.metrics import RunMetrics, StageTimes
+from asa.report.comparison import cells_of, normalised_averages, sentence
+from asa.workflow import Stage, Workflow
+
+SMALL = WorkloadModel(Machine("small", 16, 16), load=0.9, log2_middle=3.0, log2_widest=7.0)
+
+
+def comparison(**changes):
+    given = {
+        "make_workflow": blast,
+        "site": SimulatedSite(model=SMALL),
+        "cores": (32, 64),
+        "strategies": ("big-job", "per-stage", "asa"),
+        "seeds": (1, 2),
+    }
+    return Comparison(**{**given, **changes})
+
+
+def test_the_result_does_not_depend_on_the_processes():
+    """One or two, all runs are equal, in the order asked for."""
+    alone = compare(comparison(), jobs=1)
+    together = compare(comparison(), jobs=2)
+    assert alone == together
+    assert [(run.cores, run.strategy, run.seed) for run in alone] == [
+        (cores, strategy, seed) for cores in (32, 64) for strategy in ("big-job", "per-stage", "asa") for seed in (1, 2)
+    ]
+    assert {run.system for run in alone} == {"small"}
+
+
+def test_every_strategy_meets_the_same_queue():
+    """Without waits for the second stage, Per-Stage's first wait is the same whatever else is compared."""
+    first = compare(comparison(strategies=("per-stage",)), jobs=1)
+    second = [run for run in compare(comparison(), jobs=1) if run.strategy == "per-stage"]
+    assert first == second
+
+
+def test_an_estimator_is_shared_by_the_runs_in_order():
+    """What the first run taught changes the second: alone, the second predicts otherwise."""
+    options = {"strategies": ("asa",), "cores": (64,), "history": 0}
+    both = compare(comparison(seeds=tuple(range(12)), **options), jobs=1)
+    alone = [compare(comparison(seeds=(seed,), **options), jobs=1)[0] for seed in range(12)]
+    assert [run.metrics for run in both] != [run.metrics for run in alone]
+
+
+def test_progress_is_told():
+    """From nothing to all, for each phase."""
+    told = []
+    compare(comparison(seeds=(1,), cores=(32,)), jobs=1, on_progress=lambda *what: told.append(what))
+    assert told[0] == ("warming up the queue", 0, 1)
+    assert told[-1] == ("running workflows", 3, 3)
+
+
+def test_real_run_times_may_stray():
+    """The same for every strategy of a seed, different between seeds."""
+    runs = compare(comparison(strategies=("big-job", "per-stage"), cores=(32,), spread=0.2), jobs=1)
+    lasted = {(run.strategy, run.seed): [s.run_s for s in run.metrics.stages] for run in runs}
+    assert lasted["big-job", 1] == pytest.approx(lasted["per-stage", 1], abs=1.01)
+    assert lasted["per-stage", 1] != lasted["per-stage", 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": ()}, "no runs"),
+        ({"strategies": ()}, "nothing to compare"),
+        ({"cores": (257,)}, "257 cores is larger than 'small', which has 256"),
+        ({"spread": 2.0}, "spread"),
+        ({"history": -1}, "history"),
+    ],
+)
+def test_senseless_comparisons_are_refused(change, message):
+    """Before anything is simulated."""
+    with pytest.raises(InputError, match=message):
+        compare(comparison(**change))
+
+
+def test_unknown_names_are_refused():
+    """Strategies and workflows."""
+    with pytest.raises(UnknownNameError, match="no strategy 'bigjob'"):
+        compare(comparison(strategies=("bigjob",)))
+    with pytest.raises(UnknownNameError, match="no workflow 'montaje'"):
+        workflow_maker("montaje")
+    assert workflow_maker("blast") is blast
+
+
+def test_a_run_that_fails_is_an_error_with_its_place():
+    """A stage that is always killed."""
+
+    def doomed(cores):
+        return Workflow(
+            "doomed", [Stage("a", cores=cores, walltime_s=10), Stage("b", cores=1, after=("a",))], walltime_s=5
+        )
+
+    with pytest.raises(RunError, match=r"doomed, 32 cores, big-job, seed 1: did not complete"):
+        compare(comparison(make_workflow=doomed, strategies=("big-job",), cores=(32,)), jobs=1)
+
+
+def run_of(strategy, cores=28, seed=0, twt=0.0, makespan=100.0, hours=1.0, hits=0, misses=0):
+    metrics = RunMetrics(makespan, twt, hours, 0.0, hits, misses, 0, 0, (StageTimes("a", twt, makespan - twt),))
+    return CompareRun("montage", "hpc2n", cores, strategy, seed, True, metrics)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "expected"),
+    [
+        # the percentages below each workflow in Table 1: TWT, makespan, core-hours
+        ("montage", {"big-job": (5, 1, 53), "per-stage": (82, 34, 0), "asa": (10, 6, 0)}),
+        ("blast", {"big-job": (6, 0, 1), "per-stage": (13, 2, 0), "asa": (2, 0, 1)}),
+        ("statistics", {"big-job": (17, 2, 83), "per-stage": (115, 36, 0), "asa": (5, 0, 1)}),
+    ],
+)
+def test_normalised_averages_are_table_1s(workflow, expected):
+    """From the table's own cells, as near as their rounding allows: the paper averaged unrounded core-hours."""
+    runs = [
+        run_of(strategy, cores, twt=row.twt_s, makespan=row.makespan_s, hours=row.core_hours)
+        for cores, rows in TABLE_1[workflow].items()
+        for strategy, row in rows.items()
+    ]
+    averages = normalised_averages(cells_of(runs))
+    for strategy, percents in expected.items():
+        for key, percent in zip(("twt_s", "makespan_s", "core_hours"), percents, strict=True):
+            assert 100 * averages[strategy][key] == pytest.approx(percent, abs=2.5), (strategy, key)
+
+
+def test_an_average_to_which_nothing_compares_is_nan():
+    """A best of no wait at all."""
+    averages = normalised_averages(cells_of([run_of("a"), run_of("b", twt=5.0)]))
+    assert math.isnan(averages["b"]["twt_s"])
+    assert averages["b"]["makespan_s"] == 0
+
+
+def test_a_mean_and_its_interval():
+    """The bootstrap's interval covers the truth about as often as it says, and is the same each time."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(200):
+        interval = mean_interval(rng.exponential(100, size=30).tolist())
+        covered += interval.low <= 100 <= interval.high
+    assert 0.85 < covered / 200 < 0.99
+    assert mean_interval([1.0, 5.0, 9.0]) == mean_interval([1.0, 5.0, 9.0])
+    assert mean_interval([1.0, 5.0, math.nan]).mean == 3.0
+    assert math.isnan(mean_interval([]).mean)
+    single = mean_interval([4.0])
+    assert single.mean == 4.0
+    assert math.isnan(single.low)
+
+
+def several(strategy, makespans, hours):
+    return [run_of(strategy, seed=i, makespan=m, hours=hours) for i, m in enumerate(makespans)]
+
+
+def test_the_sentence_says_what_the_table_means():
+    """Sooner, later, the same, and what is only noise."""
+    runs = [
+        *several("asa", [100, 110, 90, 100], 20),
+        *several("per-stage", [200, 210, 190, 205], 20),
+        *several("big-job", [101, 109, 91, 99], 33),
+        *several("chained", [80, 88, 72, 81], 20),
+    ]
+    text = sentence(cells_of(runs))
+    assert "asa finishes 50 % sooner than per-stage for the same core-hours" in text
+    assert "as soon as big-job for 39 % fewer core-hours" in text
+    assert "25 % later than chained" in text
+    noisy = [*several("asa", [100, 300, 100], 20), *several("big-job", [280, 110, 120], 33)]
+    assert "with big-job (the difference is within the noise)" in sentence(cells_of(noisy))
+    assert "(one run)" in sentence(cells_of([run_of("asa"), run_of("per-stage", makespan=150.0)]))
+    assert sentence(cells_of([run_of("asa")])) == "asa takes 100 s and 1.0 core-hours."
+
+
+def test_runs_are_grouped_in_order():
+    """By core count and strategy."""
+    runs = [run_of("b"), run_of("a"), run_of("b", seed=1)]
+    assert list(group(runs)) == [(28, "b"), (28, "a")]
+    assert [run.seed for run in group(runs)[28, "b"]] == [0, 1]

@@ -1,0 +1,121 @@
+"""Stages and their graph."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asa.errors import WorkflowError
+from asa.workflow import Slot, Stage, Workflow
+
+DIAMOND = [
+    Stage("a", cores=4, expected_run_s=10),
+    Stage("b", cores=2, expected_run_s=20, after=("a",)),
+    Stage("c", cores=2, expected_run_s=30, after=("a",)),
+    Stage("d", cores=1, expected_run_s=5, after=("b", "c")),
+]
+
+
+@pytest.mark.parametrize(
+    ("demand", "message"),
+    [
+        ({"cores": 0}, "asks for 0 cores"),
+        ({"cores": -4}, "asks for -4 cores"),
+        ({"nodes": 0}, "asks for 0 nodes"),
+        ({}, "neither cores nor nodes"),
+        ({"cores": 10**9}, "No machine has so many"),
+        ({"cores": 1, "walltime_s": 0}, "walltime of 0 s"),
+        ({"cores": 1, "walltime_s": 1e9}, "at most a year"),
+        ({"cores": 1, "walltime_s": float("nan")}, "walltime of nan"),
+        ({"cores": 1, "expected_run_s": 0}, "expected to run 0 s"),
+        ({"cores": 1, "walltime_s": 60, "expected_run_s": 61}, "would be killed"),
+        ({"cores": 1, "gpus": -1}, "-1 gpus"),
+        ({"cores": 1, "memory_bytes": -1}, "-1 bytes of memory"),
+    ],
+)
+def test_absurd_demands_are_refused_with_the_stage(demand, message):
+    """What, where, and what to do."""
+    with pytest.raises(WorkflowError, match=message) as caught:
+        Stage("mProject", **demand)
+    assert caught.value.where == "stage 'mProject'"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["", "two words", "-x", "a/b", "x" * 65])
+def test_names_that_cannot_be_a_jobs_are_refused(name):
+    """Schedulers and files must bear them."""
+    with pytest.raises(WorkflowError, match="name"):
+        Stage(name, cores=1)
+
+
+@pytest.mark.parametrize(
+    ("stages", "where", "message"),
+    [
+        ([], "workflow 'w'", "no stages"),
+        ([Stage("a", cores=1), Stage("a", cores=2)], "stage 'a'", "two stages"),
+        ([Stage("a", cores=1, after=("b",))], "stage 'a'", "'b', which is no stage"),
+        ([Stage("a", cores=1, after=("a",))], "stage 'a'", "a -> a"),
+        ([Stage("a", cores=1, after=("b",)), Stage("b", cores=1, after=("a",))], "stage 'a'", "a -> b -> a"),
+    ],
+)
+def test_impossible_graphs_are_refused_with_the_stage(stages, where, message):
+    """Nothing, twins, strangers, cycles."""
+    with pytest.raises(WorkflowError, match=message) as caught:
+        Workflow("w", stages)
+    assert caught.value.where == where
+
+
+def test_order_follows_the_graph_and_else_the_file():
+    """Each stage after its predecessors."""
+    flow = Workflow("w", [DIAMOND[3], DIAMOND[2], DIAMOND[1], DIAMOND[0]])
+    assert flow.order == ("a", "c", "b", "d")
+    assert sorted(flow.graph.edges) == [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+
+
+def test_a_chain_is_laid_out_end_to_end():
+    """Equation 1's sum of run times."""
+    flow = Workflow("w", [Stage("a", cores=4, expected_run_s=10), Stage("b", cores=1, expected_run_s=5, after=("a",))])
+    assert flow.layout(flow.order, 4, 1) == (Slot("a", 0, 10), Slot("b", 10, 15))
+    assert flow.execution_s(1) == 15
+    assert flow.stage_core_hours(1) == pytest.approx((40 + 5) / 3600)
+
+
+def test_branches_share_an_allocation_as_far_as_cores_go():
+    """On four cores b and c run side by side, on three one after the other."""
+    flow = Workflow("w", DIAMOND)
+    assert flow.execution_s(1) == 10 + 30 + 5
+    slots = {slot.stage: slot for slot in flow.layout(("b", "c", "d"), 3, 1)}
+    assert slots["b"] == Slot("b", 0, 20)
+    assert slots["c"] == Slot("c", 20, 50)
+    assert slots["d"] == Slot("d", 50, 55)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20), st.sets(st.integers(0, 7))), min_size=1, max_size=8))
+def test_a_layout_keeps_the_order_and_the_width(drawn):
+    """Whatever the graph: no stage before its predecessors, never more cores than there are."""
+    stages = [
+        Stage(f"s{i}", cores=cores, expected_run_s=run, after=tuple(f"s{p}" for p in sorted(before) if p < i))
+        for i, (cores, run, before) in enumerate(drawn)
+    ]
+    flow = Workflow("w", stages)
+    slots = {slot.stage: slot for slot in flow.layout(flow.order, 4, 1)}
+    for stage in stages:
+        assert slots[stage.name].end_s - slots[stage.name].start_s == stage.expected_s
+        assert all(slots[before].end_s <= slots[stage.name].start_s for before in stage.after)
+    for moment in {slot.start_s for slot in slots.values()}:
+        assert sum(flow.stages[s.stage].cores for s in slots.values() if s.start_s <= moment < s.end_s) <= 4
+
+
+def test_nodes_become_cores_on_a_site():
+    """And the larger demand counts."""
+    assert Stage("a", nodes=2).cores_on(28) == 56
+    assert Stage("a", nodes=1, cores=40).cores_on(28) == 40
+    assert Workflow("w", [Stage("a", nodes=2), Stage("b", cores=60)]).peak_cores(20) == 60
+
+
+def test_the_walltime_of_the_whole():
+    """Given, or the sum."""
+    stages = [Stage("a", cores=1, walltime_s=60), Stage("b", cores=1, walltime_s=40, after=("a",))]
+    assert Workflow("w", stages).walltime_s == 100
+    assert Workflow("w", stages, walltime_s=70).walltime_s == 70
+    assert repr(Workflow("w", stages)) == "Workflow('w', 2 stages)"
+    assert stages[0].expected_s == 60
