@@ -15,11 +15,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install -q -c constraints.txt -e '.[plot]'
+	@echo "Installing into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e '.[plot]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@echo "Installing into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e '.[dev]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@ $(VENV)/.run
 
 demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (about half a minute).

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from asa.backends.simulated import SimulatedSite
+from asa.workflows import montage
 from rich.console import Console
 
 from asa import Run, WaitBank, run_all
-from asa.backends.simulated import SimulatedSite
 from asa.metrics import measure
 from asa.runner import learn_history
 from asa.runner.forecasts import geometry_of
 from asa.strategies import Forecast, Plan, RunView, Strategy, load_strategy
 from asa.strategies.asa import AheadOfTime
-from asa.workflows import montage
 
 
 @dataclass(frozen=True)

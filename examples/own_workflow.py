@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from asa.backends.simulated import SimulatedSite
 from rich.console import Console
 
 from asa import Run, Stage, WaitBank, Workflow, load_workflow, run_all
-from asa.backends.simulated import SimulatedSite
 from asa.metrics import measure
 from asa.records import Submitted
 from asa.strategies import load_strategy

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
-
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.engine import NEVER, Engine, JobTable
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
+from asa.workflows import montage
+from rich.console import Console
+from rich.table import Table
+
 from asa.estimators import Asa
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
-from asa.workflows import montage
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_queue import simulate
@@ -80,7 +80,7 @@ def reading() -> tuple[str, float, str, float]:
     """A log against splitting its lines."""
     line = "{0} {1} -1 60 4 -1 -1 4 600 -1 1 1 1 1 1 1 -1 -1\n"
     text = "; MaxProcs: 100\n" + "".join(line.format(i, i) for i in range(50_000))
-    path = Path("/tmp/asa-bench.swf")  # noqa: S108 - a benchmark's own
+    path = Path("/tmp/asa-bench.swf")
     path.write_text(text)
     split = best(lambda: [row.split() for row in io.StringIO(text)], 3) / 50_000
     ours = best(lambda: read_swf(path), 3) / 50_000
