@@ -310,6 +310,10 @@ class Site(Protocol):
         """Do now, once, what `open` would have to do for each of these seeds; in parallel on an executor."""
         ...
 
+    def in_order(self, seeds: Sequence[int]) -> list[int]:
+        """Sort seeds by the time of their worlds, where these are moments of one history; else keep them as given."""
+        ...
+
     def open(self, seed: int) -> Backend:
         """Open the world of a seed, at the moment when the user's first job may be submitted."""
         ...

@@ -14,7 +14,7 @@ import numpy as np
 
 from asa import plugins
 from asa.backend import Site
-from asa.errors import InputError, RunError
+from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.estimators.algorithm1 import Policy
 from asa.metrics import RunMetrics, measure
@@ -93,7 +93,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CompareRun:
-    """One run of a comparison."""
+    """One run of a comparison; its metrics are None if it failed, and `reason` says why."""
 
     workflow: str
     system: str
@@ -101,10 +101,11 @@ class CompareRun:
     strategy: str
     seed: int
     age_accrues: bool
-    metrics: RunMetrics
+    metrics: RunMetrics | None
+    reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the run as one flat JSON-ready record."""
+        """Return the run as one flat JSON-ready record; what a failed run has not is null."""
         m = self.metrics
         return {
             "workflow": self.workflow,
@@ -113,16 +114,18 @@ class CompareRun:
             "strategy": self.strategy,
             "seed": self.seed,
             "age_accrues": self.age_accrues,
-            "twt_s": m.twt_s,
-            "makespan_s": m.makespan_s,
-            "execution_s": m.execution_s,
-            "core_hours": m.core_hours,
-            "overhead_core_hours": m.overhead_core_hours,
-            "hits": m.hits,
-            "misses": m.misses,
-            "censored": m.censored,
-            "resubmissions": m.resubmissions,
-            "stages": [asdict(stage) for stage in m.stages],
+            "outcome": "completed" if m else "failed",
+            "reason": self.reason,
+            "twt_s": m and m.twt_s,
+            "makespan_s": m and m.makespan_s,
+            "execution_s": m and m.execution_s,
+            "core_hours": m and m.core_hours,
+            "overhead_core_hours": m and m.overhead_core_hours,
+            "hits": m and m.hits,
+            "misses": m and m.misses,
+            "undecided": m and m.undecided,
+            "resubmissions": m and m.resubmissions,
+            "stages": [asdict(stage) for stage in m.stages] if m else [],
         }
 
 
@@ -209,8 +212,6 @@ def compare(
     ------
     InputError
         See `Comparison.check`.
-    RunError
-        A run did not complete.
     """
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
@@ -272,33 +273,24 @@ def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[Compa
         geometry_of(stage, capabilities.cores_per_node, capabilities.system) for stage in workflow.stages.values()
     ]
     bank = WaitBank(comparison.policy, repetitions=comparison.repetitions, seed=comparison.seeds[0])
-    runs = []
-    for seed in comparison.seeds:
+    runs: dict[int, CompareRun] = {}
+    for seed in comparison.site.in_order(comparison.seeds):
         world = comparison.site.open(seed)
         if learns:
             learn_history(bank, world.history(), geometries, most=comparison.history)
-        [result] = run_all(
-            world,
-            [Run(workflow, strategy, bank=bank, run_s=_real_run_times(workflow, comparison.spread, seed))],
+        real = _real_run_times(workflow, comparison.spread, seed)
+        [result] = run_all(world, [Run(workflow, strategy, bank=bank, run_s=real)])
+        runs[seed] = CompareRun(
+            workflow=workflow.name,
+            system=capabilities.system,
+            cores=cores,
+            strategy=strategy_name,
+            seed=seed,
+            age_accrues=capabilities.age_accrues,
+            metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
+            reason=result.reason,
         )
-        if result.outcome != "completed":
-            raise RunError(
-                f"did not complete: {result.reason}",
-                where=f"{workflow.name}, {cores} cores, {strategy_name}, seed {seed}",
-                hint="Give its stages more walltime.",
-            )
-        runs.append(
-            CompareRun(
-                workflow=workflow.name,
-                system=capabilities.system,
-                cores=cores,
-                strategy=strategy_name,
-                seed=seed,
-                age_accrues=capabilities.age_accrues,
-                metrics=measure(workflow, result.records),
-            )
-        )
-    return runs
+    return [runs[seed] for seed in comparison.seeds]
 
 
 def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, float]:

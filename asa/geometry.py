@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from asa.errors import InputError
 
-__all__ = ["JobGeometry"]
+__all__ = ["JobGeometry", "size_class", "walltime_class"]
+
+
+def size_class(cores: ArrayLike) -> NDArray[np.int64]:
+    """Classes of widths: powers of two, rounded up, so that 65 to 128 cores are class 7."""
+    return np.ceil(np.log2(cores)).astype(np.int64)
+
+
+def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
+    """Classes of requested times: half powers of two of seconds, at least one second."""
+    return np.round(2 * np.log2(np.maximum(walltime_s, 1.0))).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,7 +73,7 @@ class JobGeometry:
                 f"a job of {cores} cores for {walltime_s} s has no geometry",
                 hint="Ask for at least 1 core and 1 s.",
             )
-        return cls(math.ceil(math.log2(cores)), round(2 * math.log2(max(walltime_s, 1.0))), system, partition)
+        return cls(int(size_class(cores)), int(walltime_class(walltime_s)), system, partition)
 
     def label(self) -> str:
         """Describe the geometry in words, as in ``hpc2n 65-128 cores, about 1h00m``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from asa.records import Ended, Observed, Record, RunEnded, RunStarted, StageEnde
 from asa.units import core_hours
 from asa.workflow import Workflow
 
-__all__ = ["RunMetrics", "StageTimes", "is_miss", "measure"]
+__all__ = ["RunMetrics", "StageTimes", "Verdict", "judge", "measure"]
 
 _GRID = np.asarray(PAPER_ALTERNATIVES_S)
 
@@ -51,10 +52,10 @@ class RunMetrics:
     overhead_core_hours
         OH: what was held before it could be used, and what was given back unused.
     hits, misses
-        Predictions that turned out accurate or too short, and too long; see `is_miss`. Together all predictions of
-        whose jobs something became known.
-    censored
-        How many of them rest on a bound, the wait not having been seen whole.
+        Predictions that turned out accurate or too short, and too long; see `judge`.
+    undecided
+        Predictions of which a bound on the wait leaves open which they were. A job that a dependency keeps back and
+        that starts the moment it is let go tells no more.
     resubmissions
         Jobs that were asked for again.
     stages
@@ -67,13 +68,13 @@ class RunMetrics:
     overhead_core_hours: float
     hits: int
     misses: int
-    censored: int
+    undecided: int
     resubmissions: int
     stages: tuple[StageTimes, ...]
 
     @property
     def hit_ratio(self) -> float:
-        """Hits over predictions; nan without any."""
+        """Hits over predictions that could be judged; nan without any."""
         judged = self.hits + self.misses
         return self.hits / judged if judged else float("nan")
 
@@ -83,13 +84,19 @@ class RunMetrics:
         return sum(stage.run_s for stage in self.stages)
 
 
-def is_miss(predicted_s: float, observed: Observed) -> bool:
-    """Whether a prediction was too long, as far as can be seen.
+Verdict = Literal["hit", "miss"]
 
-    Section 4.8 divides predictions into accurate ones (*hit*) and over-predictions (*miss*), which bring resources
-    too early; its 100 % at UPPMAX for predictions of 3.9 h of waits of 11 h shows that too short is no miss. Accurate
-    means that no alternative below the predicted one is nearer to the wait, so that a grid's own coarseness is not held
-    against it. Of an upper bound only what exceeds it is too long for sure; of a lower bound nothing is.
+
+def judge(predicted_s: float, observed: Observed) -> Verdict | None:
+    """Say whether a prediction was too long (*miss*) or not (*hit*), or None where that cannot be known.
+
+    Section 4.8 divides predictions into accurate ones and over-predictions, which bring resources too early; its 100 %
+    of hits at UPPMAX, for predictions of 3.9 h of waits of 11 h, shows that too short is no miss. Accurate means that
+    none of the paper's alternatives below the predicted one is nearer to the wait, so that a grid's coarseness is not
+    held against a prediction.
+
+    An upper bound shows a miss where the prediction exceeds even that, a lower bound shows a hit where the prediction
+    does not exceed it; all else is open.
 
     Parameters
     ----------
@@ -98,9 +105,12 @@ def is_miss(predicted_s: float, observed: Observed) -> bool:
     observed
         What became known of the wait.
     """
-    if observed.bound == "at_least":
-        return False
-    return nearest(_GRID, predicted_s) > nearest(_GRID, observed.wait_s)
+    exceeds = nearest(_GRID, predicted_s) > nearest(_GRID, observed.wait_s)
+    if observed.bound == "at_most" and not exceeds:
+        return None
+    if observed.bound == "at_least" and exceeds:
+        return None
+    return "miss" if exceeds else "hit"
 
 
 def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
@@ -116,7 +126,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     Raises
     ------
     ValueError
-        The records are not those of a completed run of this workflow.
+        The records are not those of a completed run of this workflow, or break its order.
     """
     told = list(records)
     began = next((r.time_s for r in told if isinstance(r, RunStarted)), None)
@@ -133,17 +143,20 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         )
         for name in workflow.order
     )
+    if early := [stage.stage for stage in stages if stage.perceived_wait_s < 0]:
+        raise ValueError(f"stage {early[0]!r} began before those that it follows had ended")
     jobs = [r for r in told if isinstance(r, Ended)]
-    judged = [r for r in told if isinstance(r, Observed) and r.predicted_wait_s is not None]
-    misses = sum(is_miss(r.predicted_wait_s or 0.0, r) for r in judged)
+    verdicts = [
+        judge(r.predicted_wait_s, r) for r in told if isinstance(r, Observed) and r.predicted_wait_s is not None
+    ]
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
         core_hours=sum(core_hours(job.cores, job.time_s - job.start_s) for job in jobs if job.start_s is not None),
         overhead_core_hours=_overhead(jobs),
-        hits=len(judged) - misses,
-        misses=misses,
-        censored=sum(r.bound != "exact" for r in judged),
+        hits=verdicts.count("hit"),
+        misses=verdicts.count("miss"),
+        undecided=verdicts.count(None),
         resubmissions=sum(r.resubmission > 0 for r in told if isinstance(r, Submitted)),
         stages=stages,
     )

@@ -140,7 +140,7 @@ class _Places:
         for index, stage in enumerate(spec.stage):
             if where == f"stage {stage.name!r}":
                 return self.of(("stage", index))
-        return str(self.file)
+        return self.of(("walltime",))
 
     def explain(self, error: ValidationError) -> InputError:
         # a key that means nothing explains one that is missing, so it comes first

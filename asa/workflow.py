@@ -16,6 +16,7 @@ __all__ = ["Slot", "Stage", "Workflow"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MOST_CORES = 20_000_000  # no machine has more
+_MOST_MEMORY_BYTES = 1 << 60
 _LONGEST_S = 366 * 86400.0
 
 
@@ -63,16 +64,16 @@ class Stage:
             )
         if self.cores is None and self.nodes is None:
             raise self._error("asks for neither cores nor nodes", "Give one of them.")
-        for what, amount, least in (
-            ("cores", self.cores, 1),
-            ("nodes", self.nodes, 1),
-            ("gpus", self.gpus, 0),
-            ("bytes of memory", self.memory_bytes, 0),
+        for what, amount, least, most in (
+            ("cores", self.cores, 1, _MOST_CORES),
+            ("nodes", self.nodes, 1, _MOST_CORES),
+            ("gpus", self.gpus, 0, _MOST_CORES),
+            ("bytes of memory", self.memory_bytes, 0, _MOST_MEMORY_BYTES),
         ):
             if amount is not None and amount < least:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
-        if max(self.cores or 0, self.nodes or 0) > _MOST_CORES:
-            raise self._error(f"asks for {self.cores or self.nodes} cores or nodes", "No machine has so many.")
+            if amount is not None and amount > most:
+                raise self._error(f"asks for {amount} {what}", "No machine has so many.")
         if not 0 < self.walltime_s <= _LONGEST_S:
             raise self._error(
                 f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
@@ -136,6 +137,7 @@ class Workflow:
         self._walltime_s = walltime_s
         _check_predecessors(self.stages)
         _check_acyclic(self.graph)
+        self._check_walltime()
 
     def __repr__(self) -> str:
         return f"Workflow({self.name!r}, {len(self.stages)} stages)"
@@ -158,6 +160,26 @@ class Workflow:
     def walltime_s(self) -> float:
         """Seconds to ask for when all stages share one allocation."""
         return self._walltime_s if self._walltime_s is not None else sum(s.walltime_s for s in self.stages.values())
+
+    def _check_walltime(self) -> None:
+        if self._walltime_s is None:
+            return
+        where = f"workflow {self.name!r}"
+        if not 0 < self._walltime_s <= _LONGEST_S:
+            raise WorkflowError(
+                f"asks for a walltime of {self._walltime_s} s", where=where, hint="More than nothing, at most a year."
+            )
+        ends: dict[str, float] = {}
+        for name in self.order:
+            stage = self.stages[name]
+            ends[name] = max((ends[before] for before in stage.after), default=0.0) + stage.expected_s
+        longest = max(ends.values())
+        if longest > self._walltime_s:
+            raise WorkflowError(
+                f"its stages are expected to take {longest:g} s, longer than its walltime of {self._walltime_s:g} s",
+                where=where,
+                hint="All in one job they would be killed: ask for more walltime, or leave it out for the stages' sum.",
+            )
 
     def peak_cores(self, cores_per_node: int) -> int:
         """Cores of the widest stage: what a Big Job asks for all the time."""

@@ -184,12 +184,17 @@ def test_broken_files_are_named_with_their_line(tmp_path):
     assert "--cores" in asa("compare", flow, "--cores", 4, code=2).stderr
 
 
-def test_a_stage_that_would_not_complete_fails_with_code_1(tmp_path, log):
-    """A walltime for the whole that is too short for Big Job."""
+def test_runs_that_do_not_complete_give_code_1_and_all_the_others(tmp_path, log):
+    """A walltime for the whole that is too short for some of Big Job's runs, as these stray from what is expected."""
     flow = tmp_path / "short.toml"
-    flow.write_text(FLOW.replace('name = "tiny"', 'name = "tiny"\nwalltime = "1min"'))
-    done = asa("compare", flow, "--trace", log, "--seeds", 1, "--strategies", "big-job", "--jobs", 1, code=1)
-    assert "seed 0: did not complete" in done.stderr
+    flow.write_text(FLOW.replace('name = "tiny"', 'name = "tiny"\nwalltime = "7min"'))
+    options = ("--seeds", 4, "--strategies", "big-job,per-stage", "--jobs", 1, "--spread", 0.3)
+    done = asa("compare", flow, "--trace", log, *options, code=1)
+    assert "did not complete" in done.stderr
+    assert "runs of big-job at 16 cores failed" in " ".join(done.stdout.split())
+    assert "per-stage" in done.stdout
+    flow.write_text(FLOW.replace('name = "tiny"', 'name = "tiny"\nwalltime = "6min"'))
+    assert f"{flow}:2: " in asa("compare", flow, "--trace", log, code=2).stderr
 
 
 def test_a_closed_pipe_is_no_accident(log, flow):

@@ -1,16 +1,18 @@
 """Comparisons: fair, repeatable, and told as Table 1 tells them."""
 
+import io
 import math
 
 import pytest
 from asa.backends.simulated import Machine, SimulatedSite, WorkloadModel
 from asa.workflows import blast
 from asa.workflows.paper import TABLE_1
+from rich.console import Console
 
-from asa.errors import InputError, RunError, UnknownNameError
+from asa.errors import InputError, UnknownNameError
 from asa.experiment import CompareRun, Comparison, compare, group, mean_interval, workflow_maker
 from asa.metrics import RunMetrics, StageTimes
-from asa.report.comparison import cells_of, normalised_averages, sentence
+from asa.report.comparison import cells_of, normalised_averages, render, sentence
 from asa.workflow import Stage, Workflow
 
 SMALL = WorkloadModel(Machine("small", 16, 16), load=0.9, log2_middle=3.0, log2_widest=7.0)
@@ -39,10 +41,13 @@ def test_the_result_does_not_depend_on_the_processes():
 
 
 def test_every_strategy_meets_the_same_queue():
-    """Without waits for the second stage, Per-Stage's first wait is the same whatever else is compared."""
-    first = compare(comparison(strategies=("per-stage",)), jobs=1)
-    second = [run for run in compare(comparison(), jobs=1) if run.strategy == "per-stage"]
-    assert first == second
+    """The first stage waits equally long under all that ask for it alone, and what one did is nothing to the next."""
+    runs = compare(comparison(strategies=("per-stage", "asa", "chained", "per-stage"), seeds=(1, 2, 3, 4)), jobs=1)
+    first = {}
+    for run in runs:
+        first.setdefault((run.cores, run.seed), set()).add(run.metrics.stages[0].perceived_wait_s)
+    assert all(len(waits) == 1 for waits in first.values())
+    assert len({waits.copy().pop() for waits in first.values()}) > 1, "seeds differ"
 
 
 def test_an_estimator_is_shared_by_the_runs_in_order():
@@ -94,16 +99,46 @@ def test_unknown_names_are_refused():
     assert workflow_maker("blast") is blast
 
 
-def test_a_run_that_fails_is_an_error_with_its_place():
-    """A stage that is always killed."""
+def test_a_run_that_fails_is_recorded_and_the_others_go_on():
+    """All in one job the workflow has no time to spare; some runs are longer and are killed."""
 
-    def doomed(cores):
-        return Workflow(
-            "doomed", [Stage("a", cores=cores, walltime_s=10), Stage("b", cores=1, after=("a",))], walltime_s=5
-        )
+    def tight(cores):
+        stages = [
+            Stage("a", cores=cores, walltime_s=500, expected_run_s=100),
+            Stage("b", cores=1, walltime_s=500, expected_run_s=50, after=("a",)),
+        ]
+        return Workflow("tight", stages, walltime_s=150)
 
-    with pytest.raises(RunError, match=r"doomed, 32 cores, big-job, seed 1: did not complete"):
-        compare(comparison(make_workflow=doomed, strategies=("big-job",), cores=(32,)), jobs=1)
+    both = comparison(
+        make_workflow=tight, strategies=("big-job", "per-stage"), cores=(32,), seeds=tuple(range(6)), spread=0.3
+    )
+    runs = compare(both, jobs=1)
+    failed = [run for run in runs if run.metrics is None]
+    assert 0 < len(failed) < 6
+    assert {run.strategy for run in failed} == {"big-job"}
+    assert "timeout" in failed[0].reason
+    assert failed[0].as_dict()["outcome"] == "failed"
+    assert failed[0].as_dict()["makespan_s"] is None
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(render(runs, seeds=6))
+    told = " ".join(console.export_text().split())
+    assert f"{len(failed)} of 6 runs of big-job at 32 cores failed" in told
+    assert "no run completed" in sentence(cells_of(failed))
+
+
+def test_nothing_is_learned_from_the_future_of_a_log(tmp_path):
+    """Seeds run in the order of their moments, and are listed as asked for."""
+    lines = [f"{i} {i * 60} -1 {60 + 7 * i % 500} 1 -1 -1 {1 + i % 8} 900 -1 1 1 1 1 1 1 -1 -1\n" for i in range(3000)]
+    path = tmp_path / "log.swf"
+    path.write_text("; MaxProcs: 64\n" + "".join(lines))
+    site = SimulatedSite(trace=path)
+    seeds = tuple(range(8))
+    moments = [site.open(seed).now() for seed in site.in_order(seeds)]
+    assert moments == sorted(moments)
+    assert site.in_order(seeds) != list(seeds)
+    assert SimulatedSite(model=SMALL).in_order(seeds) == list(seeds)
+    runs = compare(comparison(site=site, seeds=seeds, strategies=("asa",), cores=(32,)), jobs=1)
+    assert [run.seed for run in runs] == list(seeds)
 
 
 def run_of(strategy, cores=28, seed=0, twt=0.0, makespan=100.0, hours=1.0, hits=0, misses=0):

@@ -23,6 +23,8 @@ DIAMOND = [
         ({"nodes": 0}, "asks for 0 nodes"),
         ({}, "neither cores nor nodes"),
         ({"cores": 10**9}, "No machine has so many"),
+        ({"cores": 1, "gpus": 10**9}, "1000000000 gpus"),
+        ({"cores": 1, "memory_bytes": 1 << 61}, "No machine has so many"),
         ({"cores": 1, "walltime_s": 0}, "walltime of 0 s"),
         ({"cores": 1, "walltime_s": 1e9}, "at most a year"),
         ({"cores": 1, "walltime_s": float("nan")}, "walltime of nan"),
@@ -116,6 +118,9 @@ def test_the_walltime_of_the_whole():
     """Given, or the sum."""
     stages = [Stage("a", cores=1, walltime_s=60), Stage("b", cores=1, walltime_s=40, after=("a",))]
     assert Workflow("w", stages).walltime_s == 100
-    assert Workflow("w", stages, walltime_s=70).walltime_s == 70
+    assert Workflow("w", stages, walltime_s=110).walltime_s == 110
+    for bad, message in ((0, "walltime of 0 s"), (-5, "-5"), (1e9, "year"), (99, "expected to take 100 s")):
+        with pytest.raises(WorkflowError, match=message):
+            Workflow("w", stages, walltime_s=bad)
     assert repr(Workflow("w", stages)) == "Workflow('w', 2 stages)"
     assert stages[0].expected_s == 60

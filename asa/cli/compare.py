@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from asa.cli.main import app
-from asa.errors import InputError
+from asa.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from asa.backend import Site
@@ -114,6 +114,13 @@ def compare(
 
         makespan_bars(runs, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
+    if failed := [run for run in runs if run.metrics is None]:
+        first = failed[0]
+        raise RunError(
+            f"{len(failed)} of {len(runs)} runs did not complete: {first.reason}",
+            where=f"{first.workflow}, {first.cores} cores, {first.strategy}, seed {first.seed}",
+            hint="Give the stages more walltime.",
+        )
 
 
 def _site(system: str | None, trace: Path | None, trace_cores: int | None, *, age_accrues: bool, poll_s: int) -> Site:

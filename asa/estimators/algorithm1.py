@@ -214,7 +214,11 @@ class Asa:
             generator = dict(made._rng.bit_generator.state)
             generator["state"] = {name: int(state["generator"][name]) for name in ("state", "inc")}
             made._rng.bit_generator.state = generator
-        except (KeyError, TypeError, ValueError) as error:
+            if abs(np.logaddexp.reduce(made._log_weights)) > 1e-6:
+                raise StateError("the weights do not add up to 1", hint="The file was changed.")
+        except InputError as error:
+            raise StateError(error.message, hint="The file was changed or cut off.") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise StateError(f"no state of an estimator: {error}", hint="Forget it and learn anew.") from error
         made._cumulative = made._cumulate()
         return made

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from asa.errors import StateError
+from asa.errors import InputError, StateError
 from asa.estimators.algorithm1 import Asa, Policy, checked_policy
 from asa.estimators.base import Distribution, Prediction, WaitObservation
 from asa.geometry import JobGeometry
@@ -22,6 +22,24 @@ __all__ = ["WaitBank"]
 
 _FORMAT = "asa-bank"
 _VERSION = 1
+
+
+def _mode_of(target: Path) -> int:
+    """Permissions that a file keeps when it is replaced, or that a new one would get here."""
+    try:
+        return target.stat().st_mode & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _geometry(document: dict[str, Any]) -> JobGeometry:
+    geometry = JobGeometry(**document)
+    whole = all(isinstance(value, int) for value in (geometry.size_class, geometry.walltime_class))
+    if not whole or not all(isinstance(value, str) for value in (geometry.system, geometry.partition)):
+        raise StateError(f"{document} is no job geometry", hint="The file was changed.")
+    return geometry
 
 
 class WaitBank:
@@ -111,6 +129,7 @@ class WaitBank:
                     json.dump(document, file)
                     file.flush()
                     os.fsync(file.fileno())
+                    Path(file.name).chmod(_mode_of(target))
                 except BaseException:
                     Path(file.name).unlink(missing_ok=True)
                     raise
@@ -147,8 +166,8 @@ class WaitBank:
         try:
             bank = cls(document["policy"], repetitions=document["repetitions"], seed=document["seed"])
             for entry in document["learners"]:
-                bank._learners[JobGeometry(**entry["geometry"])] = Asa.from_state(entry["state"])
-        except StateError as error:
+                bank._learners[_geometry(entry["geometry"])] = Asa.from_state(entry["state"])
+        except InputError as error:
             raise StateError(error.message, where=where, hint=error.hint) from error
         except (KeyError, TypeError) as error:
             raise StateError(f"lacks {error}", where=where, hint="Restore it, or delete it to learn anew.") from error

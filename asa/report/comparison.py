@@ -13,16 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from asa.experiment import CompareRun, Interval, group, mean_interval
+from asa.metrics import RunMetrics
 
 __all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
 
-_COLUMNS: dict[str, tuple[str, Callable[[CompareRun], float], bool, int]] = {
-    # key: heading, value of a run, smaller is better, decimals
-    "twt_s": ("TWT s", lambda run: run.metrics.twt_s, True, 0),
-    "makespan_s": ("Makespan s", lambda run: run.metrics.makespan_s, True, 0),
-    "core_hours": ("Core-hours", lambda run: run.metrics.core_hours, True, 1),
-    "overhead_core_hours": ("OH core-h", lambda run: run.metrics.overhead_core_hours, True, 2),
-    "hit_ratio": ("Hits %", lambda run: 100 * run.metrics.hit_ratio, False, 0),
+_COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
+    # key: heading, value, smaller is better, decimals
+    "twt_s": ("TWT s", lambda m: m.twt_s, True, 0),
+    "makespan_s": ("Makespan s", lambda m: m.makespan_s, True, 0),
+    "core_hours": ("Core-hours", lambda m: m.core_hours, True, 1),
+    "overhead_core_hours": ("OH core-h", lambda m: m.overhead_core_hours, True, 2),
+    "hit_ratio": ("Hits %", lambda m: 100 * m.hit_ratio, False, 0),
 }
 
 
@@ -43,7 +44,10 @@ def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
             cores,
             strategy,
             tuple(members),
-            {key: mean_interval([value(run) for run in members]) for key, (_, value, _, _) in _COLUMNS.items()},
+            {
+                key: mean_interval([value(run.metrics) for run in members if run.metrics is not None])
+                for key, (_, value, _, _) in _COLUMNS.items()
+            },
         )
         for (cores, strategy), members in group(runs).items()
     ]
@@ -66,8 +70,8 @@ def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
             excess = []
             for cores in counts:
                 here = {c.strategy: c.intervals[key].mean for c in cells if c.cores == cores}
-                best = min(here.values())
-                if best > 0:
+                best = min((value for value in here.values() if not math.isnan(value)), default=0.0)
+                if best > 0 and not math.isnan(here[strategy]):
                     excess.append(here[strategy] / best - 1)
             averages[strategy][key] = sum(excess) / len(excess) if excess else math.nan
     return averages
@@ -97,13 +101,25 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
         parts += [_table(cores, here), Padding(Text(sentence(here)), (0, 0, 1, 2))]
     if len({cell.strategy for cell in cells}) > 1:
         parts.append(_averages_table(normalised_averages(cells)))
+    parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
         Text(
-            "TWT total waiting time, OH allocated but unused, Hits predictions not too long; * best of its column.",
+            "TWT total waiting time; OH allocated but unused; Hits: predictions not too long, of those that "
+            "could be judged; * best of its column.",
             style="dim",
         )
     )
     return Group(*parts)
+
+
+def _failures(cells: Sequence[Cell]) -> list[str]:
+    lines = []
+    for cell in cells:
+        failed = [run for run in cell.runs if run.metrics is None]
+        if failed:
+            what = f"{len(failed)} of {len(cell.runs)} runs of {cell.strategy} at {cell.cores} cores failed"
+            lines.append(f"{what}, first seed {failed[0].seed}: {failed[0].reason}; the means leave them out")
+    return lines
 
 
 def _table(cores: int, cells: Sequence[Cell]) -> Table:
@@ -182,8 +198,10 @@ def sentence(cells: Sequence[Cell]) -> str:
     cells
         All strategies at one core count, run on the same seeds.
     """
-    by_name = {cell.strategy: cell for cell in cells}
-    hero = by_name.get("asa") or min(cells, key=lambda cell: cell.intervals["makespan_s"].mean)
+    by_name = {cell.strategy: cell for cell in cells if not math.isnan(cell.intervals["makespan_s"].mean)}
+    if not by_name:
+        return "no run completed."
+    hero = by_name.get("asa") or min(by_name.values(), key=lambda cell: cell.intervals["makespan_s"].mean)
     rivals = [
         by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy
     ]
@@ -213,8 +231,8 @@ def _versus(hero: Cell, rival: Cell) -> str:
 
 def _paired(hero: Cell, rival: Cell) -> Interval:
     """Interval of the mean difference in makespan over the seeds that both ran."""
-    theirs = {run.seed: run.metrics.makespan_s for run in rival.runs}
-    return mean_interval([run.metrics.makespan_s - theirs[run.seed] for run in hero.runs if run.seed in theirs])
+    ours, theirs = ({run.seed: run.metrics.makespan_s for run in c.runs if run.metrics} for c in (hero, rival))
+    return mean_interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
 
 
 def _percent(ratio: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from asa.errors import InputError, MissingExtraError
 from asa.experiment import CompareRun, group
+from asa.metrics import RunMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,12 +73,15 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
     path
         File to write.
     """
-    cells = group(runs)
+    cells = {key: [run.metrics for run in members if run.metrics] for key, members in group(runs).items()}
+    done = next((members for members in cells.values() if members), None)
+    if done is None:
+        raise InputError("no run completed, so there is nothing to draw", where=str(path), hint="See why they failed.")
     counts = list(dict.fromkeys(cores for cores, _ in cells))
     strategies = list(dict.fromkeys(strategy for _, strategy in cells))
     figure = new_figure(2.2 + 1.9 * len(counts) * max(len(strategies), 2) / 3, 5.2)
     panels = figure.subplots(1, len(counts), squeeze=False, sharey=False)[0]
-    stages = [stage.stage for stage in runs[0].metrics.stages]
+    stages = [stage.stage for stage in done[0].stages]
     for panel, cores in zip(panels, counts, strict=True):
         for position, strategy in enumerate(strategies):
             _bar(panel, position, cells.get((cores, strategy), []), stages)
@@ -99,13 +103,13 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
     save_figure(figure, path)
 
 
-def _bar(panel: Axes, position: int, runs: Sequence[CompareRun], stages: Sequence[str]) -> None:
+def _bar(panel: Axes, position: int, runs: Sequence[RunMetrics], stages: Sequence[str]) -> None:
     if not runs:
         return
     height = 0.0
     for index, stage in enumerate(stages):
-        wait = sum(run.metrics.stages[index].perceived_wait_s for run in runs) / len(runs)
-        lasts = sum(run.metrics.stages[index].run_s for run in runs) / len(runs)
+        wait = sum(run.stages[index].perceived_wait_s for run in runs) / len(runs)
+        lasts = sum(run.stages[index].run_s for run in runs) / len(runs)
         panel.bar(
             position,
             wait,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 from asa.backend import Foresight, JobSpec, PastJobs
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, Prediction, WaitBank
-from asa.geometry import JobGeometry
+from asa.geometry import JobGeometry, size_class, walltime_class
 from asa.workflow import Stage
 
 __all__ = ["KnownForecast", "LearnedForecast", "NoForecast", "geometry_of", "learn_history"]
@@ -75,30 +76,17 @@ class KnownForecast:
         The job of a stage.
     now
         The backend's clock.
-    own_jobs
-        How many jobs the run has submitted: with each the future changes.
     """
 
-    def __init__(
-        self,
-        backend: Foresight,
-        spec_of: Callable[[str], JobSpec],
-        now: Callable[[], float],
-        own_jobs: Callable[[], int],
-    ) -> None:
+    def __init__(self, backend: Foresight, spec_of: Callable[[str], JobSpec], now: Callable[[], float]) -> None:
         self._backend = backend
         self._spec_of = spec_of
         self._now = now
-        self._own_jobs = own_jobs
-        self._asked: dict[tuple[str, float, float, int], Prediction] = {}
 
     def predict(self, stage: str, needed_s: float) -> Prediction:
         """Find the lead with which a stage's job starts when it is needed, or as soon after as can be."""
-        key = (stage, needed_s, self._now(), self._own_jobs())
-        if key not in self._asked:
-            spec = replace(self._spec_of(stage), begin_s=needed_s)
-            self._asked[key] = Prediction(self._least_lead(spec, needed_s))
-        return self._asked[key]
+        whole = float(math.ceil(needed_s))  # batch systems count whole seconds
+        return Prediction(self._least_lead(replace(self._spec_of(stage), begin_s=whole), whole))
 
     def _least_lead(self, spec: JobSpec, needed_s: float) -> float:
         now = self._now()
@@ -133,8 +121,7 @@ def learn_history(bank: WaitBank, history: PastJobs, geometries: Iterable[JobGeo
     """
     if not most or not len(history):
         return 0
-    size = np.ceil(np.log2(history.cores)).astype(np.int64)
-    length = np.round(2 * np.log2(np.maximum(history.walltime_s, 1.0))).astype(np.int64)
+    size, length = size_class(history.cores), walltime_class(history.walltime_s)
     learned = 0
     for geometry in dict.fromkeys(geometries):
         alike = np.flatnonzero((size == geometry.size_class) & (length == geometry.walltime_class))[-most:]

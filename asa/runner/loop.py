@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asa.backend import Backend, Foresight
-from asa.errors import InputError, RunError
+from asa.errors import InputError, RunError, SubmitRejectedError
 from asa.estimators import WaitBank
 from asa.records import Outcome, Predicted, Record
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, geometry_of
@@ -89,14 +90,13 @@ def run_all(
     Returns
     -------
     list of RunResult
-        In the order of `runs`. A workflow whose stage failed has the outcome ``failed``; that is no exception.
+        In the order of `runs`. A workflow whose stage failed, or one of whose jobs the site refused, has the outcome
+        ``failed`` and the reason; that is no exception, and the others run on.
 
     Raises
     ------
     InputError
         Two runs of one name, or a strategy that lacks its forecast.
-    SubmitRejectedError
-        The site will never run one of the jobs.
     RunError
         Nothing can happen any more though a workflow has not ended.
 
@@ -137,7 +137,7 @@ def run_all(
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> _Active:
     capabilities = backend.capabilities
-    state = RunState(run.name or run.workflow.name, run.workflow, capabilities, run.run_s)
+    state = RunState(run.name or run.workflow.name, run.workflow, capabilities, uuid.uuid4().hex, run.run_s)
     forecast: Forecast = NoForecast()
     if run.strategy.forecast is ForecastKind.LEARNED:
         if run.bank is None:
@@ -159,7 +159,6 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             backend,
             lambda name: state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, "")),
             backend.now,
-            lambda: len(state.jobs),
         )
     return _Active(run, state, forecast, begins_s, emit)
 
@@ -172,25 +171,46 @@ def _act(backend: Backend, one: _Active) -> float | None:
     if not one.begun:
         one.begun = True
         one.note(one.state.begin(now))
-    while True:
+    while one.state.outcome is None:
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
-        for cancellation in plan.cancellations:
-            backend.cancel(cancellation.job_id)
-            one.note(one.state.cancelled(cancellation.job_id, cancellation.reason, now))
+        given_back = [c for c in plan.cancellations if _cancel(backend, one, c.job_id, c.reason)]
+        if len(given_back) < len(plan.cancellations):
+            continue  # some job ended before it could be cancelled: the plan is out of date
         due = next((planned for planned in plan.submissions if planned.submit_s <= now), None)
         if due is None:
-            break
+            _note_predictions(one, plan, now)
+            times = [planned.submit_s for planned in plan.submissions]
+            return min(times if plan.wake_s is None else [*times, plan.wake_s], default=None)
         _submit(backend, one, due)  # it changes what is true: the rest is planned on that
-    _note_predictions(one, plan, now)
-    return min((planned.submit_s for planned in plan.submissions), default=None)
+    return None
+
+
+def _cancel(backend: Backend, one: _Active, job_id: str, reason: str) -> bool:
+    """Cancel a job unless it has ended meanwhile; tell whether it was cancelled."""
+    _take_in(backend, one, [job_id])
+    if one.state.jobs[job_id].status.state.is_final:
+        return False
+    backend.cancel(job_id)
+    one.note(one.state.cancelled(job_id, reason, backend.now()))
+    return True
 
 
 def _submit(backend: Backend, one: _Active, planned: PlannedJob) -> None:
     spec = one.state.spec_of(planned)
-    job_id = backend.submit(spec)
+    try:
+        job_id = backend.submit(spec)
+    except SubmitRejectedError as error:
+        one.note(one.state.fail(str(error), backend.now()))
+        _clean_up(backend, one)
+        return
     if isinstance(one.forecast, LearnedForecast):
         one.forecast.used(planned.stages[0])
     one.note(one.state.submitted(planned, spec, backend.status([job_id])[job_id]))
+
+
+def _clean_up(backend: Backend, one: _Active) -> None:
+    for job_id in one.state.live_jobs():
+        _cancel(backend, one, job_id, "the workflow failed")
 
 
 def _note_predictions(one: _Active, plan: Plan, now: float) -> None:
@@ -198,7 +218,7 @@ def _note_predictions(one: _Active, plan: Plan, now: float) -> None:
     for planned in plan.submissions:
         if planned.prediction is None:
             continue
-        needed = planned.submit_s + planned.prediction.wait_s
+        needed = planned.needed_s if planned.needed_s is not None else planned.submit_s
         last = told.get(planned.stages)
         if last is None or (last.wait_s, last.needed_s) != (planned.prediction.wait_s, needed):
             one.note(
@@ -231,6 +251,4 @@ def _take_in(backend: Backend, one: _Active, job_ids: Sequence[str]) -> None:
             else:
                 one.note(news)
         if was_running and one.state.outcome == "failed":
-            for job_id in one.state.live_jobs():
-                backend.cancel(job_id)
-                one.note(one.state.cancelled(job_id, "the workflow failed", backend.now()))
+            _clean_up(backend, one)

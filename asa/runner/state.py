@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus
+from asa.errors import InputError
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
 from asa.records import (
     Cancelled,
@@ -21,7 +22,7 @@ from asa.records import (
     Submitted,
 )
 from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
-from asa.workflow import Workflow
+from asa.workflow import Slot, Workflow
 
 __all__ = ["Job", "RunState", "observation_of"]
 
@@ -49,6 +50,8 @@ class RunState:
         What runs.
     capabilities
         The site's rules.
+    unique
+        Distinguishes this run's tokens from those of every other, which a site may remember.
     run_s
         How long each stage really runs; simulators only, the expected times if not given.
     """
@@ -56,6 +59,7 @@ class RunState:
     name: str
     workflow: Workflow
     capabilities: Capabilities
+    unique: str
     run_s: Mapping[str, float] | None = None
     stages: dict[str, StageView] = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -93,8 +97,8 @@ class RunState:
             walltime_s=walltime + planned.spare_walltime_s,
             command="\n".join(stage.command for stage in stages if stage.command),
             nodes=max(stage.nodes or 0 for stage in stages),
-            memory_bytes=max(stage.memory_bytes for stage in stages),
-            gpus=max(stage.gpus for stage in stages),
+            memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
+            gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
             awaits=tuple(self._token(name) for name in before) if planned.keep is Keep.AWAIT else (),
             posts=tuple(self._token(name) for name in planned.stages),
@@ -111,6 +115,7 @@ class RunState:
                 phase=Phase.QUEUED,
                 job_id=status.job_id,
                 submit_s=status.submit_s,
+                keep=planned.keep,
                 predicted_wait_s=predicted,
             )
         return Submitted(
@@ -156,7 +161,7 @@ class RunState:
         name, stages, job_id = self.name, job.planned.stages, status.job_id
         if status.start_s is not None and was.start_s is None:
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
-            self._set_phase(job, Phase.ALLOCATED)
+            self._allocated(job, status.start_s)
         if (observation := observation_of(job.spec, status, self.capabilities)) and not job.observed:
             job.observed = True
             yield self._observed(job, observation), job, observation
@@ -231,10 +236,11 @@ class RunState:
 
     # ------------------------------------------------------------------
 
-    def _set_phase(self, job: Job, phase: Phase) -> None:
+    def _allocated(self, job: Job, start_s: float) -> None:
         if not job.given_up:
+            hold_until = start_s + job.planned.spare_walltime_s
             for name in job.planned.stages:
-                self.stages[name] = replace(self.stages[name], phase=phase)
+                self.stages[name] = replace(self.stages[name], phase=Phase.ALLOCATED, hold_until_s=hold_until)
 
     def _ask_again(self, job: Job) -> None:
         for name in job.planned.stages:
@@ -242,14 +248,25 @@ class RunState:
             if stage.job_id == job.status.job_id:
                 self.stages[name] = StageView(stage.stage, resubmissions=stage.resubmissions + 1)
 
+    @staticmethod
+    def _peak(slots: Sequence[Slot], demand: Mapping[str, int]) -> int:
+        """Most that stages side by side in one allocation want together."""
+        return max(
+            sum(demand[other.stage] for other in slots if other.start_s <= slot.start_s < other.end_s) for slot in slots
+        )
+
     def _job_of(self, stage: str) -> str:
         job_id = self.stages[stage].job_id
         if job_id is None:
-            raise ValueError(f"stage {stage!r} has no job that another could depend on")
+            raise InputError(
+                "has no job yet that another could depend on",
+                where=f"stage {stage!r}",
+                hint="A plan must list a stage after those that it follows.",
+            )
         return job_id
 
     def _token(self, stage: str) -> str:
-        return f"{self.name}/{stage}"
+        return f"{self.unique}/{stage}"
 
 
 def _names(job: Job) -> str:

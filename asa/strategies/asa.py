@@ -55,9 +55,10 @@ class Naive:
     Parameters
     ----------
     most_hold_s
-        An allocation that began early is kept idle if its stage is expected to begin within so many seconds; else it is
-        cancelled and asked for again, which costs a further wait. The paper cancels whatever comes early; within a
-        minute that costs more than it saves, so a minute is the default here.
+        An allocation that began early is kept idle for so many seconds, for which it asks as walltime of its own. It is
+        cancelled and asked for again, which costs a further wait, as soon as its stage is expected to begin later than
+        that. The paper cancels whatever comes early; within a minute that costs more than it saves, so a minute is the
+        default here.
     most_resubmissions
         After so many, a stage is submitted only when the stages that it follows have ended.
     """
@@ -71,13 +72,17 @@ class Naive:
         ends: dict[str, float] = {}
         planned: list[PlannedJob] = []
         cancelled: list[Cancellation] = []
+        wake: list[float] = []
         for name in view.workflow.order:
             stage = view.stages[name]
             needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
-            if stage.phase is Phase.ALLOCATED and stage.job_id and needed - view.now_s > self.most_hold_s:
-                early = f"its resources came {format_duration(needed - view.now_s)} before the stage can begin"
-                cancelled.append(Cancellation(stage.job_id, early))
-                stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
+            hold_until = stage.hold_until_s
+            if stage.phase is Phase.ALLOCATED and stage.job_id and hold_until is not None:
+                if view.now_s >= hold_until or needed > hold_until:
+                    cancelled.append(Cancellation(stage.job_id, _too_early(view.now_s, needed)))
+                    stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
+                else:
+                    wake.append(hold_until)
             if stage.phase is not Phase.WAITING:
                 start = _present_start(view, stage, needed)
             elif view.is_ready(name):
@@ -91,7 +96,7 @@ class Naive:
                 planned.append(job)
                 start = _expected_start(view, job, needed)
             ends[name] = _expected_end(view, stage, start)
-        return Plan.of(planned, cancelled)
+        return Plan.of(planned, cancelled, min(wake, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +106,18 @@ class NaiveHold(Naive):
     most_hold_s: float = 1800.0
 
 
+def _too_early(now_s: float, needed_s: float) -> str:
+    if needed_s > now_s:
+        return f"its resources came {format_duration(needed_s - now_s)} before the stage can begin"
+    return "it idled so long that the rest of its walltime would no longer hold the stage"
+
+
 def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep) -> PlannedJob:
     prediction = forecast.predict(name, needed_s)
     submit = max(view.now_s, needed_s - prediction.wait_s)
     needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)
-    return PlannedJob((name,), submit, keep, f"resources needed in {needed_in}, predicted wait {wait}", prediction)
+    reason = f"resources needed in {needed_in}, predicted wait {wait}"
+    return PlannedJob((name,), submit, keep, reason, prediction, needed_s)
 
 
 def _expected_start(view: RunView, job: PlannedJob, needed_s: float) -> float:
@@ -120,7 +132,8 @@ def _present_start(view: RunView, stage: StageView, needed_s: float) -> float:
     if stage.started_s is not None:
         return stage.started_s
     if stage.phase is Phase.QUEUED and stage.submit_s is not None and stage.predicted_wait_s is not None:
-        if not view.capabilities.age_accrues and not view.is_ready(stage.stage.name):
+        kept_back = stage.keep is Keep.DEPENDENCY and not view.is_ready(stage.stage.name)
+        if kept_back and not view.capabilities.age_accrues:
             return needed_s + stage.predicted_wait_s
         return max(needed_s, stage.submit_s + stage.predicted_wait_s)
     return needed_s
@@ -139,5 +152,6 @@ def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, P
             continue
         for before in workflow.stages[name].after:
             if before in planned and planned[before].submit_s > planned[name].submit_s:
-                planned[before] = replace(planned[before], submit_s=planned[name].submit_s)
+                reason = f"{planned[before].reason}; with {name!r}, which depends on it and is due earlier"
+                planned[before] = replace(planned[before], submit_s=planned[name].submit_s, reason=reason)
     return planned

@@ -74,8 +74,12 @@ class StageView:
         Its present job.
     submit_s
         When that was submitted.
+    keep
+        What keeps that from running early.
     predicted_wait_s
         The wait predicted for it.
+    hold_until_s
+        Once its allocation began: how long that may idle and still be long enough for the stage.
     started_s, ended_s
         When the stage itself (not its allocation) began and ended.
     resubmissions
@@ -86,7 +90,9 @@ class StageView:
     phase: Phase = Phase.WAITING
     job_id: str | None = None
     submit_s: float | None = None
+    keep: Keep = Keep.NOTHING
     predicted_wait_s: float | None = None
+    hold_until_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
     resubmissions: int = 0
@@ -142,6 +148,8 @@ class PlannedJob:
         Why then, in words.
     prediction
         The predicted wait, where there is one.
+    needed_s
+        When its resources are expected to be needed, where that is planned.
     spare_walltime_s
         Walltime to ask for beyond the stages' own, for time in which the allocation idles.
     """
@@ -151,6 +159,7 @@ class PlannedJob:
     keep: Keep
     reason: str
     prediction: Prediction | None = None
+    needed_s: float | None = None
     spare_walltime_s: float = 0.0
 
 
@@ -164,15 +173,31 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What should happen, from now on, if nothing unforeseen does. Cancellations come first."""
+    """What should happen, from now on, if nothing unforeseen does.
+
+    Parameters
+    ----------
+    submissions
+        Jobs to submit, now or later; after the cancellations.
+    cancellations
+        Jobs to cancel now.
+    wake_s
+        When to plan again even if nothing happens before.
+    """
 
     submissions: tuple[PlannedJob, ...] = ()
     cancellations: tuple[Cancellation, ...] = ()
+    wake_s: float | None = None
 
     @classmethod
-    def of(cls, submissions: Iterable[PlannedJob], cancellations: Iterable[Cancellation] = ()) -> Plan:
+    def of(
+        cls,
+        submissions: Iterable[PlannedJob],
+        cancellations: Iterable[Cancellation] = (),
+        wake_s: float | None = None,
+    ) -> Plan:
         """Make a plan of any iterables."""
-        return cls(tuple(submissions), tuple(cancellations))
+        return cls(tuple(submissions), tuple(cancellations), wake_s)
 
 
 class Strategy(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus, PastJobs
-from asa.errors import InputError, JobNotFoundError, SubmitRejectedError, TraceError
+from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 
 from .engine import NEVER, UNSTARTED, ClientJob, Engine, Need
 from .machine import Machine
@@ -22,6 +22,7 @@ from .workload import WorkloadModel
 __all__ = ["SimulatedBackend", "SimulatedSite"]
 
 _DAY = 86400
+_PAST_MOST = 50_000  # jobs of history that a world shows: bounded, as any site's accounting is
 
 
 class SimulatedBackend:
@@ -109,7 +110,10 @@ class SimulatedBackend:
         number = self._submit(future, spec)
         job = future.clients[number]
         while job.start == UNSTARTED:
-            future.advance(NEVER)
+            if not future.advance(NEVER) and job.start == UNSTARTED:
+                raise BackendError(
+                    "would never start", where=f"job {spec.name!r}", hint="It is held, or waits for nothing."
+                )
         return float(job.start)
 
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
@@ -184,9 +188,9 @@ def _known(time: int) -> float | None:
 
 
 def past_jobs(engine: Engine) -> PastJobs:
-    """Collect the background's jobs that have started so far, as columns in order of their start."""
+    """Collect the background's jobs that started last, as columns in order of their start."""
     started = np.flatnonzero(engine.start != UNSTARTED)
-    rows = started[np.argsort(engine.start[started], kind="stable")]
+    rows = started[np.argsort(engine.start[started], kind="stable")][-_PAST_MOST:]
     table = engine.table
     return PastJobs(
         cores=table.cores[rows],
@@ -288,6 +292,10 @@ class SimulatedSite:
         else:
             self._worlds |= dict(zip(missing, executor.map(self._warm_up, missing), strict=True))
 
+    def in_order(self, seeds: Sequence[int]) -> list[int]:
+        """Sort seeds by their moments in the log; worlds of a model have no common history."""
+        return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
+
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the moment when the user arrives."""
         if seed not in self._worlds:
@@ -307,20 +315,19 @@ class SimulatedSite:
         return _World(engine, past_jobs(engine))
 
     def _replay(self, trace: Trace, seeds: Sequence[int]) -> None:
-        table = trace.table
-        first, last = int(table.submit[0]), int(table.submit[-1])
+        engine = Engine(trace.cores, trace.table)
+        for seed in self.in_order(seeds):
+            engine.advance(self._moment(seed))
+            self._worlds[seed] = _World(engine.fork(), past_jobs(engine))
+
+    def _moment(self, seed: int) -> int:
+        """When the user of a seed arrives in the log."""
+        assert self.trace is not None
+        submit = self.trace.table.submit
+        first, last = int(submit[0]), int(submit[-1])
         margin = min(int(self._LOG_MARGIN * (last - first)), self._LOG_MARGIN_MOST)
         if last - first < 2 * margin + 1:
-            raise TraceError("is too short for a run to begin in it", where=str(trace.path), hint="Give a longer log.")
-        moments = {
-            seed: int(
-                np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))).integers(
-                    first + margin, last - margin
-                )
-            )
-            for seed in seeds
-        }
-        engine = Engine(trace.cores, table)
-        for seed in sorted(seeds, key=moments.__getitem__):
-            engine.advance(moments[seed])
-            self._worlds[seed] = _World(engine.fork(), past_jobs(engine))
+            where = str(self.trace.path)
+            raise TraceError("is too short for a run to begin in it", where=where, hint="Give a longer log.")
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        return int(rng.integers(first + margin, last - margin))

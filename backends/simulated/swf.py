@@ -24,6 +24,7 @@ __all__ = ["Trace", "read_swf"]
 _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = range(5)
 _COLUMNS = (1, 3, 4, 7, 8)  # of the 18 fields of SWF, counted from 0
 _FIELDS_NEEDED = 9
+_LARGEST = 2**53  # beyond it a float is no whole number any more
 _HEADER = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)")
 
 
@@ -113,6 +114,8 @@ def _numbers(file: Path, text: str) -> NDArray[np.float64]:
         raise _first_broken_line(file, text) from None
     except UserWarning:  # an empty file, where warnings are errors
         rows = np.empty((0, len(_COLUMNS)))
+    if rows.size and not (np.all(np.isfinite(rows)) and np.abs(rows).max() < _LARGEST):
+        raise _first_broken_line(file, text)
     if rows.size == 0:
         raise TraceError("holds no jobs", where=str(file), hint="Give a log in the Standard Workload Format.")
     return rows
@@ -132,10 +135,12 @@ def _first_broken_line(file: Path, text: str) -> TraceError:
             )
         for column in _COLUMNS:
             try:
-                float(fields[column])
+                meant = abs(float(fields[column])) < _LARGEST  # false for nan
             except ValueError:
+                meant = False
+            if not meant:
                 return TraceError(
-                    f"field {column + 1} is {fields[column]!r}, no number",
+                    f"field {column + 1} is {fields[column]!r}, which no log can mean",
                     where=where,
                     hint="Mend or delete this line.",
                 )
@@ -160,10 +165,6 @@ def _machine_size(file: Path, text: str) -> int:
 
 
 def _clean(file: Path, rows: NDArray[np.float64], cores: int) -> Trace:
-    if not np.all(np.isfinite(rows)) or np.abs(rows).max() >= 2**53:
-        raise TraceError(
-            "holds a number that no log can mean", where=str(file), hint="Look for nan, inf or huge values."
-        )
     columns = np.floor(rows).astype(np.int64)
     submit, run = columns[:, _SUBMIT], columns[:, _RUN]
     width = np.where(columns[:, _REQUESTED] > 0, columns[:, _REQUESTED], columns[:, _ALLOCATED])

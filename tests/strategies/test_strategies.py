@@ -134,9 +134,10 @@ def test_where_age_does_not_accrue_a_dependent_job_waits_after_it_is_let_go():
     AheadOfTime().plan(view(age_accrues=False), forecast)
     assert forecast.asked == {"a": 0.0, "b": 120.0, "c": 190.0}
     queued = {"phase": Phase.QUEUED, "job_id": "2", "submit_s": 80.0, "predicted_wait_s": 15.0}
-    running = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0}
-    AheadOfTime().plan(view(now=90.0, age_accrues=False, a=running, b=queued), forecast)
+    AheadOfTime().plan(view(now=90.0, age_accrues=False, a=RUNNING, b=queued | {"keep": Keep.DEPENDENCY}), forecast)
     assert forecast.asked["c"] == 100 + 15 + 50
+    Naive().plan(view(now=90.0, age_accrues=False, a=RUNNING, b=queued | {"keep": Keep.AWAIT}), forecast)
+    assert forecast.asked["c"] == 100 + 50, "a job without a dependency queues at once under either rule"
 
 
 def test_a_join_is_needed_when_its_last_predecessor_ends():
@@ -152,28 +153,37 @@ def test_naive_sets_no_dependency():
     assert submissions(plan)[("b",)] == (100.0, Keep.AWAIT)
 
 
-ALLOCATED = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 10.0, "predicted_wait_s": 90.0}
+ALLOCATED = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 10.0, "keep": Keep.AWAIT, "predicted_wait_s": 90.0}
 RUNNING = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 0.0}
 
 
 def test_naive_gives_back_what_came_early_and_asks_again():
     """At 30 b is allocated and a has 70 s to go: cancelled, and submitted again 25 s ahead."""
-    plan = Naive().plan(view(now=30.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    plan = Naive().plan(view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 90.0}), Fixed(25.0))
     assert [c.job_id for c in plan.cancellations] == ["2"]
     assert "1m10s before" in plan.cancellations[0].reason
     assert submissions(plan)[("b",)] == (75.0, Keep.AWAIT)
 
 
 def test_naive_keeps_what_is_needed_within_a_minute():
-    """At 60 a has 40 s to go: giving back costs more."""
-    plan = Naive().plan(view(now=60.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    """At 60 a has 40 s to go: giving back costs more. It looks again when the minute is over."""
+    plan = Naive().plan(view(now=60.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 120.0}), Fixed(25.0))
     assert plan.cancellations == ()
+    assert plan.wake_s == 120
     assert list(submissions(plan)) == [("c",)]
+
+
+def test_naive_gives_back_what_has_idled_for_as_long_as_it_asked_for():
+    """A is late, and what is left of b's walltime would no longer hold b."""
+    plan = Naive().plan(view(now=120.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 120.0}), Fixed(25.0))
+    assert [c.job_id for c in plan.cancellations] == ["2"]
+    assert "no longer hold the stage" in plan.cancellations[0].reason
 
 
 def test_holding_asks_for_walltime_to_idle_in():
     """Half an hour, and no cancellation within it."""
-    plan = load_strategy("asa-naive-hold").plan(view(now=30.0, a=RUNNING, b=ALLOCATED), Fixed(25.0))
+    held = view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 1830.0})
+    plan = load_strategy("asa-naive-hold").plan(held, Fixed(25.0))
     assert plan.cancellations == ()
     assert plan.submissions[0].spare_walltime_s == 1800
 
