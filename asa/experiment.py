@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from typing import Any, cast
 
 import numpy as np
@@ -82,13 +84,16 @@ class Comparison:
             raise InputError(f"a history of {self.history} waits cannot be", where="--history", hint="Give 0 or more.")
         capabilities = self.site.capabilities
         for cores in self.cores:
-            peak = self.make_workflow(cores).peak_cores(capabilities.cores_per_node)
-            if peak > capabilities.max_cores:
-                raise InputError(
-                    f"a job of {peak} cores is larger than {capabilities.system!r}, which has {capabilities.max_cores}",
-                    where="--cores",
-                    hint=f"Ask for at most {capabilities.max_cores}.",
-                )
+            workflow = self.make_workflow(cores)
+            for stage in workflow.stages.values():
+                wanted = stage.cores_on(capabilities.cores_per_node)
+                if wanted > capabilities.max_cores:
+                    raise InputError(
+                        f"a job of {wanted} cores is larger than {capabilities.system!r}, "
+                        f"which has {capabilities.max_cores}",
+                        where=f"workflow {workflow.name!r}, stage {stage.name!r}",
+                        hint=f"Ask for at most {capabilities.max_cores}.",
+                    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +178,17 @@ def workflow_maker(name: str) -> Callable[[int], Workflow]:
 _shared: Comparison | None = None  # of a worker process: set once, so that worlds travel once
 
 
-def _share(comparison: Comparison) -> None:
+def _begin_worker(comparison: Comparison | None) -> None:
     global _shared  # noqa: PLW0603 - see there
     _shared = comparison
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Leave no process behind, however the parent ended."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _shared_chain(strategy: str, cores: int) -> list[CompareRun]:
@@ -221,15 +234,39 @@ def compare(
         comparison.site.prepare(comparison.seeds, executor)
     on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
     on_progress("running workflows", 0, len(chains))
-    if processes == 1:
-        results = _one_by_one(comparison, chains, on_progress)
-    else:
-        results = _in_parallel(comparison, chains, processes, on_progress)
+    with _pool(processes, comparison) as executor:
+        if executor is None:
+            results = _one_by_one(comparison, chains, on_progress)
+        else:
+            results = _in_parallel(executor, chains, on_progress)
     return [run for chain in chains for run in results[chain]]
 
 
-def _pool(processes: int) -> AbstractContextManager[Executor | None]:
-    return nullcontext() if processes == 1 else ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+@contextmanager
+def _pool(processes: int, comparison: Comparison | None = None) -> Iterator[ProcessPoolExecutor | None]:
+    """Open a pool of processes that may share a comparison; none for one process.
+
+    An interrupt is the parent's business: it ends the processes at once and waits for nothing.
+    """
+    if processes == 1:
+        yield None
+        return
+    executor = ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(comparison,)
+    )
+    try:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            executor.submit(int)  # starts the processes, which inherit that interrupts are blocked
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        yield executor
+        executor.shutdown()
+    except BaseException:
+        for child in active_children():
+            child.terminate()
+        executor.shutdown(wait=False)
+        raise
 
 
 def _one_by_one(
@@ -243,23 +280,13 @@ def _one_by_one(
 
 
 def _in_parallel(
-    comparison: Comparison,
-    chains: Sequence[tuple[str, int]],
-    processes: int,
-    on_progress: Callable[[str, int, int], None],
+    executor: Executor, chains: Sequence[tuple[str, int]], on_progress: Callable[[str, int, int], None]
 ) -> dict[tuple[str, int], list[CompareRun]]:
     results: dict[tuple[str, int], list[CompareRun]] = {}
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_share, initargs=(comparison,)
-    ) as executor:
-        futures = {executor.submit(_shared_chain, *chain): chain for chain in chains}
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                results[futures[future]] = future.result()
-                on_progress("running workflows", done, len(chains))
-        except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
+    futures = {executor.submit(_shared_chain, *chain): chain for chain in chains}
+    for done, future in enumerate(as_completed(futures), start=1):
+        results[futures[future]] = future.result()
+        on_progress("running workflows", done, len(chains))
     return results
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,11 +30,15 @@ class StageTimes:
         PWT: from the end of the last stage that it follows, or from the run's start, to its own start.
     run_s
         From its start to its end.
+    critical
+        Whether the makespan hung on it: it ended last, or a critical stage waited for it last. The waits and run
+        times of the critical stages add up to the makespan.
     """
 
     stage: str
     perceived_wait_s: float
     run_s: float
+    critical: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ class RunMetrics:
     makespan_s
         From handing the workflow over to the end of its last stage.
     twt_s
-        Total waiting time: the sum of the stages' perceived waits.
+        Total waiting time: the sum of the stages' perceived waits. Where stages run side by side they may wait side
+        by side, so that the sum exceeds what the makespan suffered; what a stage waits for cores inside a shared
+        allocation counts.
     core_hours
         Everything that was allocated, overhead included.
     overhead_core_hours
@@ -134,12 +140,14 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         raise ValueError("the records are not those of a completed run")
     starts = {name: r.time_s for r in told if isinstance(r, StageStarted) for name in r.stages}
     ends = {name: r.time_s for r in told if isinstance(r, StageEnded) for name in r.stages}
+    critical = _critical_path(workflow, ends)
     stages = tuple(
         StageTimes(
             name,
             perceived_wait_s=starts[name]
             - max((ends[before] for before in workflow.stages[name].after), default=began),
             run_s=ends[name] - starts[name],
+            critical=name in critical,
         )
         for name in workflow.order
     )
@@ -160,6 +168,15 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         resubmissions=sum(r.resubmission > 0 for r in told if isinstance(r, Submitted)),
         stages=stages,
     )
+
+
+def _critical_path(workflow: Workflow, ends: Mapping[str, float]) -> set[str]:
+    """Follow the stages back from the one that ended last, each time to the predecessor that ended last."""
+    path = {current := max(workflow.order, key=lambda name: ends[name])}
+    while before := workflow.stages[current].after:
+        current = max(before, key=lambda name: ends[name])
+        path.add(current)
+    return path
 
 
 def _overhead(jobs: Sequence[Ended]) -> float:

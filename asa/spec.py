@@ -36,16 +36,19 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Count = Annotated[int, Field(strict=True)]  # neither true nor "8" nor 8.0
+
+
 class _StageSpec(_Model):
     name: str
-    cores: int | None = None
-    nodes: int | None = None
+    cores: Count | None = None
+    nodes: Count | None = None
     walltime: Duration
     expected: Duration | None = None
     after: list[str] = Field(default_factory=list)
     command: str = ""
     memory: Memory = 0
-    gpus: int = 0
+    gpus: Count = 0
 
     def build(self) -> Stage:
         return Stage(
@@ -89,7 +92,7 @@ def load_workflow(path: str | Path) -> Workflow:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint="Check the path.") from error
     except UnicodeDecodeError as error:
@@ -101,6 +104,10 @@ def load_workflow(path: str | Path) -> Workflow:
         where = f"{file}:{line[1] if line else len(text.splitlines())}"
         raise InputError(f"is no TOML: {error}", where=where, hint="Mend the syntax there.") from error
     places = _Places(file, text)
+    stages = document.get("stage")
+    if stages is not None and not (isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)):
+        where = places.of_text(r"\s*(\[\s*stage\s*\]|stage\s*=)")
+        raise InputError("a stage is no table of its own", where=where, hint="Begin each stage with a line [[stage]].")
     try:
         spec = _WorkflowSpec.model_validate(document)
     except ValidationError as error:
@@ -120,6 +127,7 @@ class _Places:
 
     def __init__(self, file: Path, text: str) -> None:
         self.file = file
+        self.text = text
         self.lines: dict[tuple[str | int, ...], int] = {}
         stage = -1
         for number, line in enumerate(text.splitlines(), start=1):
@@ -136,6 +144,13 @@ class _Places:
                 return f"{self.file}:{self.lines[location[:length]]}"
         return str(self.file)
 
+    def of_text(self, pattern: str) -> str:
+        """Name the first line that begins so."""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if re.match(pattern, line):
+                return f"{self.file}:{number}"
+        return str(self.file)
+
     def of_stage(self, where: str, spec: _WorkflowSpec) -> str:
         for index, stage in enumerate(spec.stage):
             if where == f"stage {stage.name!r}":
@@ -146,11 +161,14 @@ class _Places:
         # a key that means nothing explains one that is missing, so it comes first
         first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         location = first["loc"]
-        key = str(location[-1]) if location else ""
+        key = next((part for part in reversed(location) if isinstance(part, str)), "")
         model = _StageSpec if "stage" in location[:1] and len(location) > 1 else _WorkflowSpec
         known = ", ".join(model.model_fields)
         if first["type"] == "extra_forbidden":
-            return InputError(f"there is no key {key!r}", where=self.of(location), hint=f"Known keys: {known}.")
+            where = self.of(location)
+            if where == str(self.file):  # a table, which has no line as a key
+                where = self.of_text(rf"\s*\[+\s*{re.escape(key)}\b")
+            return InputError(f"there is no key {key!r}", where=where, hint=f"Known keys: {known}.")
         if first["type"] == "missing":
             return InputError(f"{key!r} is missing", where=self.of(location), hint=f"Add it. Known keys: {known}.")
         message = str(first["msg"]).removeprefix("Value error, ")

@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,7 @@ def test_help_is_for_someone_who_never_heard_of_it():
     for words in ("ahead of time", "asa compare montage", "Exit codes", "compare", "workload", "list"):
         assert words in text
     assert "same queue at the same moments" in asa("compare", "--help").stdout
+    assert asa("--version").stdout.startswith("asa 0.")
 
 
 def test_list_shows_what_names_stand_for():
@@ -152,6 +156,7 @@ BAD = [
     (["compare", "none.toml"], "none.toml: cannot be read", "Check the path"),
     (["compare", "montage", "--plot", "x.tiff2"], "no kind of figure", ".png"),
     (["compare", "montage", "--plot", "no/such/folder/x.png"], "does not exist", "Make the folder"),
+    (["compare", "montage", "--plot", "."], "no kind of figure", ".png"),
     (["compare", "montage", "--json", "--csv"], "either JSON or CSV", "one of them"),
     (["compare", "montage", "--seeds", "some"], "Invalid value for '--seeds'", ""),
     (["workload", "check", "hpc3"], "no system 'hpc3'", "hpc2n"),
@@ -195,6 +200,36 @@ def test_runs_that_do_not_complete_give_code_1_and_all_the_others(tmp_path, log)
     assert "per-stage" in done.stdout
     flow.write_text(FLOW.replace('name = "tiny"', 'name = "tiny"\nwalltime = "6min"'))
     assert f"{flow}:2: " in asa("compare", flow, "--trace", log, code=2).stderr
+
+
+def test_a_full_disk_is_told(log, flow):
+    """Not with a traceback."""
+    command = f"{ASA[0]} compare {flow} --trace {log} --seeds 1 --json > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "asa: failed: No space left on device\nMake room, or write elsewhere.\n"
+
+
+@pytest.mark.parametrize("after_s", [0.6, 2.0, 4.0])
+def test_an_interrupt_ends_it_quickly_and_quietly(after_s):
+    """Ctrl-C reaches the whole group of processes; exit code 130, no traceback, nothing left behind."""
+    command = [*ASA, "compare", "montage", "--system", "uppmax", "--seeds", "20", "--jobs", "2"]
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(after_s)
+    os.killpg(started.pid, signal.SIGINT)
+    _, told = started.communicate(timeout=20)
+    assert started.returncode == 130
+    assert "Traceback" not in told
+    for _ in range(50):
+        try:
+            os.killpg(started.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("processes are left behind")
 
 
 def test_a_closed_pipe_is_no_accident(log, flow):

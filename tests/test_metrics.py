@@ -59,6 +59,9 @@ def test_section_4_1_by_hand():
     assert m.makespan_s == 471
     assert [(s.stage, s.perceived_wait_s, s.run_s) for s in m.stages] == [("a", 60, 300), ("b", 11, 100), ("c", 40, 30)]
     assert m.twt_s == 111
+    critical = [s for s in m.stages if s.critical]
+    assert [s.stage for s in critical] == ["a", "b"]
+    assert sum(s.perceived_wait_s + s.run_s for s in critical) == m.makespan_s
     assert m.execution_s == 430
     assert m.core_hours * 3600 == pytest.approx(10 * 300 + 4 * 6 + 4 * 109 + 2 * 30)
     assert m.overhead_core_hours * 3600 == pytest.approx(4 * 6 + 4 * 9)

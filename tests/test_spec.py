@@ -59,7 +59,13 @@ def test_a_file_becomes_a_workflow(tmp_path):
         ('name = "add"', 'name = "project"', 4, "two stages"),
         ('expected = "12min"', 'expected = "2h"', 4, "would be killed"),
         ("cores = 64", "cores = ", 6, "no TOML"),
-        ('[[stage]]\nname = "add"', '[[stagee]]\nname = "add"', None, "no key 'stagee'"),
+        ('walltime = "1:00:00"', 'walltime = "0s"', 2, "walltime of 0"),
+        ("cores = 64", "cores = true", 6, "cores"),
+        ("cores = 64", 'cores = "8"', 6, "cores"),
+        ("cores = 64", "cores = 8.0", 6, "cores"),
+        ('after = ["project"]', "after = [1]", 17, "after: Input should be a valid string"),
+        ('walltime = "1:00:00"', 'walltime = "5min"', 2, "longer than its walltime"),
+        ('[[stage]]\nname = "add"', '[[stagee]]\nname = "add"', 12, "no key 'stagee'"),
     ],
 )  # fmt: skip
 def test_a_typo_is_refused_with_file_line_and_remedy(tmp_path, old, new, line, message):
@@ -71,6 +77,29 @@ def test_a_typo_is_refused_with_file_line_and_remedy(tmp_path, old, new, line, m
     assert str(caught.value.where).startswith(f"{path}:{line}" if line else str(path))
     assert caught.value.hint
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('name = "x"\n[stage]\nname = "a"\n', 2, r"no table of its own\nBegin each stage with a line \[\[stage\]\]"),
+        ('name = "x"\nstage = ["a"]\n', 2, "no table of its own"),
+        ('name = "x"\n\n[[stages]]\nname = "a"\n', 3, "no key 'stages'"),
+    ],
+)
+def test_stages_written_wrongly_are_shown_how(tmp_path, text, line, message):
+    """A single bracket, a list of names, a plural."""
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=message) as caught:
+        load_workflow(path)
+    assert caught.value.where == f"{path}:{line}"
+
+
+def test_a_byte_order_mark_is_no_offence(tmp_path):
+    """Some editors write one."""
+    path = tmp_path / "flow.toml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert load_workflow(path).name == "mosaic"
 
 
 def test_a_file_without_stages_is_refused(tmp_path):

@@ -5,9 +5,9 @@ less its waiting time, and Per-Stage's core-hours say for how much of it all cor
 How that sum divides among the parallel and among the sequential stages is each workflow's own page.
 
 The table's core-hours are whole numbers, in some rows truncated (20.8 printed as 20) and in others rounded (8.8 as
-9), and its Big Job and Per-Stage runs are different runs. One execution time must serve both here, so the fit first
-brings both core-hours within half an hour of the table, as far as that goes, and then stays as near as it can to Big
-Job's execution time.
+9), and its Big Job and Per-Stage runs are different runs. One execution time must serve both here, so the fit sees
+first that both core-hours, truncated or rounded, are the table's; then that they are near its numbers, within half an
+hour as far as that goes; and then stays as near as it can to Big Job's execution time.
 """
 
 from __future__ import annotations
@@ -102,10 +102,13 @@ def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, least_sequent
         Seconds that the sequential stages take at least: one each.
     """
 
-    def misfit(fit: Fit) -> tuple[float, int, float]:
-        wide = abs(core_hours(cores, fit.execution_s) - big_job.core_hours)
-        narrow = abs(core_hours(cores, fit.parallel_s) + core_hours(1, fit.sequential_s) - per_stage.core_hours)
-        return max(wide, narrow, 0.5), abs(fit.execution_s - big_job.execution_s), narrow
+    def misfit(fit: Fit) -> tuple[int, float, int, float]:
+        wide = core_hours(cores, fit.execution_s)
+        narrow = core_hours(cores, fit.parallel_s) + core_hours(1, fit.sequential_s)
+        printed = ((wide, big_job.core_hours), (narrow, per_stage.core_hours))
+        wrong = sum(shown not in (math.floor(hours), round(hours)) for hours, shown in printed)
+        off = [abs(hours - shown) for hours, shown in printed]
+        return wrong, max(*off, 0.5), abs(fit.execution_s - big_job.execution_s), off[1]
 
     near = range(round(0.95 * big_job.execution_s), round(1.05 * big_job.execution_s) + 1)
     candidates = []

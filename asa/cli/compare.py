@@ -72,13 +72,13 @@ def compare(
         typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
     ] = None,
 ) -> None:
-    r"""Compare ways of asking for a workflow's resources, on a simulated queue.
+    """Compare ways of asking for a workflow's resources, on a simulated queue.
 
     Every strategy meets the same queue at the same moments. The tables show what each costs in time and in core-hours.
 
-    \b
-    asa compare montage --system hpc2n --cores 28,56,112 --seeds 20
-    asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues
+    On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
+
+    On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
     """
     from asa.estimators.algorithm1 import checked_policy
     from asa.experiment import Comparison
@@ -193,6 +193,8 @@ def _check_plot(path: Path) -> None:
         raise InputError(
             f"{path.suffix!r} is no kind of figure", where="--plot", hint="Name a .png, .svg or .pdf file."
         )
+    if path.is_dir():
+        raise InputError("is a folder", where=f"--plot {path}", hint="Name a file in it.")
     if not path.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--plot {path}", hint="Make the folder first.")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -11,6 +14,8 @@ from asa import plugins
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "main"]
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="asa",
@@ -30,9 +35,20 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from asa import __version__
+
+        typer.echo(f"asa {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _common() -> None:
-    # a callback keeps `asa VERB` a verb even while there is only one
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     pass
 
 
@@ -48,16 +64,37 @@ def _gather() -> None:
 def main() -> None:
     """Run the command line and exit."""
     logging.captureWarnings(capture=True)
-    _gather()
     try:
+        _gather()
         app(standalone_mode=True)
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
         sys.stderr.write(f"asa: {kind}: {error}\n")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.stderr.write("asa: interrupted\n")
-        sys.exit(130)
+        _leave_interrupted()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:  # typer has seen the interrupt first
+            _leave_interrupted()
+        raise
     except BrokenPipeError:  # `asa ... | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _give_up_output(error)
+
+
+def _leave_interrupted() -> NoReturn:
+    """Leave at once, or in a few seconds if a pool of processes cannot be wound up, as may be after an interrupt."""
+    sys.stderr.write("asa: interrupted\n")
+    watchdog = threading.Timer(3.0, os._exit, args=(_INTERRUPTED,))
+    watchdog.daemon = True
+    watchdog.start()
+    sys.exit(_INTERRUPTED)
+
+
+def _give_up_output(error: OSError) -> NoReturn:
+    """End when what was found cannot be written, as on a full disk."""
+    sys.stderr.write(f"asa: failed: {error.strerror or error}\nMake room, or write elsewhere.\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter tries again, and complains again
+    sys.exit(1)

@@ -119,6 +119,8 @@ class Asa:
     ) -> None:
         if repetitions < 0:
             raise InputError(f"{repetitions} repetitions cannot be", hint="Give 0 or more; the paper uses 50.")
+        if isinstance(seed, int) and seed < 0:
+            raise InputError(f"a seed of {seed} cannot be", hint="Give 0 or more.")
         self.policy: Policy = checked_policy(policy)
         self.repetitions = repetitions
         self.learning_rate = learning_rate or LearningRate()

@@ -166,7 +166,8 @@ class WaitBank:
         try:
             bank = cls(document["policy"], repetitions=document["repetitions"], seed=document["seed"])
             for entry in document["learners"]:
-                bank._learners[_geometry(entry["geometry"])] = Asa.from_state(entry["state"])
+                geometry = _geometry(entry["geometry"])
+                bank._learners[geometry] = Asa.from_state(entry["state"])
         except InputError as error:
             raise StateError(error.message, where=where, hint=error.hint) from error
         except (KeyError, TypeError) as error:

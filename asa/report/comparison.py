@@ -21,8 +21,8 @@ _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
     # key: heading, value, smaller is better, decimals
     "twt_s": ("TWT s", lambda m: m.twt_s, True, 0),
     "makespan_s": ("Makespan s", lambda m: m.makespan_s, True, 0),
-    "core_hours": ("Core-hours", lambda m: m.core_hours, True, 1),
-    "overhead_core_hours": ("OH core-h", lambda m: m.overhead_core_hours, True, 2),
+    "core_hours": ("Core-h", lambda m: m.core_hours, True, 1),
+    "overhead_core_hours": ("OH", lambda m: m.overhead_core_hours, True, 2),
     "hit_ratio": ("Hits %", lambda m: 100 * m.hit_ratio, False, 0),
 }
 
@@ -93,7 +93,7 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble(
             (f"{first.workflow} on {first.system}", "bold"),
-            f"; {rule}.\nMean of {seeds} runs, its 95 % interval below it.\n",
+            f"; {rule}.\n{_caption(seeds)}\n",
         )
     ]
     for cores in dict.fromkeys(cell.cores for cell in cells):
@@ -104,12 +104,16 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
     parts += [Text(line, style="yellow") for line in _failures(cells)]
     parts.append(
         Text(
-            "TWT total waiting time; OH allocated but unused; Hits: predictions not too long, of those that "
+            "TWT total waiting time; OH core-hours allocated but unused; Hits: predictions not too long, of those that "
             "could be judged; * best of its column.",
             style="dim",
         )
     )
     return Group(*parts)
+
+
+def _caption(seeds: int) -> str:
+    return "One run." if seeds == 1 else f"Mean of {seeds} runs, its 95 % interval below it."
 
 
 def _failures(cells: Sequence[Cell]) -> list[str]:
@@ -131,7 +135,7 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
         box=SIMPLE_HEAD,
         padding=(0, 1),
     )
-    table.add_column("Strategy", no_wrap=True)
+    table.add_column("Strategy", no_wrap=True, min_width=max(len(cell.strategy) for cell in cells))
     for heading, *_ in _COLUMNS.values():
         table.add_column(heading, justify="right", no_wrap=True)
     for cell in cells:
@@ -162,7 +166,9 @@ def _bounds(interval: Interval, decimals: int) -> str:
 
 
 def _short(value: float, decimals: int) -> str:
-    return f"{value / 1000:,.1f}k" if value >= 10_000 else f"{value:,.{decimals}f}"
+    if value >= 100_000:
+        return f"{value / 1000:,.0f}k"
+    return f"{value / 1000:.1f}k" if value >= 10_000 else f"{value:,.{decimals}f}"
 
 
 def _value(interval: Interval, decimals: int, *, best: bool) -> Text:

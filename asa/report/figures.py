@@ -66,6 +66,8 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
     """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked.
 
+    Of a graph with branches each run's critical path is drawn, so that a bar is as high as the mean makespan.
+
     Parameters
     ----------
     runs
@@ -107,9 +109,10 @@ def _bar(panel: Axes, position: int, runs: Sequence[RunMetrics], stages: Sequenc
     if not runs:
         return
     height = 0.0
-    for index, stage in enumerate(stages):
-        wait = sum(run.stages[index].perceived_wait_s for run in runs) / len(runs)
-        lasts = sum(run.stages[index].run_s for run in runs) / len(runs)
+    for index, name in enumerate(stages):
+        critical = [run.stages[index] for run in runs if run.stages[index].critical]
+        wait = sum(stage.perceived_wait_s for stage in critical) / len(runs)
+        lasts = sum(stage.run_s for stage in critical) / len(runs)
         panel.bar(
             position,
             wait,
@@ -130,7 +133,7 @@ def _bar(panel: Axes, position: int, runs: Sequence[RunMetrics], stages: Sequenc
             color=colour,
             edgecolor="white",
             linewidth=0.4,
-            label=stage,
+            label=name,
         )
         height += wait + lasts
     panel.annotate(f"{height:,.0f}", (position, height), ha="center", va="bottom", fontsize="small")

@@ -220,7 +220,7 @@ def _note_predictions(one: _Active, plan: Plan, now: float) -> None:
             continue
         needed = planned.needed_s if planned.needed_s is not None else planned.submit_s
         last = told.get(planned.stages)
-        if last is None or (last.wait_s, last.needed_s) != (planned.prediction.wait_s, needed):
+        if last is None or last.wait_s != planned.prediction.wait_s:
             one.note(
                 Predicted(
                     time_s=now,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -113,7 +114,7 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
             str(m.target.walltime_s),
             f"{m.target.mean_wait_s:.0f}",
             f"{m.mean_wait_s:.0f}",
-            f"{m.half_width_s:.0f}",
+            "-" if math.isnan(m.half_width_s) else f"{m.half_width_s:.0f}",
             f"{m.ratio:.2f}",
             f"{100 * m.waited:.0f} %",
         )

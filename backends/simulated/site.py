@@ -290,7 +290,8 @@ class SimulatedSite:
         elif executor is None or len(missing) < 2:
             self._worlds |= {seed: self._warm_up(seed) for seed in missing}
         else:
-            self._worlds |= dict(zip(missing, executor.map(self._warm_up, missing), strict=True))
+            warming = {seed: executor.submit(self._warm_up, seed) for seed in missing}
+            self._worlds |= {seed: world.result() for seed, world in warming.items()}
 
     def in_order(self, seeds: Sequence[int]) -> list[int]:
         """Sort seeds by their moments in the log; worlds of a model have no common history."""
@@ -323,8 +324,8 @@ class SimulatedSite:
     def _moment(self, seed: int) -> int:
         """When the user of a seed arrives in the log."""
         assert self.trace is not None
-        submit = self.trace.table.submit
-        first, last = int(submit[0]), int(submit[-1])
+        # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
+        first, last = (int(moment) for moment in np.quantile(self.trace.table.submit, [0.01, 0.99], method="nearest"))
         margin = min(int(self._LOG_MARGIN * (last - first)), self._LOG_MARGIN_MOST)
         if last - first < 2 * margin + 1:
             where = str(self.trace.path)

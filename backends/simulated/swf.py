@@ -25,7 +25,7 @@ _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = range(5)
 _COLUMNS = (1, 3, 4, 7, 8)  # of the 18 fields of SWF, counted from 0
 _FIELDS_NEEDED = 9
 _LARGEST = 2**53  # beyond it a float is no whole number any more
-_HEADER = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d+)")
+_HEADER = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,8 @@ def _text(file: Path) -> str:
         ) from error
     except (EOFError, zlib.error) as error:
         raise TraceError("is cut off or no gzip file", where=str(file), hint="Fetch it again.") from error
-    return raw.decode("utf-8", errors="replace")
+    text = raw.decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _numbers(file: Path, text: str) -> NDArray[np.float64]:
@@ -153,7 +154,7 @@ def _machine_size(file: Path, text: str) -> int:
         if line.strip() and not line.startswith(";"):
             break
         if match := _HEADER.match(line):
-            found.setdefault(match[1], int(match[2]))
+            found.setdefault(match[1], int(match[2].replace(",", "")))
     size = found.get("MaxProcs") or found.get("MaxNodes")
     if not size:
         raise TraceError(
@@ -181,10 +182,11 @@ def _clean(file: Path, rows: NDArray[np.float64], cores: int) -> Trace:
         oddities[words] = int(np.count_nonzero(odd & keep))
         keep &= ~odd
     if not keep.any():
+        why = "; ".join(f"{count} {words}" for words, count in oddities.items() if count)
         raise TraceError(
-            f"has no job that a machine of {cores} processors can run",
+            f"has no job that a machine of {cores} processors can run ({why})",
             where=str(file),
-            hint="Check --trace-cores.",
+            hint="Give another log, or the machine's processors with --trace-cores.",
         )
     submit, run, width, asked = (column[keep] for column in (submit, run, width, asked))
     oddities["request raised: ran for longer than requested"] = int(np.count_nonzero((asked > 0) & (run > asked)))

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import itertools
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from asa.backend import DependencyType, JobState
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from plain_queue import simulate
+from plain_queue import PlainQueue, simulate
 
 CAPACITY = 8
 AFTEROK, AFTERANY, AFTER = DependencyType.AFTEROK, DependencyType.AFTERANY, DependencyType.AFTER
@@ -52,24 +53,66 @@ def test_every_start_equals_the_plain_queues(jobs, backfill):
     assert engine.start.tolist() == simulate(CAPACITY, jobs, backfill=backfill)
 
 
-@settings(max_examples=200)
-@given(backgrounds, st.data())
-def test_a_clients_job_is_one_of_many(jobs, data):
-    """A job submitted from outside starts when it would have, had it been in the log."""
-    place = data.draw(st.integers(0, len(jobs) - 1))
-    submit, run, request, cores = jobs[place]
-    same_second = [i for i, job in enumerate(jobs) if job[0] == submit]
-    others = [job for i, job in enumerate(jobs) if i != place]
-    ordered = [*others[: same_second[-1]], jobs[place], *others[same_second[-1] :]]
-    engine = Engine(CAPACITY, table(others), now=0)
-    engine.advance(max(submit - 1, 0))
-    engine.submit(cores=cores, request=request, run=run, begin=submit)
-    until_the_end(engine)
-    expected = simulate(CAPACITY, ordered)
-    # an age that counts from one second earlier puts it before the others of its second, as in a log where it comes
-    # first
-    first = [*others[: same_second[0]], jobs[place], *others[same_second[0] :]]
-    assert engine.clients[0].start in (expected[same_second[-1]], simulate(CAPACITY, first)[same_second[0]])
+kinds = st.sampled_from(list(DependencyType))
+tokens = st.frozensets(st.sampled_from("ab"), max_size=1)
+jobs_of_a_client = st.fixed_dictionaries(
+    {
+        "cores": st.integers(1, CAPACITY),
+        "request": st.integers(1, 15),
+        "run": st.integers(1, 17),
+        "exit_code": st.sampled_from([0, 0, 0, 1]),
+        "begin": st.sampled_from([0, 0, 0, 20, 35]),
+        "held": st.sampled_from([False] * 8 + [True]),
+        "awaits": tokens,
+        "posts": tokens,
+    }
+)
+deeds = st.lists(
+    st.tuples(
+        st.integers(0, 50),
+        st.one_of(
+            st.tuples(
+                st.just("submit"), jobs_of_a_client, st.lists(st.tuples(st.integers(0, 9), kinds, st.integers(0, 8)))
+            ),
+            st.tuples(st.sampled_from(["cancel", "hold", "release"]), st.integers(0, 9)),
+        ),
+    ),
+    min_size=1,
+    max_size=12,
+).map(lambda drawn: sorted(drawn, key=lambda deed: deed[0]))
+
+
+def do(queue, deed, make_need):
+    """Let a client act, on jobs that are there."""
+    known = len(queue.clients)
+    if deed[0] == "submit":
+        needs = tuple(make_need(on, kind, delay * (kind is AFTER)) for on, kind, delay in deed[2][:2] if on < known)
+        queue.submit(**deed[1], needs=needs)
+    elif deed[1] < known:
+        getattr(queue, deed[0])(deed[1])
+
+
+@settings(max_examples=250)
+@given(backgrounds.map(lambda jobs: jobs[:12]), deeds, st.booleans(), st.booleans())
+def test_clients_jobs_fare_as_in_the_plain_queue(jobs, acts, age_accrues, backfill):
+    """Dependencies, begin times, holds, cancellations, tokens, both age rules: every time of every job is equal."""
+    engine = Engine(CAPACITY, table(jobs), age_accrues=age_accrues, backfill=backfill, now=0)
+    for moment, together in itertools.groupby(acts, key=lambda act: act[0]):
+        while engine.advance(moment) or engine.now < moment:
+            pass
+        for _, deed in together:
+            do(engine, deed, Need)
+        engine = engine.fork()  # nothing is lost by copying
+    while engine.advance(400) or engine.now < 400:
+        pass
+    plain = PlainQueue(CAPACITY, jobs, age_accrues, backfill)
+    for second in range(401):
+        todo = [deed for moment, deed in acts if moment == second]
+        plain.second(lambda queue, todo=todo: [do(queue, deed, lambda *need: need) for deed in todo])
+    assert engine.start.tolist() == [job.start for job in plain.others]
+    assert [(j.state.value, j.start, j.payload_start, j.end) for j in engine.clients] == [
+        (j.state, j.start, j.payload, j.end) for j in plain.clients
+    ]
 
 
 @given(backgrounds)

@@ -8,7 +8,7 @@ from asa.backends.simulated import Machine, SimulatedBackend, SimulatedSite, Wor
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Backend, Foresight, JobSpec, Site
-from asa.errors import InputError, SubmitRejectedError, TraceError
+from asa.errors import BackendError, InputError, SubmitRejectedError, TraceError
 from asa.testing import check_backend
 
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -110,6 +110,12 @@ def test_foresight_tells_what_will_happen_and_changes_nothing():
     assert start == foretold
 
 
+def test_foresight_of_what_never_starts_is_refused():
+    """Rather than looking for ever."""
+    with pytest.raises(BackendError, match="never start"):
+        busy().foresee_start(JobSpec("j", 8, 60, run_s=5, held=True), 10.0)
+
+
 def test_the_same_seed_opens_the_same_world():
     """Whatever happened in another one."""
     site = SimulatedSite(model=SMALL)
@@ -153,6 +159,7 @@ def test_a_log_is_replayed_in_one_pass_for_all_seeds(tmp_path):
         f"{i} {i * 60} -1 {rng.integers(1, 900)} 1 -1 -1 {rng.integers(1, 9)} 900 -1 1 1 1 1 1 1 -1 -1\n"
         for i in range(3000)
     ]
+    lines.append(f"9 {10**12} -1 60 1 -1 -1 1 900 -1 1 1 1 1 1 1 -1 -1\n")  # an absurd date, far beyond all others
     path.write_text("; MaxProcs: 16\n" + "".join(lines))
     together = SimulatedSite(trace=path)
     together.prepare([5, 3, 4])

@@ -93,12 +93,13 @@ def test_unknown_systems_are_refused():
 
 
 def test_the_presets_waits_are_near_the_papers():
-    """Mean wait of Big Job's geometries within a factor of two of Table 1 on periods that nothing was fitted to.
+    """Mean wait of Big Job's geometries within a factor of 2.5 of Table 1 on periods that nothing was fitted to.
 
     A quick look; `asa workload check` takes a longer one.
     """
-    for measured in measure(PRESETS["hpc2n"], TARGETS["hpc2n"], seeds=[100, 101], days=14, executor=Here()):
-        assert 0.5 < measured.ratio < 2
+    for system in ("hpc2n", "uppmax"):
+        for measured in measure(PRESETS[system], TARGETS[system], seeds=[100, 101], days=14, executor=Here()):
+            assert 0.4 < measured.ratio < 2.5, measured
 
 
 def test_calibration_comes_nearer():

@@ -256,6 +256,9 @@ def test_a_state_continues_bit_for_bit(policy, seen, seed):
         lambda s: s.update(log_weights=[0.0]),
         lambda s: s["log_weights"].__setitem__(0, math.nan),
         lambda s: s.update(generator={}),
+        lambda s: s.update(generator={"state": "-1", "inc": "1"}),
+        lambda s: s.update(policy="eager"),
+        lambda s: s.update(log_weights=[0.0] * 53),
         lambda s: s.update(alternatives_s=None),
     ],
 )

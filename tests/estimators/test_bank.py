@@ -93,6 +93,17 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
             ),
             "no state",
         ),
+        (
+            '{"format": "asa-bank", "version": 1, "policy": "eager", "repetitions": 1, "seed": 0, "learners": []}',
+            "policy",
+        ),
+        (
+            (
+                '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners":'
+                '[{"geometry": {"size_class": "x", "walltime_class": 1}, "state": {}}]}'
+            ),
+            "no job geometry",
+        ),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(tmp_path, text, message):
@@ -116,3 +127,14 @@ def test_an_unknown_policy_is_refused_at_once():
     """Not at the first prediction."""
     with pytest.raises(InputError, match="Known"):
         WaitBank("eager")
+
+
+def test_a_saved_bank_is_as_readable_as_any_file(tmp_path):
+    """Others of a project may share it; permissions that were set stay."""
+    path, plain = tmp_path / "bank.json", tmp_path / "plain"
+    plain.touch()
+    WaitBank().save(path)
+    assert path.stat().st_mode == plain.stat().st_mode
+    path.chmod(0o640)
+    WaitBank().save(path)
+    assert path.stat().st_mode & 0o777 == 0o640
