@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Any, cast
 
 import numpy as np
@@ -251,15 +251,13 @@ def _pool(processes: int, comparison: Comparison | None = None) -> Iterator[Proc
     if processes == 1:
         yield None
         return
-    executor = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(comparison,)
-    )
+    with _interrupts_deferred():
+        executor = ProcessPoolExecutor(
+            processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(comparison,)
+        )
+        for _ in range(processes):
+            executor.submit(int)  # starts a process, which inherits that interrupts are blocked
     try:
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            executor.submit(int)  # starts the processes, which inherit that interrupts are blocked
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield executor
         executor.shutdown()
     except BaseException:
@@ -267,6 +265,30 @@ def _pool(processes: int, comparison: Comparison | None = None) -> Iterator[Proc
             child.terminate()
         executor.shutdown(wait=False)
         raise
+
+
+@contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Keep an interrupt until the end of the block: a process that is half started could not be ended.
+
+    Blocking the signal is not enough, as another thread of this process may take it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    resource_tracker.ensure_running()  # now, as starting it would unblock the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        for child in active_children():
+            child.terminate()
+        raise KeyboardInterrupt
 
 
 def _one_by_one(
