@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.main import app
 from asa.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 
 
-@app.command()
 def compare(
     workflow: Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")],
     system: Annotated[

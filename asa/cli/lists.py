@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import typer
-
 __all__ = ["lists"]
 
 _GROUPS = ("workflows", "strategies", "backends")
 
 
-def lists(app: typer.Typer) -> None:
-    """Add the command to the application."""
+def lists() -> None:
+    """Show the workflows, strategies and backends that are installed."""
+    import inspect
 
-    @app.command("list")
-    def show() -> None:
-        """Show the workflows, strategies and backends that are installed."""
-        import inspect
+    from rich.console import Console
+    from rich.table import Table
 
-        from rich.console import Console
-        from rich.table import Table
+    from asa import plugins
 
-        from asa import plugins
-
-        console = Console()
-        for group in _GROUPS:
-            table = Table(
-                title=group,
-                title_justify="left",
-                title_style="bold",
-                show_header=False,
-                box=None,
-                padding=(0, 2),
-            )
-            for name in plugins.names(f"asa.{group}"):
-                doc = inspect.getdoc(plugins.load(f"asa.{group}", name)) or ""
-                table.add_row(name, doc.split("\n\n")[0].replace("\n", " "))
-            console.print(table)
-            console.print()
+    console = Console()
+    for group in _GROUPS:
+        table = Table(
+            title=group,
+            title_justify="left",
+            title_style="bold",
+            show_header=False,
+            box=None,
+            padding=(0, 2),
+        )
+        for name in plugins.names(f"asa.{group}"):
+            doc = inspect.getdoc(plugins.load(f"asa.{group}", name)) or ""
+            table.add_row(name, doc.split("\n\n")[0].replace("\n", " "))
+        console.print(table)
+        console.print()

@@ -11,6 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from asa import plugins
+from asa.cli.compare import compare
+from asa.cli.lists import lists
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "main"]
@@ -53,10 +55,8 @@ def _common(
 
 
 def _gather() -> None:
-    from asa.cli import compare  # noqa: F401 - registers its command
-    from asa.cli.lists import lists
-
-    lists(app)
+    app.command("compare")(compare)
+    app.command("list")(lists)
     for name in plugins.names("asa.commands"):
         app.add_typer(plugins.load("asa.commands", name), name=name)
 

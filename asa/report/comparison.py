@@ -133,7 +133,8 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
         title_style="bold",
         header_style="bold",
         box=SIMPLE_HEAD,
-        padding=(0, 1),
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     table.add_column("Strategy", no_wrap=True, min_width=max(len(cell.strategy) for cell in cells))
     for heading, *_ in _COLUMNS.values():
