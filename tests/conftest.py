@@ -8,7 +8,11 @@ from hypothesis import HealthCheck, settings
 
 # Derandomised: the same examples on every machine, so that a failure is never luck.
 settings.register_profile(
-    "asa", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "asa",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("asa")
 

@@ -21,68 +21,21 @@ order,
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
-__all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
+from .plain import PlainCore
+from .table import NEVER, UNSTARTED, JobTable
 
-NEVER = 1 << 62
-UNSTARTED = -1
-
-
-class JobTable:
-    """The background load as columns, one row a job, ordered by submission.
-
-    Parameters
-    ----------
-    submit, run, request
-        Whole seconds; run and request at least 1.
-    cores
-        Allocated cores, at least 1.
-
-    Notes
-    -----
-    Immutable; forks of an engine share it. A run longer than its request is cut to it (convention 4).
-    """
-
-    def __init__(
-        self,
-        submit: NDArray[np.int64],
-        run: NDArray[np.int64],
-        request: NDArray[np.int64],
-        cores: NDArray[np.int64],
-    ) -> None:
-        order = np.argsort(submit, kind="stable")
-        self.submit, self.request, self.cores = (
-            np.ascontiguousarray(column[order], dtype=np.int64) for column in (submit, request, cores)
-        )
-        self.run = np.minimum(np.ascontiguousarray(run[order], dtype=np.int64), self.request)
-        if len(self.submit) and min(self.run.min(), self.request.min(), self.cores.min()) < 1:
-            raise ValueError("run, request and cores of a background job are at least 1")
-        self.order = order
-        self._look()
-
-    def __len__(self) -> int:
-        return len(self.submit)
-
-    def __getstate__(self) -> dict[str, NDArray[np.int64]]:
-        return {name: getattr(self, name) for name in ("submit", "run", "request", "cores", "order")}
-
-    def __setstate__(self, state: dict[str, NDArray[np.int64]]) -> None:
-        self.__dict__.update(state)
-        self._look()
-
-    def _look(self) -> None:
-        """Open views through which CPython reads one number several times faster than through an array."""
-        self.view_submit, self.view_run = self.submit.data, self.run.data
-        self.view_request, self.view_cores = self.request.data, self.cores.data
+__all__ = ["NEVER", "ClientJob", "Core", "Engine", "JobTable", "Need", "core_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +76,85 @@ class ClientJob:
         return self.payload_start == UNSTARTED or self.payload_start + self.run > self.start + self.request
 
 
+class Core(Protocol):
+    """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
+
+    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `started` are
+    the client's jobs that the last call met; whoever reads them empties them.
+    """
+
+    now: int
+    ended: list[int]
+    started: list[int]
+    start: NDArray[np.int64]
+
+    def __init__(self, capacity: int, table: JobTable, *, backfill: bool, now: int) -> None: ...
+
+    @property
+    def free(self) -> int:
+        """Idle cores."""
+        ...
+
+    @property
+    def queued(self) -> NDArray[np.int64]:
+        """Eligible jobs in queue order."""
+        ...
+
+    @property
+    def exhausted(self) -> bool:
+        """No row of the table is still to be submitted."""
+        ...
+
+    def fork(self) -> Core:
+        """Copy everything that changes."""
+        ...
+
+    def add(self, cores: int, request: int) -> int:
+        """Give a client's job its number."""
+        ...
+
+    def run(self, until: int) -> None:
+        """Live through whole seconds; stop in the middle of one in which a client's job ends, or after one starts."""
+        ...
+
+    def begin_second(self, now: int) -> None:
+        """Set the clock, and let end what ends now."""
+        ...
+
+    def end_second(self) -> None:
+        """Queue what is submitted now, and schedule."""
+        ...
+
+    def schedule(self) -> None:
+        """Do a scheduling pass, if anything happened since the last."""
+        ...
+
+    def push_end(self, index: int, end: int) -> None:
+        """Foresee the end of a client's running job; of several the client tells which counts."""
+        ...
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        """Free the cores of a job that was expected to run until a time."""
+        ...
+
+    def insert(self, index: int, place: int) -> None:
+        """Put a client's job into the queue."""
+        ...
+
+    def remove(self, index: int) -> None:
+        """Take a client's job out of the queue."""
+        ...
+
+
+def core_for(table: JobTable) -> type[Core]:
+    """Choose the compiled core, or the plain one where numba is not installed or the jobs are too many to number."""
+    try:
+        from .compiled import MOST_JOBS, CompiledCore  # noqa: PLC0415 - heavy, and optional
+    except ImportError:
+        return PlainCore
+    return CompiledCore if len(table) < MOST_JOBS // 2 else PlainCore
+
+
 class Engine:
     """A machine, its queue and its clock.
 
@@ -139,13 +171,8 @@ class Engine:
         False for plain first come first served.
     now
         Where the clock begins, if that is before the first submission.
-
-    Attributes
-    ----------
-    now : int
-        The clock, in seconds; every event up to and including it has happened.
-    start : ndarray of int64
-        Start of each background job, -1 while it waits.
+    core
+        Which core to use; the compiled one where it can be had, if not given.
 
     Notes
     -----
@@ -161,32 +188,21 @@ class Engine:
         age_accrues: bool = True,
         backfill: bool = True,
         now: int | None = None,
+        core: type[Core] | None = None,
     ) -> None:
         if len(table) and int(table.cores.max()) > capacity:
             raise ValueError("a background job asks for more than the machine has")
         self.capacity = capacity
         self.table = table
         self.age_accrues = age_accrues
-        self.backfill = backfill
         first = int(table.submit[0]) if len(table) else 0
-        self.now = first if now is None else min(now, first)
-        self.start: NDArray[np.int64] = np.full(len(table), UNSTARTED, dtype=np.int64)
+        begin = first if now is None else min(now, first)
+        self._core = (core or core_for(table))(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
-        self._next = 0  # row of the next submission
-        self._free = capacity
-        self._queue: list[int] = []  # job indices in queue order; clients' count from len(table)
-        self._queue_cores: list[int] = []  # cores of the same jobs, beside them for the scan
-        self._ends: list[tuple[int, int, int]] = []  # heap of (end, start sequence, job)
-        self._expected: list[tuple[int, int]] = []  # sorted (requested end, cores) of running jobs
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
-        self._sequence = 0
         self._posted: set[str] = set()
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
-        self._begun: list[int] = []  # clients' jobs that started in the pass under way
-        self._reservation: tuple[int, int] | None = None  # (shadow time, extra cores) of the blocked head
-        self._scanned = 0  # queued jobs that were already refused under that reservation
-        self._pass_due = False
-        self.advance(self.now)
+        self.advance(begin)
 
     # ------------------------------------------------------------------ the client's side
 
@@ -205,7 +221,7 @@ class Engine:
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it."""
         job = ClientJob(
-            len(self.table) + len(self.clients),
+            self._core.add(cores, request),
             cores,
             request,
             run,
@@ -231,7 +247,7 @@ class Engine:
             job.state, job.end = JobState.CANCELLED, self.now
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
-            self._give_back(job.start + job.request, job.cores)
+            self._core.give_back(job.index, job.start + job.request)
         else:
             return
         self._changed[number] = None
@@ -267,32 +283,21 @@ class Engine:
             Numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or when
             nothing can happen any more.
         """
-        submit, cores = self.table.view_submit, self.table.view_cores
-        rows = len(self.table)
-        ends, timers = self._ends, self._timers
-        if self._pass_due:
-            self._schedule()
+        core, timers = self._core, self._timers
+        core.schedule()  # what the client did since may have changed something
+        self._take_started()
         while not self._changed:
-            now = submit[self._next] if self._next < rows else NEVER
-            if ends and ends[0][0] < now:
-                now = ends[0][0]
-            if timers and timers[0][0] < now:
-                now = timers[0][0]
-            if now > until or now == NEVER:
-                self.now = max(self.now, until) if until < NEVER else self.now
+            core.run(min(until, timers[0][0] - 1) if timers else until)
+            if core.ended:
+                self._go_on_with_the_second()
+            elif core.started:
+                self._take_started()
+            elif timers and timers[0][0] <= until:
+                core.begin_second(timers[0][0])
+                self._go_on_with_the_second()
+            else:
+                core.now = max(core.now, until) if until < NEVER else core.now
                 break
-            self.now = now
-            while ends and ends[0][0] == now:
-                self._complete(heappop(ends)[2])
-            while timers and timers[0][0] == now:
-                self._consider(self.clients[heappop(timers)[1]])
-            while self._next < rows and submit[self._next] == now:
-                self._queue.append(self._next)
-                self._queue_cores.append(cores[self._next])
-                self._next += 1
-                self._pass_due = True
-            if self._pass_due:
-                self._schedule()
         changed = list(self._changed)
         self._changed.clear()
         return changed
@@ -300,129 +305,73 @@ class Engine:
     def fork(self) -> Engine:
         """Copy the state; both go on independently and share the background's columns. O(rows) to copy the starts."""
         twin = copy.copy(self)
-        twin.start = self.start.copy()
+        twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]
-        for name in ("_queue", "_queue_cores", "_ends", "_expected", "_timers", "_posted", "_changed"):
+        for name in ("_timers", "_posted", "_changed"):
             setattr(twin, name, copy.copy(getattr(self, name)))
         return twin
 
     # ------------------------------------------------------------------ views
 
     @property
+    def now(self) -> int:
+        """The clock, in seconds; every event up to and including it has happened."""
+        return self._core.now
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """Start of each background job, -1 while it waits."""
+        return self._core.start
+
+    @property
     def free_cores(self) -> int:
         """Idle cores now."""
-        return self._free
+        return self._core.free
 
     @property
     def queued(self) -> NDArray[np.int64]:
         """Job indices in queue order; indices from ``len(table)`` on are the client's."""
-        return np.asarray(self._queue, dtype=np.int64)
+        return self._core.queued
 
     @property
     def exhausted(self) -> bool:
         """The background has no further submission."""
-        return self._next >= len(self.table)
+        return self._core.exhausted
 
-    # ------------------------------------------------------------------ one scheduling pass
+    # ------------------------------------------------------------------ a second in which something concerns the client
 
-    def _schedule(self) -> None:
-        self._pass_due = False
-        self._fill()
-        while self._begun:
-            begun = self._begun.pop()
+    def _go_on_with_the_second(self) -> None:
+        """After completions: the client's own, its timers, then submissions and the pass."""
+        core = self._core
+        ended, core.ended[:] = list(core.ended), []
+        for index in ended:
+            self._complete(self.clients[index - len(self.table)])
+        while self._timers and self._timers[0][0] == core.now:
+            self._consider(self.clients[heappop(self._timers)[1]])
+        core.end_second()
+        self._take_started()
+
+    def _take_started(self) -> None:
+        rows = len(self.table)
+        started, self._core.started[:] = list(self._core.started), []
+        for index in started:
+            job = self.clients[index - rows]
+            job.state, job.start = JobState.RUNNING, self.now
+            if job.awaits <= self._posted:
+                job.payload_start = self.now
+            self._plan_end(job)
+            self._changed[index - rows] = None
+        for index in started:
             for job in self.clients:
-                if any(need.on == begun and need.type is DependencyType.AFTER for need in job.needs):
+                if any(need.on == index - rows and need.type is DependencyType.AFTER for need in job.needs):
                     self._consider(job)
 
-    def _fill(self) -> None:
-        queue, widths = self._queue, self._queue_cores
-        if self._reservation is None:
-            started = 0
-            for width in widths:
-                if width > self._free:
-                    break
-                self._launch(queue[started], width)
-                started += 1
-            del queue[:started], widths[:started]
-            self._scanned = 1
-        if not self.backfill or not self._free or len(queue) <= self._scanned:
-            if not self._free:
-                self._scanned = len(queue)  # nothing can start before a completion
-            return
-        if self._reservation is None:
-            self._reservation = self._reserve(widths[0])
-        self._backfill(*self._reservation)
-
-    def _reserve(self, need: int) -> tuple[int, int]:
-        """Shadow time of a head that needs so many cores, and the cores that it will leave over then."""
-        available = self._free
-        expected = self._expected
-        for position, (end, width) in enumerate(expected):
-            available += width
-            if available >= need:
-                for later, more in expected[position + 1 :]:
-                    if later > end:
-                        break
-                    available += more
-                return end, available - need
-        raise AssertionError("a job that is wider than the machine was let in")
-
-    def _backfill(self, shadow: int, extra: int) -> None:
-        queue, widths = self._queue, self._queue_cores
-        request, rows = self.table.view_request, len(self.table)
-        now, free = self.now, self._free
-        taken: list[int] = []
-        for position in range(self._scanned, len(queue)):
-            width = widths[position]
-            if width > free:
-                continue
-            index = queue[position]
-            asked = request[index] if index < rows else self.clients[index - rows].request
-            if now + asked > shadow:
-                if width > extra:
-                    continue
-                extra -= width
-            free -= width
-            taken.append(position)
-            self._launch(index, width)
-            if not free:
-                break
-        for position in reversed(taken):
-            del queue[position], widths[position]
-        self._reservation = (shadow, extra)
-        self._scanned = len(queue)
-
-    def _launch(self, index: int, width: int) -> None:
-        now, rows = self.now, len(self.table)
-        self._free -= width
-        if index < rows:
-            self.start[index] = now
-            request, end = self.table.view_request[index], now + self.table.view_run[index]
-        else:
-            job = self.clients[index - rows]
-            job.state, job.start, request = JobState.RUNNING, now, job.request
-            self._changed[index - rows] = None
-            self._begun.append(index - rows)
-            if job.awaits <= self._posted:
-                job.payload_start = now
-            end = job.planned_end = self._end_of(job)
-        self._sequence += 1
-        heappush(self._ends, (end, self._sequence, index))
-        insort(self._expected, (now + request, width))
-
-    # ------------------------------------------------------------------ ends and what they set free
-
-    @staticmethod
-    def _end_of(job: ClientJob) -> int:
+    def _plan_end(self, job: ClientJob) -> None:
         limit = job.start + job.request
-        return limit if job.payload_start == UNSTARTED else min(job.payload_start + job.run, limit)
+        job.planned_end = limit if job.payload_start == UNSTARTED else min(job.payload_start + job.run, limit)
+        self._core.push_end(job.index, job.planned_end)
 
-    def _complete(self, index: int) -> None:
-        rows = len(self.table)
-        if index < rows:
-            self._give_back(int(self.start[index]) + self.table.view_request[index], self.table.view_cores[index])
-            return
-        job = self.clients[index - rows]
+    def _complete(self, job: ClientJob) -> None:
         if job.state is not JobState.RUNNING or job.planned_end != self.now:
             return  # it was cancelled, or its end moved when its payload began
         job.end = self.now
@@ -430,15 +379,9 @@ class Engine:
             job.state = JobState.TIMEOUT
         else:
             job.state = JobState.COMPLETED if job.exit_code == 0 else JobState.FAILED
-        self._give_back(job.start + job.request, job.cores)
-        self._changed[index - rows] = None
+        self._core.give_back(job.index, job.start + job.request)
+        self._changed[job.index - len(self.table)] = None
         self._settle(job)
-
-    def _give_back(self, expected_end: int, width: int) -> None:
-        self._free += width
-        del self._expected[bisect_left(self._expected, (expected_end, width))]
-        self._reservation = None
-        self._pass_due = True
 
     def _settle(self, ended: ClientJob) -> None:
         """Post an ended job's tokens and look again at the jobs that waited for it."""
@@ -447,9 +390,7 @@ class Engine:
             for job in self.clients:
                 if job.state is JobState.RUNNING and job.payload_start == UNSTARTED and job.awaits <= self._posted:
                     job.payload_start = self.now
-                    job.planned_end = self._end_of(job)
-                    self._sequence += 1
-                    heappush(self._ends, (job.planned_end, self._sequence, job.index))
+                    self._plan_end(job)
                     self._changed[job.index - len(self.table)] = None
         for job in self.clients:
             if job.state is JobState.PENDING and any(need.on == ended.index - len(self.table) for need in job.needs):
@@ -488,12 +429,7 @@ class Engine:
             return
         job.eligible = self.now
         key = job.submit if self.age_accrues else job.eligible
-        place = bisect_right(self._queue, key, key=self._age_key)
-        self._queue.insert(place, job.index)
-        self._queue_cores.insert(place, job.cores)
-        if place < self._scanned:  # it stands before jobs that were looked at, perhaps at the head
-            self._reservation = None
-        self._pass_due = True
+        self._core.insert(job.index, bisect_right(self._core.queued, key, key=self._age_key))
 
     def _age_key(self, index: int) -> int:
         rows = len(self.table)
@@ -505,8 +441,5 @@ class Engine:
     def _dequeue(self, job: ClientJob) -> None:
         if job.eligible == UNSTARTED:
             return
-        place = self._queue.index(job.index)
-        del self._queue[place], self._queue_cores[place]
+        self._core.remove(job.index)
         job.eligible = UNSTARTED
-        self._reservation = None
-        self._pass_due = True

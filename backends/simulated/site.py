@@ -13,10 +13,11 @@ import numpy as np
 from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus, PastJobs
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 
-from .engine import NEVER, UNSTARTED, ClientJob, Engine, Need
+from .engine import ClientJob, Engine, Need
 from .machine import Machine
 from .presets import preset
 from .swf import Trace, read_swf
+from .table import NEVER, UNSTARTED
 from .workload import WorkloadModel
 
 __all__ = ["SimulatedBackend", "SimulatedSite"]

@@ -2,13 +2,17 @@
 
 import csv
 import gzip
+import importlib.util
 import itertools
 import sys
 from pathlib import Path
 
+import asa.backends.simulated.engine as engine_module
 import numpy as np
 import pytest
 from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
+from asa.backends.simulated.plain import PlainCore
+from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +23,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from plain_queue import PlainQueue, simulate
 
 CAPACITY = 8
+CORES = [PlainCore]
+if importlib.util.find_spec("numba"):
+    from asa.backends.simulated.compiled import CompiledCore
+
+    CORES.append(CompiledCore)
+
+
+@pytest.fixture(params=CORES, ids=lambda core: core.__name__, autouse=True)
+def core(request, monkeypatch):
+    """Every test here is of both cores; the compiled one is skipped without numba."""
+    monkeypatch.setattr(engine_module, "core_for", lambda _table: request.param)
+    return request.param
+
+
 AFTEROK, AFTERANY, AFTER = DependencyType.AFTEROK, DependencyType.AFTERANY, DependencyType.AFTER
 
 
@@ -337,3 +355,27 @@ def test_a_background_job_that_cannot_be_is_refused():
         table([(0, 0, 5, 1)])
     with pytest.raises(ValueError, match="more than the machine"):
         Engine(4, table([(0, 1, 5, 8)]))
+
+
+def test_both_cores_tell_the_same_of_a_loaded_machine(core):
+    """A week of the model, a client's jobs in the middle of it, more of them than a core first has room for."""
+    table_of = PRESETS["hpc2n"].generate(3 * 86400, 1)
+    outcomes = []
+    for kind in (PlainCore, core):
+        engine = Engine(PRESETS["hpc2n"].machine.cores, table_of, core=kind)
+        engine.advance(2 * 86400)
+        for number in range(200):
+            engine.submit(cores=1 + number % 900, request=3600, run=60 + 20 * number, begin=number * 100)
+        engine = engine.fork()
+        until_the_end(engine)
+        outcomes.append((engine.start.tolist(), [(job.state, job.start, job.end) for job in engine.clients]))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_without_numba_the_plain_core_does(monkeypatch):
+    """And where jobs are too many to number."""
+    monkeypatch.undo()
+    assert engine_module.core_for(table([])) is CORES[-1]
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "asa.backends.simulated.compiled", raising=False)
+    assert engine_module.core_for(table([])) is PlainCore
