@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 from asa.backends.simulated import SimulatedSite
-from asa.backends.simulated.engine import NEVER, Engine, JobTable
+from asa.backends.simulated.engine import NEVER, Engine, core_for
+from asa.backends.simulated.plain import PlainCore
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from asa.workflows import montage
@@ -24,9 +25,6 @@ from rich.table import Table
 from asa.estimators import Asa
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
-
-sys.path.insert(0, str(Path(__file__).parent))
-from plain_queue import simulate
 
 
 def best(work: Callable[[], object], times: int = 5) -> float:
@@ -40,13 +38,12 @@ def best(work: Callable[[], object], times: int = 5) -> float:
 
 
 def engine() -> tuple[str, float, str, float]:
-    """The event engine against the second-by-second queue of the tests, a job each."""
-    rng = np.random.default_rng(0)
-    jobs = [(int(3 * i), int(r), int(2 * r), int(c)) for i, (r, c) in enumerate(rng.integers(1, 40, (300, 2)))]
-    columns = [np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)]
-    plain = best(lambda: simulate(64, jobs), 2) / len(jobs)
-    ours = best(lambda: Engine(64, JobTable(*columns)).advance(NEVER)) / len(jobs)
-    return "engine, a job (300 jobs)", ours, "plain queue of the tests", plain
+    """The engine with its compiled core against its plain one, a job each; the first run compiles and is not counted."""
+    model = PRESETS["hpc2n"]
+    table = model.generate(8 * 86400, 1)
+    kinds = (core_for(table), PlainCore)
+    costs = [best(lambda k=k: Engine(model.machine.cores, table, core=k).advance(NEVER), 3) / len(table) for k in kinds]
+    return f"{kinds[0].__name__}, a job ({len(table):,} jobs)", costs[0], kinds[1].__name__, costs[1]
 
 
 def growth() -> tuple[str, float, str, float]:

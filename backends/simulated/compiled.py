@@ -29,7 +29,7 @@ _SHADOW, _EXTRA, _VALID, _SCANNED, _DUE, _ENDED, _STARTED, _ROWS, _BACKFILL = ra
 _SCALARS = 17
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _push(keys: Any, jobs: Any, count: int, key: int, job: int) -> None:
     i = count
     while i > 0:
@@ -41,7 +41,7 @@ def _push(keys: Any, jobs: Any, count: int, key: int, job: int) -> None:
     keys[i], jobs[i] = key, job
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _pop(keys: Any, jobs: Any, count: int) -> int:
     top = jobs[0]
     last = count - 1
@@ -61,7 +61,7 @@ def _pop(keys: Any, jobs: Any, count: int) -> int:
     return int(top)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _place(values: Any, count: int, value: int) -> int:
     low, high = 0, count
     while low < high:
@@ -73,14 +73,14 @@ def _place(values: Any, count: int, value: int) -> int:
     return low
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _end_at(s: Any, keys: Any, jobs: Any, end: int, job: int) -> None:
     _push(keys, jobs, s[_ENDS], (end << _BITS) | s[_SEQUENCE], job)
     s[_ENDS] += 1
     s[_SEQUENCE] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _give_back(s: Any, cores: Any, expected: Any, job: int, expected_end: int) -> None:
     s[_FREE] += cores[job]
     count = s[_RUNNING]
@@ -91,7 +91,7 @@ def _give_back(s: Any, cores: Any, expected: Any, job: int, expected_end: int) -
     s[_DUE] = 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _launch(
     s: Any, run: Any, request: Any, cores: Any, start: Any, expected: Any, keys: Any, jobs: Any, begun: Any, job: int
 ) -> None:
@@ -111,7 +111,7 @@ def _launch(
         s[_STARTED] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _schedule(
     s: Any, run: Any, request: Any, cores: Any, start: Any, queue: Any, expected: Any, keys: Any, jobs: Any, begun: Any
 ) -> None:
@@ -169,7 +169,7 @@ def _schedule(
     s[_EXTRA] = extra
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _begin_second(
     s: Any, request: Any, cores: Any, start: Any, expected: Any, keys: Any, jobs: Any, over: Any, now: int
 ) -> None:
@@ -184,7 +184,7 @@ def _begin_second(
             s[_ENDED] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _arrive(s: Any, submit: Any, queue: Any) -> None:
     row = s[_NEXT]
     while row < s[_ROWS] and submit[row] == s[_NOW]:
