@@ -38,7 +38,7 @@ def best(work: Callable[[], object], times: int = 5) -> float:
 
 
 def engine() -> tuple[str, float, str, float]:
-    """The engine with its compiled core against its plain one, a job each; the first run compiles and is not counted."""
+    """The engine with its compiled core against its plain one, a job each; compiling is not counted."""
     model = PRESETS["hpc2n"]
     table = model.generate(8 * 86400, 1)
     kinds = (core_for(table), PlainCore)
