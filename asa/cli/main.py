@@ -58,7 +58,11 @@ def _gather() -> None:
     app.command("compare")(compare)
     app.command("list")(lists)
     for name in plugins.names("asa.commands"):
-        app.add_typer(plugins.load("asa.commands", name), name=name)
+        command = plugins.load("asa.commands", name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from .engine import JobTable
 
 __all__ = ["Trace", "read_swf"]
 
-_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = range(5)
-_COLUMNS = (1, 3, 4, 7, 8)  # of the 18 fields of SWF, counted from 0
+_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = range(6)
+_COLUMNS = (0, 1, 3, 4, 7, 8)  # of the 18 fields of SWF, counted from 0
 _FIELDS_NEEDED = 9
 _LARGEST = 2**53  # beyond it a float is no whole number any more
 _HEADER = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d[\d,]*)")
@@ -40,6 +40,8 @@ class Trace:
         Processors of its machine.
     table
         Its jobs.
+    job_ids
+        The log's ids, in the order of the table.
     oddities
         How many jobs each documented rule touched, by the rule's words.
     """
@@ -47,6 +49,7 @@ class Trace:
     path: Path
     cores: int
     table: JobTable
+    job_ids: NDArray[np.int64]
     oddities: dict[str, int]
 
 
@@ -189,8 +192,9 @@ def _clean(file: Path, rows: NDArray[np.float64], cores: int) -> Trace:
             hint="Give another log, or the machine's processors with --trace-cores.",
         )
     submit, run, width, asked = (column[keep] for column in (submit, run, width, asked))
+    job_ids = columns[keep, _ID]
     oddities["request raised: ran for longer than requested"] = int(np.count_nonzero((asked > 0) & (run > asked)))
     oddities["no requested time: run time taken"] = int(np.count_nonzero(asked < 1))
     oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit) < 0))
     table = JobTable(submit, run, np.maximum(asked, run), width)
-    return Trace(file, cores, table, {words: count for words, count in oddities.items() if count})
+    return Trace(file, cores, table, job_ids[table.order], {words: count for words, count in oddities.items() if count})

@@ -1,0 +1,105 @@
+"""Whole logs under the conventions of several simulators, against schedules that others made."""
+
+import csv
+import gzip
+import importlib.util
+import itertools
+
+import numpy as np
+import pytest
+from asa.backends.simulated import replay as module
+from asa.backends.simulated.replay import PRESETS, Rules, preset_rules, replay
+from asa.backends.simulated.swf import read_swf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asa.errors import UnknownNameError
+
+CAPACITY = 8
+NAMES = {"default": "reference", "pyss": "pyss", "cqsim": "cqsim"}
+ALL_RULES = [
+    Rules(*options)
+    for options in itertools.product(
+        ["second", "event"], [True, False], ["all", "least"], ["handled", "expected"], ["request", "run"], [True, False]
+    )
+]
+jobs_of_a_log = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(1, 12), st.integers(1, CAPACITY)),
+    min_size=1,
+    max_size=25,
+).map(lambda jobs: sorted(jobs, key=lambda job: job[0]))
+
+
+@pytest.fixture(scope="session")
+def reference(data):
+    """A reference that others wrote, where it is at hand."""
+    path = data.parent / "simulation" / "reference_easy.py"
+    if not path.is_file():
+        pytest.skip("no reference simulator here")
+    spec = importlib.util.spec_from_file_location("reference_easy", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def columns(jobs):
+    return [np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)]
+
+
+@pytest.mark.data
+@settings(max_examples=150)
+@given(jobs_of_a_log, st.booleans())
+def test_every_start_equals_the_reference_under_every_rule(reference, jobs, keep):
+    """All 64 combinations, with runs within their requests and beyond."""
+    if not keep:
+        jobs = [(submit, run, max(run, request), cores) for submit, run, request, cores in jobs]
+    for rules in ALL_RULES:
+        expected = reference.simulate(
+            [(i, submit, run, cores, request) for i, (submit, run, request, cores) in enumerate(jobs)],
+            CAPACITY,
+            mode={"second": "batch", "event": "event"}[rules.passes],
+            endfirst=rules.ends_first,
+            extra_rule={"all": "all", "least": "min"}[rules.extra],
+            freeview={"handled": "actual", "expected": "profile"}[rules.free] if rules.passes == "event" else "actual",
+            dur={"request": "req", "run": "run"}[rules.candidates],
+            backfill=rules.backfill,
+        )
+        assert replay(*columns(jobs), CAPACITY, rules).tolist() == expected, rules
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", ["lublin_256", "kth_sp2"])
+def test_every_start_of_a_real_trace_equals_the_simulators(data, preset, name):
+    """Job by job, under each simulator's preset."""
+    folder = data.parent / "simulation"
+    if not folder.is_dir():
+        pytest.skip("no oracle schedules here")
+    with gzip.open(folder / "oracle" / f"{NAMES[preset]}-{name}.csv.gz", "rt") as file:
+        expected = [int(row["start"]) for row in csv.DictReader(file)]
+    trace = read_swf(folder / "traces" / f"{name}.swf.gz")
+    t = trace.table
+    starts = replay(t.submit, t.run, t.request, t.cores, trace.cores, preset_rules(preset))
+    assert np.count_nonzero(starts != np.array(expected)) == 0
+
+
+@settings(max_examples=30)
+@given(jobs_of_a_log, st.sampled_from(ALL_RULES))
+def test_compiled_or_not_it_is_one_function(jobs, rules):
+    """The source itself gives the same."""
+    plain = getattr(module._replay, "py_func", module._replay)
+    options = (
+        rules.passes == "second",
+        rules.ends_first,
+        rules.extra == "all",
+        rules.passes == "event" and rules.free == "expected",
+        rules.candidates == "run",
+        rules.backfill,
+    )
+    assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain(*columns(jobs), CAPACITY, *options).tolist()
+
+
+def test_an_unknown_preset_is_refused():
+    """With the known ones."""
+    with pytest.raises(UnknownNameError, match="no preset 'pys'\nDid you mean 'pyss'"):
+        preset_rules("pys")
