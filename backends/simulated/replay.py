@@ -17,19 +17,19 @@ from asa.plugins import unknown_name
 
 from .table import NEVER
 
-try:
-    from numba import njit
-except ImportError:  # the same function, an order of magnitude slower
-
-    def njit(**_options: Any) -> Any:
-        """Leave a function as it is."""
-        return lambda function: function
-
-
 __all__ = ["PRESETS", "Rules", "preset_rules", "replay"]
 
 _BITS = 24
 _MASK = (1 << _BITS) - 1
+
+
+def _compiled(function: Any) -> Any:
+    """Compile a function, or leave it as it is, an order of magnitude slower, where numba is not installed."""
+    try:
+        from numba import njit  # noqa: PLC0415 - optional
+    except ImportError:
+        return function
+    return njit(cache=True)(function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def replay(
     return starts
 
 
-@njit(cache=True)
+@_compiled
 def _replay(
     submit: Any,
     run: Any,
