@@ -91,6 +91,8 @@ def main() -> None:
 def _leave_interrupted() -> NoReturn:
     """Leave at once, or in a few seconds if a pool of processes cannot be wound up, as may be after an interrupt."""
     sys.stderr.write("asa: interrupted\n")
+    sys.stderr.flush()
+    _silence(2)  # a pool that was torn down complains when the interpreter ends, to nobody's use
     watchdog = threading.Timer(3.0, os._exit, args=(_INTERRUPTED,))
     watchdog.daemon = True
     watchdog.start()
@@ -100,5 +102,9 @@ def _leave_interrupted() -> NoReturn:
 def _give_up_output(error: OSError) -> NoReturn:
     """End when what was found cannot be written, as on a full disk."""
     sys.stderr.write(f"asa: failed: {error.strerror or error}\nMake room, or write elsewhere.\n")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter tries again, and complains again
+    _silence(1)  # or the interpreter tries again, and complains again
     sys.exit(1)
+
+
+def _silence(descriptor: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
