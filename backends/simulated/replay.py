@@ -121,9 +121,9 @@ def replay(
 
     Examples
     --------
-    >>> columns = [np.array(column) for column in ([0, 1, 2], [9, 9, 9], [9, 9, 9], [3, 4, 1])]
+    >>> columns = [np.array(column) for column in ([0, 1, 2], [9, 9, 5], [9, 9, 5], [3, 4, 1])]
     >>> replay(*columns, capacity=4).tolist()
-    [0, 9, 18]
+    [0, 9, 2]
     >>> replay(*columns, capacity=4, rules=Rules(backfill=False)).tolist()
     [0, 9, 18]
     """
