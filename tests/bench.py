@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from asa.backends.simulated import SimulatedSite
-from asa.backends.simulated.engine import NEVER, Engine, core_for
-from asa.backends.simulated.plain import PlainCore
+from asa.backends.simulated.engine import NEVER, Engine
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from asa.workflows import montage
@@ -35,15 +34,6 @@ def best(work: Callable[[], object], times: int = 5) -> float:
         work()
         taken.append(time.perf_counter() - begun)
     return min(taken)
-
-
-def engine() -> tuple[str, float, str, float]:
-    """The engine with its compiled core against its plain one, a job each; compiling is not counted."""
-    model = PRESETS["hpc2n"]
-    table = model.generate(8 * 86400, 1)
-    kinds = (core_for(table), PlainCore)
-    costs = [best(lambda k=k: Engine(model.machine.cores, table, core=k).advance(NEVER), 3) / len(table) for k in kinds]
-    return f"{kinds[0].__name__}, a job ({len(table):,} jobs)", costs[0], kinds[1].__name__, costs[1]
 
 
 def growth() -> tuple[str, float, str, float]:
@@ -109,7 +99,7 @@ def main() -> None:
     table = Table(title="Hot paths", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Ratio"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (engine, growth, estimator, reading, run, imports):
+    for bench in (growth, estimator, reading, run, imports):
         what, ours, beside, theirs = bench()
         table.add_row(what, _show(ours), beside, _show(theirs), f"{ours / theirs:.3g}")
     Console().print(table)

@@ -1,6 +1,9 @@
 """What all tests share."""
 
+import importlib
 import os
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -24,3 +27,20 @@ def data() -> Path:
     if not (folder / "swf").is_dir():
         pytest.skip("no real traces here; name their folder in ASA_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def plain_cores():
+    """Import modules of the simulated queue's cores as they are where numba is not installed."""
+    from asa.backends.simulated import cores
+
+    package = types.ModuleType("asa.backends.simulated.plain_cores")
+    package.__path__ = list(cores.__path__)
+    sys.modules[package.__name__] = package
+
+    def load(name):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "numba", None)
+            return importlib.import_module(f"{package.__name__}.{name}")
+
+    return load

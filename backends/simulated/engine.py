@@ -1,14 +1,13 @@
-"""The event engine: first come first served with EASY backfilling, on counts of cores, in whole seconds.
+"""The event engine: a machine under load, in whole seconds, with a seat for a client.
 
-Everybody waits for this module, so its shape is made for speed: the background load is columns of integers that all
-forks share, one loop moves the clock, and control leaves it only when something happened to one of the client's own
-jobs.
+Machine, queue and clock are a core's (`asa.backends.simulated.cores`); here is the client's side: dependencies, holds,
+begin times, tokens, and what becomes of its jobs. Control leaves the core's loop only when something happened to one of
+them.
 
 Conventions
 -----------
 1. Within one second: completions first, then the client's timers (begin times, delays), then submissions in the log's
-order,
-   then one scheduling pass.
+   order, then one scheduling pass.
 2. The queue is ordered by the time since which a job's age counts, then by arrival. For the background that is its
    submission; for the client's jobs see `Engine.age_accrues`.
 3. A pass starts jobs from the head while they fit. The first that does not gets a reservation at the earliest second at
@@ -21,21 +20,20 @@ order,
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
-from .plain import PlainCore
+from .cores.base import Core
+from .cores.fast import FastCore
 from .table import NEVER, UNSTARTED, JobTable
 
-__all__ = ["NEVER", "ClientJob", "Core", "Engine", "JobTable", "Need", "core_for"]
+__all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,91 +66,13 @@ class ClientJob:
     payload_start: int = UNSTARTED
     end: int = UNSTARTED
     planned_end: int = NEVER
+    launched: int = UNSTARTED
     doomed: bool = field(default=False)
 
     @property
     def will_time_out(self) -> bool:
         """The payload would need longer than the allocation lasts."""
         return self.payload_start == UNSTARTED or self.payload_start + self.run > self.start + self.request
-
-
-class Core(Protocol):
-    """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
-
-    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `started` are
-    the client's jobs that the last call met; whoever reads them empties them.
-    """
-
-    now: int
-    ended: list[int]
-    started: list[int]
-    start: NDArray[np.int64]
-
-    def __init__(self, capacity: int, table: JobTable, *, backfill: bool, now: int) -> None: ...
-
-    @property
-    def free(self) -> int:
-        """Idle cores."""
-        ...
-
-    @property
-    def queued(self) -> NDArray[np.int64]:
-        """Eligible jobs in queue order."""
-        ...
-
-    @property
-    def exhausted(self) -> bool:
-        """No row of the table is still to be submitted."""
-        ...
-
-    def fork(self) -> Core:
-        """Copy everything that changes."""
-        ...
-
-    def add(self, cores: int, request: int) -> int:
-        """Give a client's job its number."""
-        ...
-
-    def run(self, until: int) -> None:
-        """Live through whole seconds; stop in the middle of one in which a client's job ends, or after one starts."""
-        ...
-
-    def begin_second(self, now: int) -> None:
-        """Set the clock, and let end what ends now."""
-        ...
-
-    def end_second(self) -> None:
-        """Queue what is submitted now, and schedule."""
-        ...
-
-    def schedule(self) -> None:
-        """Do a scheduling pass, if anything happened since the last."""
-        ...
-
-    def push_end(self, index: int, end: int) -> None:
-        """Foresee the end of a client's running job; of several the client tells which counts."""
-        ...
-
-    def give_back(self, index: int, expected_end: int) -> None:
-        """Free the cores of a job that was expected to run until a time."""
-        ...
-
-    def insert(self, index: int, place: int) -> None:
-        """Put a client's job into the queue."""
-        ...
-
-    def remove(self, index: int) -> None:
-        """Take a client's job out of the queue."""
-        ...
-
-
-def core_for(table: JobTable) -> type[Core]:
-    """Choose the compiled core, or the plain one where numba is not installed or the jobs are too many to number."""
-    try:
-        from .compiled import MOST_JOBS, CompiledCore  # noqa: PLC0415 - heavy, and optional
-    except ImportError:
-        return PlainCore
-    return CompiledCore if len(table) < MOST_JOBS // 2 else PlainCore
 
 
 class Engine:
@@ -171,8 +91,6 @@ class Engine:
         False for plain first come first served.
     now
         Where the clock begins, if that is before the first submission.
-    core
-        Which core to use; the compiled one where it can be had, if not given.
 
     Notes
     -----
@@ -188,7 +106,6 @@ class Engine:
         age_accrues: bool = True,
         backfill: bool = True,
         now: int | None = None,
-        core: type[Core] | None = None,
     ) -> None:
         if len(table) and int(table.cores.max()) > capacity:
             raise ValueError("a background job asks for more than the machine has")
@@ -197,10 +114,11 @@ class Engine:
         self.age_accrues = age_accrues
         first = int(table.submit[0]) if len(table) else 0
         begin = first if now is None else min(now, first)
-        self._core = (core or core_for(table))(capacity, table, backfill=backfill, now=begin)
+        self._core: Core = FastCore(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
         self._posted: set[str] = set()
+        self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
         self.advance(begin)
 
@@ -266,6 +184,35 @@ class Engine:
         if job.state is JobState.PENDING and job.held:
             job.held = False
             self._consider(job)
+
+    def resize(self, number: int, cores: int, *, left: int | None = None) -> bool:
+        """Change the width of a client's running job now.
+
+        Parameters
+        ----------
+        number
+            The job.
+        cores
+            Its new width, at least 1.
+        left
+            Seconds that the rest of its payload takes at the new width; as before if not given. The limit stays.
+
+        Returns
+        -------
+        bool
+            False, and nothing has changed, if it does not run, or would grow beyond the idle cores.
+        """
+        job = self.clients[number]
+        if cores < 1:
+            raise ValueError(f"a job of {cores} cores cannot be")
+        if job.state is not JobState.RUNNING or cores - job.cores > self._core.free:
+            return False
+        self._core.resize(job.index, cores, job.start + job.request)
+        job.cores = cores
+        if left is not None:
+            job.run = left + (self.now - job.payload_start if job.payload_start != UNSTARTED else 0)
+            self._plan_end(job)
+        return True
 
     # ------------------------------------------------------------------ the loop
 
@@ -343,9 +290,9 @@ class Engine:
     def _go_on_with_the_second(self) -> None:
         """After completions: the client's own, its timers, then submissions and the pass."""
         core = self._core
-        ended, core.ended[:] = list(core.ended), []
-        for index in ended:
-            self._complete(self.clients[index - len(self.table)])
+        ended, core.ended[:] = {index - len(self.table) for index in core.ended}, []
+        for number in sorted(ended, key=lambda number: self.clients[number].launched):
+            self._complete(self.clients[number])
         while self._timers and self._timers[0][0] == core.now:
             self._consider(self.clients[heappop(self._timers)[1]])
         core.end_second()
@@ -357,6 +304,7 @@ class Engine:
         for index in started:
             job = self.clients[index - rows]
             job.state, job.start = JobState.RUNNING, self.now
+            job.launched, self._launched = self._launched, self._launched + 1
             if job.awaits <= self._posted:
                 job.payload_start = self.now
             self._plan_end(job)
@@ -428,15 +376,7 @@ class Engine:
             heappush(self._timers, (ready, job.index - len(self.table)))
             return
         job.eligible = self.now
-        key = job.submit if self.age_accrues else job.eligible
-        self._core.insert(job.index, bisect_right(self._core.queued, key, key=self._age_key))
-
-    def _age_key(self, index: int) -> int:
-        rows = len(self.table)
-        if index < rows:
-            return self.table.view_submit[index]
-        job = self.clients[index - rows]
-        return job.submit if self.age_accrues else job.eligible
+        self._core.insert(job.index, job.submit if self.age_accrues else job.eligible)
 
     def _dequeue(self, job: ClientJob) -> None:
         if job.eligible == UNSTARTED:

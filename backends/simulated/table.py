@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NEVER", "UNSTARTED", "JobTable"]
+__all__ = ["LONGEST_S", "NEVER", "UNSTARTED", "JobTable"]
 
 NEVER = 1 << 62
 UNSTARTED = -1
+LONGEST_S = 2**31 - 2
+"""Longer requests and runs, beyond 68 years, count as so long."""
 
 
 class JobTable:
@@ -20,10 +22,12 @@ class JobTable:
         Whole seconds; run and request at least 1.
     cores
         Allocated cores, at least 1.
+    keep_overruns
+        Leave a run that is longer than its request as it is. Else it is cut to it: the job is killed at its limit.
 
     Notes
     -----
-    Immutable; forks of an engine share it. A run longer than its request is cut to it (convention 4).
+    Immutable; forks of an engine share it.
     """
 
     def __init__(
@@ -32,12 +36,15 @@ class JobTable:
         run: NDArray[np.int64],
         request: NDArray[np.int64],
         cores: NDArray[np.int64],
+        *,
+        keep_overruns: bool = False,
     ) -> None:
         order = np.argsort(submit, kind="stable")
-        self.submit, self.request, self.cores = (
-            np.ascontiguousarray(column[order], dtype=np.int64) for column in (submit, request, cores)
+        self.submit, self.run, self.request, self.cores = (
+            np.ascontiguousarray(column[order], dtype=np.int64) for column in (submit, run, request, cores)
         )
-        self.run = np.minimum(np.ascontiguousarray(run[order], dtype=np.int64), self.request)
+        for column, most in ((self.request, LONGEST_S), (self.run, LONGEST_S if keep_overruns else self.request)):
+            np.minimum(column, most, out=column)
         if len(self.submit) and min(self.run.min(), self.request.min(), self.cores.min()) < 1:
             raise ValueError("run, request and cores of a background job are at least 1")
         self.order = order

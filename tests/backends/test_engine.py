@@ -10,31 +10,29 @@ from pathlib import Path
 import asa.backends.simulated.engine as engine_module
 import numpy as np
 import pytest
+from asa.backends.simulated.cores.fast import FastCore
 from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
-from asa.backends.simulated.plain import PlainCore
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.backend import DependencyType, JobState
+from asa.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from plain_queue import PlainQueue, simulate
 
 CAPACITY = 8
-CORES = [PlainCore]
-if importlib.util.find_spec("numba"):
-    from asa.backends.simulated.compiled import CompiledCore
-
-    CORES.append(CompiledCore)
 
 
-@pytest.fixture(params=CORES, ids=lambda core: core.__name__, autouse=True)
-def core(request, monkeypatch):
-    """Every test here is of both cores; the compiled one is skipped without numba."""
-    monkeypatch.setattr(engine_module, "core_for", lambda _table: request.param)
-    return request.param
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def core(request, monkeypatch, plain_cores):
+    """Every test here is of the kernel compiled, and of the same as plain Python."""
+    if request.param == "compiled" and not importlib.util.find_spec("numba"):
+        pytest.skip("numba is not installed")
+    if request.param == "plain":
+        monkeypatch.setattr(engine_module, "FastCore", plain_cores("fast").FastCore)
 
 
 AFTEROK, AFTERANY, AFTER = DependencyType.AFTEROK, DependencyType.AFTERANY, DependencyType.AFTER
@@ -357,12 +355,14 @@ def test_a_background_job_that_cannot_be_is_refused():
         Engine(4, table([(0, 1, 5, 8)]))
 
 
-def test_both_cores_tell_the_same_of_a_loaded_machine(core):
-    """A week of the model, a client's jobs in the middle of it, more of them than a core first has room for."""
+def test_compiled_or_not_it_tells_the_same_of_a_loaded_machine(plain_cores):
+    """Days of the model, a client's jobs in the middle of them, more of them than a core first has room for."""
     table_of = PRESETS["hpc2n"].generate(3 * 86400, 1)
     outcomes = []
-    for kind in (PlainCore, core):
-        engine = Engine(PRESETS["hpc2n"].machine.cores, table_of, core=kind)
+    for kind in (plain_cores("fast").FastCore, FastCore):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine_module, "FastCore", kind)
+            engine = Engine(PRESETS["hpc2n"].machine.cores, table_of)
         engine.advance(2 * 86400)
         for number in range(200):
             engine.submit(cores=1 + number % 900, request=3600, run=60 + 20 * number, begin=number * 100)
@@ -372,10 +372,49 @@ def test_both_cores_tell_the_same_of_a_loaded_machine(core):
     assert outcomes[0] == outcomes[1]
 
 
-def test_without_numba_the_plain_core_does(monkeypatch):
-    """And where jobs are too many to number."""
-    monkeypatch.undo()
-    assert engine_module.core_for(table([])) is CORES[-1]
-    monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "asa.backends.simulated.compiled", raising=False)
-    assert engine_module.core_for(table([])) is PlainCore
+def test_more_jobs_than_can_be_numbered_are_refused(monkeypatch):
+    """Not scheduled wrongly."""
+    monkeypatch.setattr(sys.modules[engine_module.FastCore.__module__], "_MOST_JOBS", 2)
+    with pytest.raises(InputError, match="3 jobs are too many"):
+        Engine(CAPACITY, table([(0, 1, 1, 1)] * 3), now=0)
+
+
+def test_a_running_job_may_change_its_width():
+    """Shrinking frees cores at once, growing takes idle ones only; the rest takes as long as the client says."""
+    engine = Engine(CAPACITY, table([(0, 100, 100, 2), (10, 30, 30, 4)]))
+    engine.advance(0)
+    job = engine.submit(cores=6, request=200, run=100)
+    assert engine.advance(20) == [job]
+    engine.advance(20)
+    assert engine.start.tolist() == [0, -1]
+    assert engine.resize(job, 2, left=120)
+    engine.advance(20)
+    assert engine.start.tolist() == [0, 20]
+    assert not engine.resize(job, 4)
+    engine.advance(50)
+    assert engine.free_cores == 4
+    assert engine.resize(job, 6, left=30)
+    assert engine.free_cores == 0
+    until_the_end(engine)
+    assert (engine.clients[job].end, engine.clients[job].state) == (80, JobState.COMPLETED)
+    assert engine.free_cores == CAPACITY
+    assert not engine.resize(job, 1)
+    with pytest.raises(ValueError, match="0 cores"):
+        engine.resize(job, 0)
+
+
+@given(backgrounds, st.lists(st.tuples(st.integers(0, 30), st.integers(1, CAPACITY)), max_size=6))
+def test_resizing_never_takes_what_is_not_there(jobs, wishes):
+    """Cores are conserved, and everything else goes on."""
+    engine = Engine(CAPACITY, table(jobs), now=0)
+    job = engine.submit(cores=4, request=60, run=40)
+    for moment, cores in sorted(wishes):
+        while engine.advance(moment) or engine.now < moment:
+            pass
+        before = engine.free_cores + engine.clients[job].cores
+        if engine.resize(job, cores):
+            assert engine.free_cores + cores == before
+        assert engine.free_cores >= 0
+    until_the_end(engine)
+    assert engine.free_cores == CAPACITY
+    assert min(engine.start) >= 0

@@ -7,7 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-from asa.backends.simulated import replay as module
 from asa.backends.simulated.replay import PRESETS, Rules, preset_rules, replay
 from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
@@ -85,18 +84,10 @@ def test_every_start_of_a_real_trace_equals_the_simulators(data, preset, name):
 
 @settings(max_examples=30)
 @given(jobs_of_a_log, st.sampled_from(ALL_RULES))
-def test_compiled_or_not_it_is_one_function(jobs, rules):
+def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
     """The source itself gives the same."""
-    plain = getattr(module._replay, "py_func", module._replay)
-    options = (
-        rules.passes == "second",
-        rules.ends_first,
-        rules.extra == "all",
-        rules.passes == "event" and rules.free == "expected",
-        rules.candidates == "run",
-        rules.backfill,
-    )
-    assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain(*columns(jobs), CAPACITY, *options).tolist()
+    plain = plain_cores("fast").schedule_all(columns(jobs), CAPACITY, rules.flags)
+    assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain.tolist()
 
 
 def test_an_unknown_preset_is_refused():

@@ -1,0 +1,83 @@
+"""What the engine asks of a machine with a queue."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Core"]
+
+
+class Core(Protocol):
+    """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
+
+    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `started` are
+    the client's jobs that the last call met; whoever reads them empties them. An end that was foreseen twice, or of a
+    job that was cancelled meanwhile, is told all the same: the client knows which counts.
+    """
+
+    now: int
+    ended: list[int]
+    started: list[int]
+    start: NDArray[np.int64]
+
+    @property
+    def free(self) -> int:
+        """Idle cores."""
+        ...
+
+    @property
+    def queued(self) -> NDArray[np.int64]:
+        """Eligible jobs in queue order."""
+        ...
+
+    @property
+    def exhausted(self) -> bool:
+        """No row of the table is still to be submitted."""
+        ...
+
+    def fork(self) -> Self:
+        """Copy everything that changes."""
+        ...
+
+    def add(self, cores: int, request: int) -> int:
+        """Give a client's job its number."""
+        ...
+
+    def run(self, until: int) -> None:
+        """Live through whole seconds; stop in the middle of one in which a client's job ends, or after one starts."""
+        ...
+
+    def begin_second(self, now: int) -> None:
+        """Set the clock, and let end what ends now."""
+        ...
+
+    def end_second(self) -> None:
+        """Queue what is submitted now, and schedule."""
+        ...
+
+    def schedule(self) -> None:
+        """Do a scheduling pass, if the client did anything since the last."""
+        ...
+
+    def push_end(self, index: int, end: int) -> None:
+        """Foresee the end of a client's running job."""
+        ...
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        """Free the cores of a client's job that was expected to run until a time."""
+        ...
+
+    def resize(self, index: int, cores: int, expected_end: int) -> None:
+        """Change the width of a client's running job, within what is idle."""
+        ...
+
+    def insert(self, index: int, age_since: int) -> None:
+        """Put a client's job into the queue, behind whatever is as old."""
+        ...
+
+    def remove(self, index: int) -> None:
+        """Take a client's job out of the queue."""
+        ...

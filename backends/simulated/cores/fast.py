@@ -1,0 +1,251 @@
+"""The machine and its queue on one pool of cores: first come first served, with EASY backfilling or without."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from ..table import NEVER, UNSTARTED, JobTable
+from . import fast_kernel as k
+from .jit import seen
+
+__all__ = ["FCFS", "FastCore", "schedule_all"]
+
+_MOST_JOBS = k.MASK // 2  # of the background, that can be numbered beside a client's
+FCFS = (True, True, True, False, False, False)
+"""The kernel's rules for first come first served without backfilling."""
+
+
+class FastCore:
+    """Queue, running jobs and clock; see `Core` for what each method does.
+
+    Jobs are numbered: the background's by their rows, clients' from ``len(table)`` on.
+
+    Notes
+    -----
+    Forks share the background's columns; what is copied is a start a row, the queue and the running jobs.
+    """
+
+    _SPARE = 64
+
+    def __init__(self, capacity: int, table: JobTable, *, backfill: bool, now: int) -> None:
+        rows = _numbered(len(table))
+        self.table = table
+        self.backfill = backfill
+        self.ended: list[int] = []
+        self.started: list[int] = []
+        self._clients: list[tuple[int, int, int]] = []  # (cores, request, age since)
+        self._s = np.zeros(k.SCALARS, dtype=np.int64)
+        self._s[[k.NOW, k.FREE]] = now, capacity
+        self.start: NDArray[np.int64] = np.full(rows, UNSTARTED, dtype=np.int64)
+        self._jobs, self._lasts = (np.empty(rows + k.BLOCK, dtype=np.int32) for _ in range(2))
+        self._widths = np.full(rows + k.BLOCK, k.GONE, dtype=np.int32)
+        most = min(rows, capacity)
+        self._releases, self._ends = (np.empty(most, dtype=np.int64) for _ in range(2))
+        self._release_widths = np.empty(most, dtype=np.int32)
+        self._over, self._begun = (np.empty(0, dtype=np.int64) for _ in range(2))
+        self._room = 0  # clients' jobs that fit without growing
+        self._grow()
+
+    # ------------------------------------------------------------------ what is copied, and what grows
+
+    def fork(self) -> FastCore:
+        twin = copy.copy(self)
+        twin.ended, twin.started, twin._clients = list(self.ended), list(self.started), list(self._clients)
+        twin.start, twin._s = self.start.copy(), self._s.copy()
+        head, tail, running, ends = (int(self._s[place]) for place in (k.HEAD, k.TAIL, k.RUNNING, k.ENDS))
+        twin._widths = np.full_like(self._widths, k.GONE)
+        for name in ("_jobs", "_lasts", "_releases", "_release_widths", "_ends", "_over", "_begun"):
+            setattr(twin, name, np.empty_like(getattr(self, name)))
+        for name in ("_widths", "_jobs", "_lasts"):
+            getattr(twin, name)[head:tail] = getattr(self, name)[head:tail]
+        for name in ("_releases", "_release_widths"):
+            getattr(twin, name)[:running] = getattr(self, name)[:running]
+        twin._ends[:ends] = self._ends[:ends]
+        twin._show()
+        return twin
+
+    def _grow(self) -> None:
+        """Make room for more clients' jobs; one may have several ends in the heap, as its end may move."""
+        more = max(self._SPARE, self._room)
+        self._room += more
+        rows = ("_jobs", "_lasts", "_widths", "_releases", "_release_widths", "_ends", "_over", "_begun")
+        for name in rows:
+            ours = getattr(self, name)
+            grown = np.full(len(ours) + more, k.GONE, dtype=ours.dtype)
+            grown[: len(ours)] = ours
+            setattr(self, name, grown)
+        self._show()
+
+    def _show(self) -> None:
+        """Open the views that the kernels work on."""
+        t = self.table
+        columns = (t.submit, t.run, t.request, t.cores, self.start)
+        queue = (self._jobs, self._widths, self._lasts)
+        ends = (self._ends, np.empty(0, dtype=np.int64), self._over, self._begun)
+        self._seen = tuple(
+            seen(array) for array in (self._s, *columns, *queue, self._releases, self._release_widths, *ends)
+        )
+
+    # ------------------------------------------------------------------ views
+
+    @property
+    def now(self) -> int:
+        return int(self._s[k.NOW])
+
+    @now.setter
+    def now(self, value: int) -> None:
+        self._s[k.NOW] = value
+
+    @property
+    def free(self) -> int:
+        return int(self._s[k.FREE])
+
+    @property
+    def queued(self) -> NDArray[np.int64]:
+        head, tail = int(self._s[k.HEAD]), int(self._s[k.TAIL])
+        there = self._widths[head:tail] != k.GONE
+        return self._jobs[head:tail][there].astype(np.int64)
+
+    @property
+    def exhausted(self) -> bool:
+        return int(self._s[k.NEXT]) >= len(self.table)
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, until: int) -> None:
+        self._go(until, k.RUN)
+
+    def begin_second(self, now: int) -> None:
+        self._go(now, k.BEGIN)
+
+    def end_second(self) -> None:
+        self._go(self.now, k.REST)
+
+    def schedule(self) -> None:
+        if self._s[k.DUE]:
+            self._go(self.now, k.PASS)
+
+    def _go(self, until: int, phase: int) -> None:
+        k.run_events(*self._seen, until, phase, None if self.backfill else FCFS)
+        s = self._s
+        if phase != k.BEGIN:
+            s[k.DUE] = 0
+        if s[k.ENDED]:
+            self.ended += self._over[: s[k.ENDED]].tolist()
+            s[k.ENDED] = 0
+        if s[k.STARTED]:
+            self.started += self._begun[: s[k.STARTED]].tolist()
+            s[k.STARTED] = 0
+
+    # ------------------------------------------------------------------ the client's jobs
+
+    def add(self, cores: int, request: int) -> int:
+        if len(self._clients) == self._room:
+            self._grow()
+        self._clients.append((cores, request, UNSTARTED))
+        return len(self.table) + len(self._clients) - 1
+
+    def push_end(self, index: int, end: int) -> None:
+        if self._s[k.ENDS] == len(self._ends):
+            self._grow()
+        k.push(seen(self._ends), int(self._s[k.ENDS]), (end << k.BITS) | index)
+        self._s[k.ENDS] += 1
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        s, key = self._s, (expected_end << k.BITS) | index
+        s[k.FREE] += k.give_back(seen(self._releases), seen(self._release_widths), int(s[k.RUNNING]), key)
+        s[k.RUNNING] -= 1
+        self._stir()
+
+    def resize(self, index: int, cores: int, expected_end: int) -> None:
+        s = self._s
+        at = int(np.searchsorted(self._releases[: s[k.RUNNING]], (expected_end << k.BITS) | index))
+        more = cores - int(self._release_widths[at])
+        assert more <= s[k.FREE], "grown beyond the idle cores"
+        self._release_widths[at] = cores
+        s[k.FREE] -= more
+        _, request, since = self._clients[index - len(self.table)]
+        self._clients[index - len(self.table)] = cores, request, since
+        self._stir()
+
+    def insert(self, index: int, age_since: int) -> None:
+        s, number = self._s, index - len(self.table)
+        cores, request, _ = self._clients[number]
+        self._clients[number] = cores, request, age_since
+        queue = (self._jobs, self._widths, self._lasts)
+        tail = k.close_up(*(seen(array) for array in queue), int(s[k.HEAD]), int(s[k.TAIL]))
+        at = bisect_right(self._jobs[:tail], age_since, key=self._age_since)
+        for array, value in zip(queue, (index, cores, request), strict=True):
+            array[at + 1 : tail + 1] = array[at:tail].copy()
+            array[at] = value
+        if tail == 0 or at < tail:
+            self._stir()  # it stands before jobs that were looked at, perhaps at the head
+        s[k.HEAD], s[k.TAIL], s[k.SCANNED], s[k.DUE] = 0, tail + 1, tail, 1
+        s[k.LIVE] += 1
+
+    def remove(self, index: int) -> None:
+        s = self._s
+        head, tail = int(s[k.HEAD]), int(s[k.TAIL])
+        at = np.flatnonzero((self._jobs[head:tail] == index) & (self._widths[head:tail] != k.GONE))
+        self._widths[head + int(at[0])] = k.GONE
+        s[k.LIVE] -= 1
+        self._stir()
+
+    def _stir(self) -> None:
+        """Forget the reservation and have everything looked at again."""
+        self._s[k.VALID] = 0
+        self._s[k.DUE] = 1
+
+    def _age_since(self, index: Any) -> int:
+        rows = len(self.table)
+        return self.table.view_submit[index] if index < rows else self._clients[index - rows][2]
+
+
+def _numbered(rows: int) -> int:
+    if rows > _MOST_JOBS:
+        raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MOST_JOBS}.")
+    return rows
+
+
+def schedule_all(
+    columns: list[NDArray[np.int64]], capacity: int, rules: tuple[bool, ...] | None = None
+) -> NDArray[np.int64]:
+    """Start of each job of a whole log, without a client, under any of the kernel's conventions.
+
+    Parameters
+    ----------
+    columns
+        Submit, run, request and cores.
+    capacity
+        Cores of the machine.
+    rules
+        As the kernel has them.
+    """
+    rows = _numbered(len(columns[0]))
+    most = min(rows, capacity)
+    start = np.full(rows, UNSTARTED, dtype=np.int64)
+    s = np.zeros(k.SCALARS, dtype=np.int64)
+    s[k.FREE] = capacity
+    queue = (
+        np.empty(rows + k.BLOCK, dtype=np.int32),
+        np.full(rows + k.BLOCK, k.GONE, dtype=np.int32),
+        np.empty(rows + k.BLOCK, dtype=np.int32),
+    )
+    releases = (np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int32))
+    nobody = np.empty(0, dtype=np.int64)
+    ends = (
+        np.empty(most, dtype=np.int64),
+        nobody if rules is None or rules[0] else np.empty(rows, dtype=np.int64),
+        nobody,
+        nobody,
+    )
+    arrays = (seen(array) for array in (s, *columns, start, *queue, *releases, *ends))
+    k.run_events(*arrays, NEVER - 1, k.RUN, rules)
+    return start

@@ -1,0 +1,41 @@
+"""Compiling the kernels with numba where it is installed; without it the same functions run as they are.
+
+Kernels only index arrays and return numbers: they allocate nothing. So numba needs not count references, which costs
+more than the work itself in functions of a few nanoseconds (``_nrt=False``), and plain Python can be given memory
+views, through which it reads a number several times faster than through an array.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COMPILED", "At", "kernel", "seen"]
+
+try:
+    from numba import njit
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = True
+
+if TYPE_CHECKING or not COMPILED:
+
+    def At(place: int) -> int:  # noqa: N802 - it stands for a type
+        """Mark an index that is known not to be negative."""
+        return place
+
+else:
+    At = np.uint64  # spares the compiled code the question whether an index counts from the end
+
+
+def kernel(function: Any) -> Any:
+    """Compile a function at its first call, and keep the result for the next process."""
+    return njit(cache=True, boundscheck=False, _nrt=False)(function) if COMPILED else function
+
+
+def seen(array: NDArray[Any]) -> Any:
+    """Show an array to a kernel in the form that is quickest for it."""
+    return array if COMPILED else array.data
