@@ -1,11 +1,13 @@
-"""``asa workload``: the workload model of the simulated centres, and its calibration."""
+"""``asa workload``: workload models, calibrated to a centre's waits or fitted to a log, and what they generate."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .calibrate import Measured
+    from .fit import FittedWorkload
+    from .workload import WorkloadModel
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The workload model of the simulated centres.", no_args_is_help=True)
+app = typer.Typer(help="Workload models: of the simulated centres, and of logs.", no_args_is_help=True)
 
 _System = Annotated[str, typer.Argument(help="hpc2n or uppmax.")]
 _Seeds = Annotated[int, typer.Option(help="Simulated periods.", min=1)]
@@ -84,6 +88,99 @@ def calibrate(
     console.print(f"\nbest model: {best.parameters()}", highlight=False)
 
 
+@app.command()
+def fit(
+    trace: Annotated[Path, typer.Argument(help="Workload log (SWF, plain or .gz).", metavar="TRACE")],
+    trace_cores: Annotated[
+        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the model here, as JSON.", metavar="MODEL.json")] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+) -> None:
+    """Fit a workload model to a log, and say how near a sample of it comes.
+
+    Jobs that ran for longer than they had requested count as killed at their request.
+
+    Example: `asa workload fit CTC-SP2.swf.gz --out ctc.json`
+    """
+    from .fit import distances, halves, marginals, offered_load, save_model
+    from .fit import fit as fit_to
+    from .swf import read_swf
+
+    log = read_swf(trace, cores=trace_cores, exceed="kill")
+    model = fit_to(log)
+    if out is not None:
+        save_model(model, out)
+    table = log.table
+    span_s = int(table.submit[-1] - table.submit[0])
+    sample = model.generate(span_s, seed)
+    near = distances(marginals(table, clock_s=log.clock_s), marginals(sample))
+    itself = halves(log)
+    told = {
+        "log": str(trace),
+        "cores": log.cores,
+        "days": span_s / 86400,
+        "jobs": {"log": len(table), "sample": len(sample)},
+        "load": {"log": offered_load(table, log.cores), "sample": offered_load(sample, log.cores, span_s)},
+        "fitted": model.summary(),
+        "distances": {
+            name: {"log_to_sample": near[name], "odd_to_even_weeks": itself[name] if itself else None} for name in near
+        },
+        "oddities": log.oddities,
+    }
+    if as_json:
+        import json
+
+        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+    else:
+        _show_fit(log.path.name, told)
+
+
+@app.command()
+def generate(
+    model: Annotated[
+        str, typer.Argument(help="A model that `asa workload fit` wrote, or hpc2n or uppmax.", metavar="MODEL|SYSTEM")
+    ],
+    days: Annotated[int, typer.Option(help="Length of the log, which begins on a Monday.", min=1)],
+    seed: Annotated[int, typer.Option(help="The same seed gives the same log.", min=0)],
+    out: Annotated[Path, typer.Option(help="Write the log here; compressed if it ends in .gz.", metavar="FILE.swf")],
+    load: Annotated[
+        float | None, typer.Option(help="Work that arrives, as a share of what the machine can do.")
+    ] = None,
+) -> None:
+    """Write a log of jobs drawn from a workload model.
+
+    Example: `asa workload generate ctc.json --days 28 --load 0.9 --seed 1 --out busy.swf.gz`
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from .fit import offered_load
+    from .swf import write_swf
+
+    workload = _workload(model)
+    if load is not None:
+        workload = replace(workload, load=load)
+    jobs = workload.generate(days * 86400, seed)
+    cores = workload.machine.cores
+    note = f"Drawn from the workload model {model} by asa: load {workload.load:g}, seed {seed}, {days} days."
+    # second 0 is a Monday, as in the models
+    write_swf(out, jobs, cores=cores, notes=[note, "No job of it ever was."], unix_start_s=4 * 86400)
+    share = offered_load(jobs, cores, days * 86400)
+    Console().print(f"{out}: {len(jobs):,} jobs, {days} days, load {share:.3f} of {cores:,} cores", highlight=False)
+
+
+def _workload(name: str) -> FittedWorkload | WorkloadModel:
+    from .fit import load_model
+    from .presets import PRESETS, preset
+
+    if name in PRESETS or not (Path(name).exists() or Path(name).suffix == ".json"):
+        return preset(name)
+    return load_model(name)
+
+
 @contextmanager
 def _processes() -> Iterator[Executor]:
     from concurrent.futures import ProcessPoolExecutor
@@ -119,3 +216,72 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
             f"{100 * m.waited:.0f} %",
         )
     Console().print(table)
+
+
+def _show_fit(name: str, told: dict[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from asa.units import format_duration
+
+    console = Console()
+    fitted = told["fitted"]
+    jobs, load = told["jobs"], told["load"]
+    table = Table(title=f"{name}: what was fitted", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    headings = ("Cores", "Jobs", "Work", "Jobs a campaign", "Mean cores", "Mean request h", "Mean run h", "At limit")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in fitted["widths"]:
+        table.add_row(
+            _between(row["least_cores"], row["most_cores"]),
+            f"{100 * row['jobs']:.1f} %",
+            f"{100 * row['work']:.1f} %",
+            f"{row['jobs_a_campaign']:.2f}",
+            f"{row['mean_cores']:.1f}",
+            f"{row['mean_request_s'] / 3600:.2f}",
+            f"{row['mean_run_s'] / 3600:.2f}",
+            f"{100 * row['at_limit']:.1f} %",
+        )
+    console.print(table)
+    requests = ", ".join(
+        f"{format_duration(entry['request_s'])} {100 * entry['share']:.0f} %" for entry in fitted["requests"]
+    )
+    for line in (
+        (
+            f"widths: serial {100 * fitted['serial']:.1f} %, powers of two {100 * fitted['powers_of_two']:.1f} %, "
+            f"other popular ones {100 * fitted['other_popular']:.1f} %, the rest {100 * fitted['other_widths']:.1f} %"
+        ),
+        f"most popular requests: {requests}",
+        (
+            f"busiest hour {fitted['busiest_hour']}:00 with {fitted['busiest_rate']:.2f} times the mean rate, quietest "
+            f"{fitted['quietest_hour']}:00 with {fitted['quietest_rate']:.2f}; a weekend day "
+            f"{fitted['weekend']:.2f} times a weekday; weeks from {fitted['quietest_week']:.2f} to "
+            f"{fitted['busiest_week']:.2f}"
+        ),
+        f"jobs of a campaign run alike: {100 * fitted['alike']:.0f} %",
+        (
+            f"jobs: {jobs['log']:,} in the log, {jobs['sample']:,} in the sample; load {load['log']:.3f} and "
+            f"{load['sample']:.3f}, fitted {fitted['load']:.3f}; {fitted['numbers']:,} numbers in the model"
+        ),
+    ):
+        console.print(line, highlight=False)
+    table = Table(
+        title="Kolmogorov-Smirnov distances",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+    )
+    for heading in ("", "Log to sample", "Log's odd to even weeks"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for marginal, row in told["distances"].items():
+        itself = row["odd_to_even_weeks"]
+        table.add_row(marginal, f"{row['log_to_sample']:.3f}", "-" if itself is None else f"{itself:.3f}")
+    console.print()
+    console.print(table)
+    for words, count in told["oddities"].items():
+        console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
+
+
+def _between(least: int, most: int) -> str:
+    return f"{least}-{most}" if least < most else str(most)

@@ -1,11 +1,17 @@
 """Reading workload logs: what is odd is counted or refused."""
 
 import gzip
+import tracemalloc
 
+import numpy as np
 import pytest
-from asa.backends.simulated.swf import read_swf
+from asa.backends.simulated import swf
+from asa.backends.simulated.swf import read_swf, write_swf
+from asa.backends.simulated.table import JobTable
+from hypothesis import given
+from hypothesis import strategies as st
 
-from asa.errors import TraceError
+from asa.errors import InputError, TraceError
 
 HEADER = "; Version: 2.2\n; MaxProcs: 100\n"
 
@@ -45,6 +51,7 @@ def test_plain_and_compressed_are_one(tmp_path):
         (line(asked=101), "left out: wider than the machine", 1),
         (line(submit=-3), "left out: submitted before second 0", 1),
         (line(run=700), "request raised: ran for longer than requested", 2),
+        (line(run=3 * 10**9, request=4 * 10**9), "run or request of more than 68 years: counts as so long", 2),
         (line(request=-1), "no requested time: run time taken", 2),
     ],
 )
@@ -61,6 +68,145 @@ def test_the_rules_change_what_they_say(tmp_path):
     assert trace.table.request.tolist() == [700, 60, 600]
     assert trace.table.run.tolist() == [700, 60, 60]
     assert trace.table.cores.tolist() == [4, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("exceed", "words", "run", "asked"),
+    [
+        ("raise", "request raised: ran for longer than requested", 700, 700),
+        ("kill", "run cut to the request: ran for longer than requested", 600, 600),
+        ("keep", "kept as they are: ran for longer than requested", 700, 600),
+    ],
+)
+def test_a_job_that_ran_for_longer_than_requested(tmp_path, exceed, words, run, asked):
+    """Three ways; jobs without a request and well-behaved ones are untouched by each."""
+    trace = read_swf(log(tmp_path, line(run=700), line(run=5), line(request=-1)), exceed=exceed)
+    assert trace.table.run.tolist() == [run, 5, 60]
+    assert trace.table.request.tolist() == [asked, 600, 60]
+    assert trace.oddities == {words: 1, "no requested time: run time taken": 1}
+
+
+def test_ids_are_handed_on_as_they_are(tmp_path):
+    """Not unique, not from 0, not even positive."""
+    trace = read_swf(log(tmp_path, line(job=7, submit=2), line(job=7, submit=1), line(job=-1, submit=3), line(job=0)))
+    assert trace.job_ids.tolist() == [0, 7, 7, -1]
+    assert trace.oddities == {"not in order of submission: sorted": 2}
+
+
+def told(trace):
+    return [getattr(trace, name).tolist() for name in ("memory_kb", "users", "groups", "queues", "partitions")]
+
+
+def test_users_and_their_like_are_told_in_the_order_of_the_table(tmp_path):
+    """Jobs left out are left out there too."""
+    rows = [f"{i} {submit} -1 {run} 4 -1 -1 4 600 {1024 * i} 1 {10 + i} {20 + i} 1 {30 + i} {40 + i} -1 -1\n"
+            for i, (submit, run) in enumerate([(5, 60), (3, 0), (1, 60)])]  # fmt: skip
+    trace = read_swf(log(tmp_path, *rows))
+    assert told(trace) == [[2048, 0], [12, 10], [22, 20], [32, 30], [42, 40]]
+    assert trace.users.dtype == np.int32
+    assert trace.memory_kb.dtype == np.int64
+
+
+def test_short_lines_tell_less(tmp_path):
+    """Nine fields make a job; what is not there is unknown."""
+    short = "1 0 -1 60 4 -1 -1 4 600\n"
+    assert told(read_swf(log(tmp_path, short, short))) == [[-1, -1]] * 5
+    assert told(read_swf(log(tmp_path, short, line(submit=1)))) == [[-1, -1], [-1, 1], [-1, 1], [-1, 1], [-1, 1]]
+    assert told(read_swf(log(tmp_path, "1 0 -1 60 4 -1 -1 4 600 -1 1 8\n"))) == [[-1], [8], [-1], [-1], [-1]]
+
+
+def test_what_no_number_can_be_read_from_is_unknown_where_it_need_not_be_known(tmp_path):
+    """Names of users, numbers beyond 32 bits: counted, not refused."""
+    odd = "1 0 -1 60 4 -1 -1 4 600 nan 1 ada 99999999999 1 -7 3\n"
+    trace = read_swf(log(tmp_path, odd, line(submit=1)))
+    assert told(trace) == [[-1, -1], [-1, 1], [-1, 1], [-1, 1], [3, 1]]
+    assert trace.oddities == {"user, group, queue, partition or memory no number or too large: unknown": 3}
+
+
+def test_the_clock_of_the_header(tmp_path):
+    """Local time at second 0."""
+    assert read_swf(log(tmp_path, line())).clock_s == 0
+    header = HEADER + "; UnixStartTime: 835823160\n; TimeZone: -18000\n; TimeZoneString: US/Eastern\n"
+    assert read_swf(log(tmp_path, line(), header=header)).clock_s == 835823160 - 18000
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("60.00", 60), ("60.99", 60), ("+60", 60), ("6e1", 60), ("0000000000000000060", 60), ("123456789", 123456789)],
+)
+def test_numbers_may_be_written_in_other_ways(tmp_path, written, meant):
+    """Rounded down."""
+    trace = read_swf(log(tmp_path, line(), line(run=written, request=200000000)))
+    assert trace.table.run.tolist() == [60, meant]
+
+
+def test_large_submissions_are_exact(tmp_path):
+    """Up to fifteen digits."""
+    moments = [10**9 + 7, 123_456_789_012_345]
+    assert read_swf(log(tmp_path, *(line(submit=t) for t in moments))).table.submit.tolist() == moments
+
+
+NUMBERS = st.integers(1, 10**9)
+BLANKS = st.sampled_from([" ", "  ", "\t", " \t ", "\x0c"])
+ENDS = st.sampled_from(["\n", "\r\n", " \n", "\n\n", " ; a remark; 1 2\n", "\n; a line of its own\n", "\r"])
+
+
+@given(
+    st.lists(st.tuples(st.lists(NUMBERS, min_size=9, max_size=20), BLANKS, ENDS), min_size=1, max_size=12),
+    st.sampled_from([16, 40, 100, 1 << 18]),
+    st.booleans(),
+)
+def test_any_layout_is_read_as_if_line_by_line(tmp_path, rows, block_bytes, packed):
+    """Blanks, line ends, remarks, lengths of lines, sizes of blocks: none changes what is read."""
+    text = "".join(blank + blank.join(map(str, numbers)) + end for numbers, blank, end in rows)
+    path = tmp_path / "any.swf"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(swf, "_BLOCK_BYTES", block_bytes)
+        trace = read_swf(path, cores=10**9)
+    expected = sorted((numbers for numbers, _, _ in rows), key=lambda numbers: numbers[1])
+    assert trace.job_ids.tolist() == [numbers[0] for numbers in expected]
+    assert trace.table.submit.tolist() == [numbers[1] for numbers in expected]
+    assert trace.table.run.tolist() == [numbers[3] for numbers in expected]
+    assert trace.table.cores.tolist() == [numbers[7] for numbers in expected]
+    assert trace.table.request.tolist() == [max(numbers[3], numbers[8]) for numbers in expected]
+    assert trace.users.tolist() == [numbers[11] if len(numbers) > 11 else -1 for numbers in expected]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_broken_line_far_into_a_log_is_named(tmp_path, monkeypatch, packed, end):
+    """In whatever block it stands."""
+    monkeypatch.setattr(swf, "_BLOCK_BYTES", 300)
+    lines = [line(submit=i).strip() for i in range(200)]
+    lines[150] = lines[150].replace("600", "6-0")
+    path = tmp_path / "log.swf"
+    raw = ("; MaxProcs: 100\n\n" + "\n".join(lines)).replace("\n", end).encode()
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    with pytest.raises(TraceError, match="field 9 is '6-0'") as caught:
+        read_swf(path)
+    assert str(caught.value).startswith(f"{path}:153:")
+
+
+def test_a_file_without_lines_is_refused_before_it_is_read_whole(tmp_path):
+    """Some other file of many gigabytes should not fill the memory."""
+    path = tmp_path / "image.swf"
+    path.write_bytes(b"\0" * (4 << 20))
+    with pytest.raises(TraceError, match="no log in the Standard Workload Format"):
+        read_swf(path)
+
+
+def test_reading_takes_little_memory(tmp_path):
+    """Far less than copies of the text would: some 160 bytes a job, beside one block."""
+    jobs = 60_000
+    path = log(tmp_path, *(line(job=i, submit=i) for i in range(jobs)))
+    read_swf(path)
+    tracemalloc.start()
+    trace = read_swf(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(trace.table) == jobs
+    assert peak < 200 * jobs + 8 * swf._BLOCK_BYTES + 4_000_000
 
 
 def test_jobs_out_of_order_are_sorted_and_ties_stay(tmp_path):
@@ -136,6 +282,93 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     torn.write_bytes(gzip.compress(line().encode() * 100)[:60])
     with pytest.raises(TraceError, match="cut off"):
         read_swf(torn)
+
+
+JOBS = st.lists(
+    st.tuples(st.integers(0, 10**9), st.integers(1, 10**7), st.integers(1, 10**7), st.integers(1, 512)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(JOBS, st.sampled_from(["log.swf", "log.swf.gz"]), st.booleans(), st.randoms())
+def test_what_is_written_is_read(tmp_path, jobs, name, keep, luck):
+    """Whatever the jobs."""
+    table = JobTable(*(np.array(column) for column in zip(*jobs, strict=True)), keep_overruns=keep)
+    columns = {
+        key: [luck.randrange(-1, 10**6) for _ in jobs]
+        for key in ("job_ids", "users", "groups", "queues", "partitions", "memory_kb")
+    }
+    write_swf(tmp_path / name, table, cores=512, notes=["Of chance."], unix_start_s=345600, **columns)
+    trace = read_swf(tmp_path / name, exceed="keep" if keep else "raise")
+    for key in ("submit", "run", "request", "cores"):
+        assert getattr(trace.table, key).tolist() == getattr(table, key).tolist(), key
+    for key, column in columns.items():
+        assert getattr(trace, key).tolist() == column, key
+    assert (trace.cores, trace.clock_s) == (512, 345600)
+
+
+def jobs_of(count=3):
+    return JobTable(np.arange(count), np.full(count, 60), np.full(count, 600), np.full(count, 4))
+
+
+def test_a_written_log_is_valid(tmp_path):
+    """18 fields a line, the header that the format asks for, notes on one line each."""
+    path = tmp_path / "log.swf"
+    write_swf(path, jobs_of(), cores=16, notes=["one", "two\nlines"])
+    text = path.read_text().splitlines()
+    assert text[:7] == [
+        "; Version: 2.2",
+        "; UnixStartTime: 0",
+        "; MaxJobs: 3",
+        "; MaxRecords: 3",
+        "; MaxProcs: 16",
+        "; Note: one",
+        "; Note: two lines",
+    ]
+    assert text[7] == "1 0 -1 60 4 -1 -1 4 600 -1 1 -1 -1 -1 -1 -1 -1 -1"
+    assert [len(row.split()) for row in text[7:]] == [18, 18, 18]
+
+
+def test_the_same_jobs_give_the_same_bytes(tmp_path):
+    """Compressed under any name, at any time."""
+    for name in ("one.swf.gz", "other.swf.gz"):
+        write_swf(tmp_path / name, jobs_of(), cores=16)
+    assert (tmp_path / "one.swf.gz").read_bytes() == (tmp_path / "other.swf.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("table", "changes", "message"),
+    [
+        (jobs_of(0), {}, "no job to write"),
+        (jobs_of(), {"cores": 3}, "wider than the machine of 3"),
+        (JobTable(*(np.array([n]) for n in (-1, 1, 1, 1))), {}, "before second 0"),
+        (jobs_of(), {"users": [1, 2]}, r"users has the shape \(2,\) where there are 3 jobs"),
+    ],
+)
+def test_what_would_not_be_read_back_is_not_written(tmp_path, table, changes, message):
+    """Nothing is left behind."""
+    with pytest.raises(InputError, match=message):
+        write_swf(tmp_path / "log.swf", table, **{"cores": 16, **changes})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    """What was there stays when the disk is full."""
+    path = tmp_path / "log.swf"
+    write_swf(path, jobs_of(), cores=16)
+    before = path.read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(swf, "_write", full)
+    with pytest.raises(InputError, match="No space left"):
+        write_swf(path, jobs_of(5), cores=16)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == before
+    with pytest.raises(InputError, match="cannot be written"):
+        write_swf(tmp_path / "none" / "log.swf", jobs_of(), cores=16)
 
 
 @pytest.mark.data
