@@ -33,10 +33,11 @@ def data() -> Path:
 def plain_cores():
     """Import modules of the simulated queue's cores as they are where numba is not installed."""
     from asa.backends.simulated import cores
+    from asa.backends.simulated.cores import base
 
     package = types.ModuleType("asa.backends.simulated.plain_cores")
     package.__path__ = list(cores.__path__)
-    sys.modules[package.__name__] = package
+    sys.modules |= {package.__name__: package, f"{package.__name__}.base": base}
 
     def load(name):
         with pytest.MonkeyPatch.context() as patch:

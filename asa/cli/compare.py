@@ -61,6 +61,9 @@ def compare(
         float,
         typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
     ] = 0.0,
+    scheduler: Annotated[
+        str, typer.Option(help="The machine's scheduler: easy, or another that `asa list` shows.")
+    ] = "easy",
     poll: Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)] = 10,
     jobs: Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")] = False,
@@ -87,8 +90,10 @@ def compare(
     if as_json and as_csv:
         raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
     if plot is not None:
-        _check_plot(plot)
-    site = _site(system, trace, trace_cores, age_accrues=age_accrues, poll_s=poll)
+        from asa.drawing import check_figure_path
+
+        check_figure_path(plot)
+    site = _site(system, trace, trace_cores, age_accrues=age_accrues, poll_s=poll, scheduler=scheduler)
     make_workflow, counts = _workflow(workflow, cores, site)
     comparison = Comparison(
         make_workflow=make_workflow,
@@ -121,7 +126,7 @@ def compare(
         )
 
 
-def _site(system: str | None, trace: Path | None, trace_cores: int | None, *, age_accrues: bool, poll_s: int) -> Site:
+def _site(system: str | None, trace: Path | None, trace_cores: int | None, **rules: Any) -> Site:
     from asa import plugins
 
     if system is not None and trace is not None:
@@ -132,8 +137,8 @@ def _site(system: str | None, trace: Path | None, trace_cores: int | None, *, ag
         raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
     make = plugins.load("asa.backends", "simulated")
     if trace is not None:
-        return cast("Site", make(trace=trace, trace_cores=trace_cores, age_accrues=age_accrues, poll_s=poll_s))
-    return cast("Site", make(system or "hpc2n", age_accrues=age_accrues, poll_s=poll_s))
+        return cast("Site", make(trace=trace, trace_cores=trace_cores, **rules))
+    return cast("Site", make(system or "hpc2n", **rules))
 
 
 class _Fixed:
@@ -181,20 +186,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
     return counts
-
-
-def _check_plot(path: Path) -> None:
-    from asa.report.figures import new_figure
-
-    supported = new_figure(1, 1).canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in supported:
-        raise InputError(
-            f"{path.suffix!r} is no kind of figure", where="--plot", hint="Name a .png, .svg or .pdf file."
-        )
-    if path.is_dir():
-        raise InputError("is a folder", where=f"--plot {path}", hint="Name a file in it.")
-    if not path.absolute().parent.is_dir():
-        raise InputError("its folder does not exist", where=f"--plot {path}", hint="Make the folder first.")
 
 
 def _with_progress(work: Callable[[Callable[[str, int, int], None]], list[CompareRun]]) -> list[CompareRun]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 __all__ = ["lists"]
 
-_GROUPS = ("workflows", "strategies", "backends")
+_GROUPS = ("workflows", "strategies", "backends", "schedulers")
 
 
 def lists() -> None:
-    """Show the workflows, strategies and backends that are installed."""
+    """Show the workflows, strategies, backends and schedulers that are installed."""
     import inspect
 
     from rich.console import Console

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.errors import InputError, MissingExtraError
+from asa.drawing import new_figure, save_figure
+from asa.errors import InputError
 from asa.experiment import CompareRun, group
 from asa.metrics import RunMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["makespan_bars", "new_figure", "save_figure"]
+__all__ = ["makespan_bars"]
 
 _WAIT_COLOUR = "#c8c8c8"
 _STAGE_COLOURS = (  # told apart by colour-blind eyes
@@ -28,39 +28,6 @@ _STAGE_COLOURS = (  # told apart by colour-blind eyes
     "#332288",
     "#882255",
 )
-
-
-def new_figure(width_in: float, height_in: float) -> Figure:
-    """Make an empty figure that needs no screen.
-
-    Raises
-    ------
-    MissingExtraError
-        matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
-    except ImportError as error:
-        raise MissingExtraError(
-            "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[plot]'"
-        ) from error
-    return Figure(figsize=(width_in, height_in), layout="constrained")
-
-
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written, or the suffix means no format.
-    """
-    try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf."
-        ) from error
 
 
 def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:

@@ -23,17 +23,20 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
-from .cores.base import Core
-from .cores.fast import FastCore
+from .cores.base import Core, Fate
 from .table import NEVER, UNSTARTED, JobTable
 
 __all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
+
+
+_REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,19 @@ class ClientJob:
     end: int = UNSTARTED
     planned_end: int = NEVER
     launched: int = UNSTARTED
+    reason: str = ""
     doomed: bool = field(default=False)
 
     @property
     def will_time_out(self) -> bool:
         """The payload would need longer than the allocation lasts."""
         return self.payload_start == UNSTARTED or self.payload_start + self.run > self.start + self.request
+
+
+def _fast_core() -> Any:
+    from .cores.fast import FastCore  # noqa: PLC0415 - numba takes a third of a second to import
+
+    return FastCore
 
 
 class Engine:
@@ -91,6 +101,8 @@ class Engine:
         False for plain first come first served.
     now
         Where the clock begins, if that is before the first submission.
+    core
+        A machine with other rules, of the same jobs; `backfill` then means nothing.
 
     Notes
     -----
@@ -106,6 +118,7 @@ class Engine:
         age_accrues: bool = True,
         backfill: bool = True,
         now: int | None = None,
+        core: Core | None = None,
     ) -> None:
         if len(table) and int(table.cores.max()) > capacity:
             raise ValueError("a background job asks for more than the machine has")
@@ -114,7 +127,7 @@ class Engine:
         self.age_accrues = age_accrues
         first = int(table.submit[0]) if len(table) else 0
         begin = first if now is None else min(now, first)
-        self._core: Core = FastCore(capacity, table, backfill=backfill, now=begin)
+        self._core: Core = core or _fast_core()(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
         self._posted: set[str] = set()
@@ -136,10 +149,12 @@ class Engine:
         held: bool = False,
         awaits: Iterable[str] = (),
         posts: Iterable[str] = (),
+        qos: int = 0,
+        partition: int = 0,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it."""
         job = ClientJob(
-            self._core.add(cores, request),
+            self._core.add(cores, request, qos=qos, partition=partition),
             cores,
             request,
             run,
@@ -232,13 +247,13 @@ class Engine:
         """
         core, timers = self._core, self._timers
         core.schedule()  # what the client did since may have changed something
-        self._take_started()
+        self._take_told()
         while not self._changed:
             core.run(min(until, timers[0][0] - 1) if timers else until)
             if core.ended:
                 self._go_on_with_the_second()
-            elif core.started:
-                self._take_started()
+            elif core.told:
+                self._take_told()
             elif timers and timers[0][0] <= until:
                 core.begin_second(timers[0][0])
                 self._go_on_with_the_second()
@@ -296,22 +311,31 @@ class Engine:
         while self._timers and self._timers[0][0] == core.now:
             self._consider(self.clients[heappop(self._timers)[1]])
         core.end_second()
-        self._take_started()
+        self._take_told()
 
-    def _take_started(self) -> None:
+    def _take_told(self) -> None:
+        """Take up what became of the client's jobs, other than that their payloads ended."""
         rows = len(self.table)
-        started, self._core.started[:] = list(self._core.started), []
-        for index in started:
-            job = self.clients[index - rows]
-            job.state, job.start = JobState.RUNNING, self.now
-            job.launched, self._launched = self._launched, self._launched + 1
-            if job.awaits <= self._posted:
-                job.payload_start = self.now
-            self._plan_end(job)
-            self._changed[index - rows] = None
-        for index in started:
-            for job in self.clients:
-                if any(need.on == index - rows and need.type is DependencyType.AFTER for need in job.needs):
+        news, self._core.told[:] = list(self._core.told), []
+        for job_index, fate, again in news:
+            job = self.clients[job_index - rows]
+            self._changed[job_index - rows] = None
+            if fate is Fate.STARTED:
+                job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
+                job.launched, self._launched = self._launched, self._launched + 1
+                if job.awaits <= self._posted:
+                    job.payload_start = self.now
+                self._plan_end(job)
+            else:
+                job.planned_end, job.reason = NEVER, _REASONS[fate]
+                if again:
+                    job.state, job.start, job.payload_start = JobState.PENDING, UNSTARTED, UNSTARTED
+                else:
+                    job.state, job.end = JobState.FAILED, self.now
+                    self._settle(job)
+        for job_index, fate, _ in news:
+            for job in self.clients if fate is Fate.STARTED else ():
+                if any(need.on == job_index - rows and need.type is DependencyType.AFTER for need in job.needs):
                     self._consider(job)
 
     def _plan_end(self, job: ClientJob) -> None:

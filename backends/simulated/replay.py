@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from asa.errors import InputError
 from asa.plugins import unknown_name
 
-from .cores.fast import schedule_all
-
 __all__ = ["PRESETS", "Rules", "preset_rules", "replay"]
 
 
@@ -122,6 +120,8 @@ def replay(
     >>> replay(*columns, capacity=4, rules=Rules(backfill=False)).tolist()
     [0, 9, 18]
     """
+    from .cores.fast import schedule_all  # noqa: PLC0415 - numba takes a third of a second to import
+
     columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (submit, run, request, cores)]
     rules = rules or Rules()
     return schedule_all(columns, capacity, None if rules == Rules() else rules.flags)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,78 +12,175 @@ import typer
 
 from asa.errors import InputError
 
+from .table import NEVER
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from .swf import Trace
 
-__all__ = ["simulate", "summary"]
+__all__ = ["Schedule", "schedule", "simulate", "summary"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_PARTS_OF_A_FIGURE = 400
 _SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
 
 
 def simulate(
     trace: Annotated[Path, typer.Argument(help="Workload log (SWF, plain or .gz).", metavar="TRACE")],
-    scheduler: Annotated[str, typer.Option(help="easy, or fcfs (no backfilling).")] = "easy",
-    preset: Annotated[str, typer.Option(help="Whose conventions: default, pyss or cqsim.")] = "default",
+    scheduler: Annotated[str, typer.Option(help="easy, fcfs, or another that `asa list` shows.")] = "easy",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the scheduler, such as fair_share=0; may be repeated.", metavar="K=V"),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="Whose conventions easy and fcfs follow: default, pyss or cqsim.")
+    ] = "default",
     trace_cores: Annotated[
         int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
     ] = None,
+    exceed: Annotated[
+        str,
+        typer.Option(help="When a job ran for longer than requested: raise the request, kill the job, or keep both."),
+    ] = "raise",
+    outages: Annotated[
+        Path | None, typer.Option(help="What is away when: begin_s,end_s,cores,drain a line.", metavar="FILE.csv")
+    ] = None,
     starts: Annotated[Path | None, typer.Option(help="Write job_id,start of each job here.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw utilisation and queue over time (.png, .svg).", metavar="FILE")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
 ) -> None:
     """Schedule a whole log and print waits, slowdowns and utilisation.
 
-    Example: `asa simulate CTC-SP2.swf.gz --starts starts.csv`
+    Example: `asa simulate CTC-SP2.swf.gz --starts starts.csv --plot ctc.png`
+
+    Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --set half_life_s=14d --set size=2000`
     """
-    from .replay import preset_rules, replay
+    from asa.drawing import check_figure_path
+
     from .swf import read_swf
 
-    if scheduler not in ("easy", "fcfs"):
-        raise InputError(f"there is no scheduler {scheduler!r}", where="--scheduler", hint="Known: easy, fcfs.")
-    rules = replace(preset_rules(preset), backfill=scheduler == "easy")
-    log = read_swf(trace, cores=trace_cores)
-    table = log.table
-    start = replay(table.submit, table.run, table.request, table.cores, log.cores, rules)
+    if exceed not in ("raise", "kill", "keep"):
+        raise InputError(f"{exceed!r} is no rule", where="--exceed", hint="Known: raise, kill, keep.")
+    if plot is not None:
+        check_figure_path(plot)
+    given = _settings(settings or [])
+    log = read_swf(trace, cores=trace_cores, exceed=exceed)
+    done = schedule(log, scheduler, given, preset=preset, outages=outages)
     if starts is not None:
-        _write_starts(starts, log, start)
+        _write_starts(starts, log, done.start)
     if as_json:
         import json
 
-        sys.stdout.write(json.dumps(summary(log, start), indent=1) + "\n")
+        sys.stdout.write(json.dumps(summary(done), indent=1) + "\n")
     else:
-        _print(log, start, f"{log.path.name}: {scheduler}, {preset} conventions")
+        _print(done, f"{log.path.name}: {scheduler}, {preset} conventions")
+    if plot is not None:
+        _draw(done, f"{log.path.name}: {scheduler}", plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
 
 
-def summary(log: Trace, start: NDArray[np.int64]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When the jobs of a log ran.
+
+    Parameters
+    ----------
+    log
+        The log.
+    start, end
+        Seconds, in the order of its table; -1 for a job that could never start.
+    oddities
+        How many jobs what befell, by words, beside what the log says.
+    """
+
+    log: Trace
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    oddities: dict[str, int]
+
+
+def schedule(
+    log: Trace, name: str, settings: Mapping[str, str], *, preset: str = "default", outages: Path | None = None
+) -> Schedule:
+    """Schedule a log by the scheduler of a name.
+
+    Raises
+    ------
+    InputError
+        There is no such scheduler, setting or preset, or they do not go together.
+    """
+    from .replay import preset_rules, replay
+
+    rules = preset_rules(preset)
+    table = log.table
+    if name in ("easy", "fcfs") and outages is None and not settings:
+        chosen = replace(rules, backfill=name == "easy")
+        start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen)
+        return Schedule(log, start, start + table.run, {})
+    if preset != "default":
+        raise InputError(
+            f"conventions of {preset} are those of easy and fcfs without outages",
+            where="--preset",
+            hint="Leave it out, or the other options.",
+        )
+    from .cluster import Cluster, Load, read_outages
+    from .cores.general import GeneralCore
+    from .policies import scheduler
+
+    policy = scheduler(name, settings)
+    away = read_outages(outages) if outages else ()
+    core = GeneralCore(Load(table, Cluster({"cores": log.cores}, away), users=log.users), policy)
+    core.run(NEVER - 1)
+    met = {
+        "never started": int((core.start < 0).sum()),
+        "ended by an outage and requeued": int((core.requeues > 0).sum()),
+    }
+    return Schedule(log, core.start, core.end, {words: count for words, count in met.items() if count})
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for key, sign, _ in pairs:
+        if not sign or not key:
+            raise InputError(f"{key!r} is no setting", where="--set", hint="Write it as --set name=value.")
+    return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+
+
+def summary(done: Schedule) -> dict[str, Any]:
     """Sum a schedule up.
 
     Returns
     -------
     dict
         ``jobs``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``, ``bounded_slowdown`` (runs below 10 s
-        count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the waits by width) and ``oddities``.
+        count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the waits by width) and ``oddities``. Of the
+        jobs that started.
     """
     import numpy as np
 
-    table = log.table
-    wait = start - table.submit
-    span = max(int((start + table.run).max() - table.submit.min()), 1)
-    sizes = np.ceil(np.log2(table.cores)).astype(np.int64)
+    log, table, began = done.log, done.log.table, done.start >= 0
+    start, end, submit, cores = done.start[began], done.end[began], table.submit[began], table.cores[began]
+    wait, run = start - submit, end - start
+    if not len(wait):
+        raise InputError("no job could ever start", where=str(log.path), hint="See what is away.")
+    span = max(int(end.max() - table.submit.min()), 1)
+    sizes = np.ceil(np.log2(cores)).astype(np.int64)
     return {
         "jobs": len(table),
         "cores": log.cores,
         **_waits(wait),
-        "bounded_slowdown": float(np.maximum(1.0, (wait + table.run) / np.maximum(table.run, _SHORTEST_S)).mean()),
-        "utilisation": float((table.run * table.cores).sum() / (log.cores * span)),
+        "bounded_slowdown": float(np.maximum(1.0, (wait + run) / np.maximum(run, _SHORTEST_S)).mean()),
+        "utilisation": float((run * cores).sum() / (log.cores * span)),
         "mean_queue_length": float(wait.sum() / span),
         "sizes": [
             {"most_cores": int(2**size), "jobs": int((sizes == size).sum()), **_waits(wait[sizes == size])}
             for size in np.unique(sizes)
         ],
-        "oddities": log.oddities,
+        "oddities": log.oddities | done.oddities,
     }
 
 
@@ -103,13 +201,13 @@ def _write_starts(path: Path, log: Trace, start: NDArray[np.int64]) -> None:
         ) from error
 
 
-def _over_time(log: Trace, start: NDArray[np.int64], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean share of busy cores, and mean number of waiting jobs, in so many equal parts of the schedule's span."""
+def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean share of busy cores and mean number of waiting jobs in so many equal parts of a span, and its edges."""
     import numpy as np
 
-    table = log.table
-    end = start + table.run
-    edges = np.linspace(float(table.submit.min()), float(end.max()), width + 1)
+    table, began = done.log.table, done.start >= 0
+    start, end, submit, cores = done.start[began], done.end[began], table.submit[began], table.cores[began]
+    edges = np.linspace(float(submit.min()), float(end.max()), width + 1)
 
     def integral(since: NDArray[np.int64], until: NDArray[np.int64], weight: NDArray[np.int64]) -> NDArray[np.float64]:
         """Integral up to each edge of the sum of weights that are there from `since` to `until`."""
@@ -124,17 +222,17 @@ def _over_time(log: Trace, start: NDArray[np.int64], width: int) -> tuple[NDArra
         return total
 
     part = edges[1] - edges[0]
-    busy = np.diff(integral(start, end, table.cores)) / (part * log.cores)
-    waiting = np.diff(integral(table.submit, start, np.ones_like(start))) / part
-    return busy, waiting
+    busy = np.diff(integral(start, end, cores)) / (part * done.log.cores)
+    waiting = np.diff(integral(submit, start, np.ones_like(start))) / part
+    return busy, waiting, edges
 
 
-def _print(log: Trace, start: NDArray[np.int64], title: str) -> None:
+def _print(done: Schedule, title: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    told = summary(log, start)
+    told = summary(done)
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for heading in ("Cores", "Jobs", "Mean wait s", "Median", "95 %"):
         table.add_column(heading, justify="right")
@@ -151,11 +249,34 @@ def _print(log: Trace, start: NDArray[np.int64], title: str) -> None:
         f"mean queue {told['mean_queue_length']:.1f} jobs",
         highlight=False,
     )
-    busy, waiting = _over_time(log, start, min(console.width - 28, 100))
-    console.print(f"busy cores   {_spark(busy, 1.0)}  of {log.cores}", highlight=False)
+    busy, waiting, _ = _over_time(done, min(console.width - 28, 100))
+    console.print(f"busy cores   {_spark(busy, 1.0)}  of {done.log.cores}", highlight=False)
     console.print(f"waiting jobs {_spark(waiting, waiting.max())}  up to {waiting.max():.0f}", highlight=False)
-    for words, count in log.oddities.items():
+    for words, count in told["oddities"].items():
         console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
+
+
+def _draw(done: Schedule, title: str, path: Path) -> None:
+    """Utilisation above, waiting jobs below, over the days of the log; means of 400 parts."""
+    from asa.drawing import new_figure, save_figure
+
+    busy, waiting, edges = _over_time(done, _PARTS_OF_A_FIGURE)
+    days = (edges - edges[0]) / 86400
+    told = summary(done)
+    figure = new_figure(9.0, 4.8)
+    above, below = figure.subplots(2, 1, sharex=True)
+    above.stairs(100 * busy, days, fill=True, color="#0072b2", alpha=0.85)
+    above.axhline(100 * told["utilisation"], color="#444444", linewidth=0.8, linestyle="--")
+    above.annotate(
+        f"mean {100 * told['utilisation']:.0f} %", (days[-1], 100 * told["utilisation"]), ha="right", va="bottom"
+    )
+    above.set(ylabel=f"% of {done.log.cores:,} cores", ylim=(0, 105))
+    below.stairs(waiting, days, fill=True, color="#d55e00", alpha=0.85)
+    below.set(ylabel="waiting jobs", xlabel="days since the first submission", xlim=(0, days[-1]))
+    for panel in (above, below):
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{title}; mean wait {told['mean_wait_s'] / 3600:.1f} h, {told['jobs']:,} jobs", x=0.01, ha="left")
+    save_figure(figure, path)
 
 
 def _shown(waits: dict[str, Any]) -> list[str]:

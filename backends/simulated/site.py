@@ -13,11 +13,13 @@ import numpy as np
 from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus, PastJobs
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 
+from .cluster import Cluster, Load
 from .engine import ClientJob, Engine, Need
 from .machine import Machine
+from .policies import scheduler as find_scheduler
 from .presets import preset
 from .swf import Trace, read_swf
-from .table import NEVER, UNSTARTED
+from .table import NEVER, UNSTARTED, JobTable
 from .workload import WorkloadModel
 
 __all__ = ["SimulatedBackend", "SimulatedSite"]
@@ -168,7 +170,7 @@ class SimulatedBackend:
         if job.state is JobState.TIMEOUT:
             return "TimeLimit"
         if job.state is not JobState.PENDING:
-            return ""
+            return job.reason
         if job.doomed:
             return "DependencyNeverSatisfied"
         if job.held:
@@ -230,6 +232,8 @@ class SimulatedSite:
         Whether a dependent job's age counts from its submission, see `asa.backend.Capabilities`.
     poll_s
         The client looks at the queue once in so many seconds.
+    scheduler
+        Name of the machine's scheduler, see `asa.backends.simulated.policies.scheduler`.
     model
         A workload of one's own in place of a preset.
 
@@ -253,6 +257,7 @@ class SimulatedSite:
         trace_cores: int | None = None,
         age_accrues: bool = True,
         poll_s: int = 10,
+        scheduler: str = "easy",
         model: WorkloadModel | None = None,
     ) -> None:
         if sum(given is not None for given in (system, trace, model)) != 1:
@@ -269,6 +274,9 @@ class SimulatedSite:
             self.machine = self.model.machine
         self.age_accrues = age_accrues
         self.poll_s = poll_s
+        self.scheduler = scheduler
+        if scheduler != "easy":
+            find_scheduler(scheduler)  # now is the time to refuse it
         self._worlds: dict[int, _World] = {}
 
     @property
@@ -307,17 +315,28 @@ class SimulatedSite:
         engine.age_accrues = self.age_accrues
         return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, past=world.past)
 
+    def _engine(self, table: JobTable) -> Engine:
+        cores = self.machine.cores
+        if self.scheduler == "easy":
+            return Engine(cores, table)
+        from .cores.general import GeneralCore  # noqa: PLC0415 - numba takes a third of a second to import
+
+        users = self.trace.users if self.trace is not None else None
+        now = int(table.submit[0]) if len(table) else 0
+        core = GeneralCore(Load(table, Cluster({"cores": cores}), users=users), find_scheduler(self.scheduler), now=now)
+        return Engine(cores, table, core=core)
+
     def _warm_up(self, seed: int) -> _World:
         assert self.model is not None
         moments, jobs = np.random.SeedSequence(seed).spawn(2)
         table = self.model.generate(self._MODEL_LENGTH, jobs)
         moment = self._MODEL_WARM_UP + int(np.random.Generator(np.random.PCG64(moments)).integers(7 * _DAY))
-        engine = Engine(self.machine.cores, table)
+        engine = self._engine(table)
         engine.advance(moment)
         return _World(engine, past_jobs(engine))
 
     def _replay(self, trace: Trace, seeds: Sequence[int]) -> None:
-        engine = Engine(trace.cores, trace.table)
+        engine = self._engine(trace.table)
         for seed in self.in_order(seeds):
             engine.advance(self._moment(seed))
             self._worlds[seed] = _World(engine.fork(), past_jobs(engine))

@@ -10,8 +10,11 @@ from pathlib import Path
 import asa.backends.simulated.engine as engine_module
 import numpy as np
 import pytest
+from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.fast import FastCore
+from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.engine import NEVER, Engine, JobTable, Need
+from asa.backends.simulated.policies import Easy, Fcfs, NoBackfill, Policy
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
@@ -26,13 +29,21 @@ from plain_queue import PlainQueue, simulate
 CAPACITY = 8
 
 
-@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def general_core(capacity, table, *, backfill, now):
+    """Make the core of every other discipline do first come first served on one pool."""
+    policy = Policy(Fcfs(), Easy() if backfill else NoBackfill())
+    return GeneralCore(Load(table, Cluster({"cores": capacity})), policy, now=now)
+
+
+@pytest.fixture(params=["compiled", "plain", "general"], autouse=True)
 def core(request, monkeypatch, plain_cores):
-    """Every test here is of the kernel compiled, and of the same as plain Python."""
+    """Every test here is of the fast core compiled, of the same as plain Python, and of the general one."""
     if request.param == "compiled" and not importlib.util.find_spec("numba"):
         pytest.skip("numba is not installed")
     if request.param == "plain":
-        monkeypatch.setattr(engine_module, "FastCore", plain_cores("fast").FastCore)
+        monkeypatch.setattr(engine_module, "_fast_core", lambda: plain_cores("fast").FastCore)
+    if request.param == "general":
+        monkeypatch.setattr(engine_module, "_fast_core", lambda: general_core)
 
 
 AFTEROK, AFTERANY, AFTER = DependencyType.AFTEROK, DependencyType.AFTERANY, DependencyType.AFTER
@@ -355,13 +366,13 @@ def test_a_background_job_that_cannot_be_is_refused():
         Engine(4, table([(0, 1, 5, 8)]))
 
 
-def test_compiled_or_not_it_tells_the_same_of_a_loaded_machine(plain_cores):
+def test_all_cores_tell_the_same_of_a_loaded_machine(plain_cores):
     """Days of the model, a client's jobs in the middle of them, more of them than a core first has room for."""
     table_of = PRESETS["hpc2n"].generate(3 * 86400, 1)
     outcomes = []
-    for kind in (plain_cores("fast").FastCore, FastCore):
+    for kind in (plain_cores("fast").FastCore, FastCore, general_core):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine_module, "FastCore", kind)
+            patch.setattr(engine_module, "_fast_core", lambda kind=kind: kind)
             engine = Engine(PRESETS["hpc2n"].machine.cores, table_of)
         engine.advance(2 * 86400)
         for number in range(200):
@@ -369,14 +380,14 @@ def test_compiled_or_not_it_tells_the_same_of_a_loaded_machine(plain_cores):
         engine = engine.fork()
         until_the_end(engine)
         outcomes.append((engine.start.tolist(), [(job.state, job.start, job.end) for job in engine.clients]))
-    assert outcomes[0] == outcomes[1]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 def test_more_jobs_than_can_be_numbered_are_refused(monkeypatch):
     """Not scheduled wrongly."""
-    monkeypatch.setattr(sys.modules[engine_module.FastCore.__module__], "_MOST_JOBS", 2)
+    monkeypatch.setattr(sys.modules[FastCore.__module__], "_MOST_JOBS", 2)
     with pytest.raises(InputError, match="3 jobs are too many"):
-        Engine(CAPACITY, table([(0, 1, 1, 1)] * 3), now=0)
+        FastCore(CAPACITY, table([(0, 1, 1, 1)] * 3), backfill=True, now=0)
 
 
 def test_a_running_job_may_change_its_width():
@@ -418,3 +429,12 @@ def test_resizing_never_takes_what_is_not_there(jobs, wishes):
     until_the_end(engine)
     assert engine.free_cores == CAPACITY
     assert min(engine.start) >= 0
+
+
+def test_what_is_submitted_together_is_looked_at_together():
+    """Behind a blocked head, all of several jobs that a client submits at one moment may start."""
+    engine = Engine(CAPACITY, table([(0, 100, 100, 5), (1, 10, 10, 8)]))
+    engine.advance(2)
+    jobs = [engine.submit(cores=1, request=50, run=50) for _ in range(3)]
+    until_the_end(engine)
+    assert [engine.clients[job].start for job in jobs] == [2, 2, 2]

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from enum import IntEnum
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Core"]
+__all__ = ["Core", "Fate", "Told"]
+
+
+class Fate(IntEnum):
+    """What became of a job."""
+
+    STARTED = 0
+    FAILED = 1
+    """Resources that it held went away."""
+    PREEMPTED = 2
+
+
+class Told(NamedTuple):
+    """News of a client's job.
+
+    Parameters
+    ----------
+    job
+        Its number.
+    fate
+        What became of it.
+    again
+        It is back in the queue.
+    """
+
+    job: int
+    fate: Fate
+    again: bool = False
 
 
 class Core(Protocol):
     """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
 
-    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `started` are
-    the client's jobs that the last call met; whoever reads them empties them. An end that was foreseen twice, or of a
-    job that was cancelled meanwhile, is told all the same: the client knows which counts.
+    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `told` are what
+    the last call met of the client's jobs: those whose payloads ended, and whatever else became of any; whoever reads
+    them empties them. An end that was foreseen twice, or of a job that was cancelled meanwhile, is told all the same:
+    the client knows which counts.
     """
 
     now: int
     ended: list[int]
-    started: list[int]
+    told: list[Told]
     start: NDArray[np.int64]
 
     @property
@@ -42,8 +71,8 @@ class Core(Protocol):
         """Copy everything that changes."""
         ...
 
-    def add(self, cores: int, request: int) -> int:
-        """Give a client's job its number."""
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
+        """Give a client's job its number. What a machine does not tell apart, it ignores."""
         ...
 
     def run(self, until: int) -> None:

@@ -13,6 +13,7 @@ from asa.errors import InputError
 
 from ..table import NEVER, UNSTARTED, JobTable
 from . import fast_kernel as k
+from .base import Fate, Told
 from .jit import seen
 
 __all__ = ["FCFS", "FastCore", "schedule_all"]
@@ -39,7 +40,7 @@ class FastCore:
         self.table = table
         self.backfill = backfill
         self.ended: list[int] = []
-        self.started: list[int] = []
+        self.told: list[Told] = []
         self._clients: list[tuple[int, int, int]] = []  # (cores, request, age since)
         self._s = np.zeros(k.SCALARS, dtype=np.int64)
         self._s[[k.NOW, k.FREE]] = now, capacity
@@ -57,7 +58,7 @@ class FastCore:
 
     def fork(self) -> FastCore:
         twin = copy.copy(self)
-        twin.ended, twin.started, twin._clients = list(self.ended), list(self.started), list(self._clients)
+        twin.ended, twin.told, twin._clients = list(self.ended), list(self.told), list(self._clients)
         twin.start, twin._s = self.start.copy(), self._s.copy()
         head, tail, running, ends = (int(self._s[place]) for place in (k.HEAD, k.TAIL, k.RUNNING, k.ENDS))
         twin._widths = np.full_like(self._widths, k.GONE)
@@ -141,12 +142,13 @@ class FastCore:
             self.ended += self._over[: s[k.ENDED]].tolist()
             s[k.ENDED] = 0
         if s[k.STARTED]:
-            self.started += self._begun[: s[k.STARTED]].tolist()
+            self.told += [Told(job, Fate.STARTED) for job in self._begun[: s[k.STARTED]].tolist()]
             s[k.STARTED] = 0
 
     # ------------------------------------------------------------------ the client's jobs
 
-    def add(self, cores: int, request: int) -> int:
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
+        del qos, partition, user
         if len(self._clients) == self._room:
             self._grow()
         self._clients.append((cores, request, UNSTARTED))
@@ -185,8 +187,8 @@ class FastCore:
         for array, value in zip(queue, (index, cores, request), strict=True):
             array[at + 1 : tail + 1] = array[at:tail].copy()
             array[at] = value
-        if tail == 0 or at < tail:
-            self._stir()  # it stands before jobs that were looked at, perhaps at the head
+        if s[k.DUE] or tail == 0 or at < tail:
+            self._stir()  # it is not the only one that was not looked at, or stands before some that were
         s[k.HEAD], s[k.TAIL], s[k.SCANNED], s[k.DUE] = 0, tail + 1, tail, 1
         s[k.LIVE] += 1
 

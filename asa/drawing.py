@@ -1,0 +1,63 @@
+"""Figures without a screen; matplotlib is loaded when one is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asa.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_figure_path", "new_figure", "save_figure"]
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Make an empty figure that needs no screen.
+
+    Raises
+    ------
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
+    except ImportError as error:
+        raise MissingExtraError(
+            "a figure needs matplotlib, which is not installed", hint="pip install 'asa-client[plot]'"
+        ) from error
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, or the suffix means no format.
+    """
+    try:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot be drawn: {error}", where=str(path), hint="Give a writable .png, .svg or .pdf."
+        ) from error
+
+
+def check_figure_path(path: Path, option: str = "--plot") -> None:
+    """Refuse early what `save_figure` could not write.
+
+    Raises
+    ------
+    InputError
+        The suffix means no format, or the folder is not there.
+    """
+    supported = new_figure(1, 1).canvas.get_supported_filetypes()
+    if path.suffix.lstrip(".").lower() not in supported:
+        raise InputError(f"{path.suffix!r} is no kind of figure", where=option, hint="Name a .png, .svg or .pdf file.")
+    if path.is_dir():
+        raise InputError("is a folder", where=f"{option} {path}", hint="Name a file in it.")
+    if not path.absolute().parent.is_dir():
+        raise InputError("its folder does not exist", where=f"{option} {path}", hint="Make the folder first.")

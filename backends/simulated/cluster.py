@@ -1,0 +1,197 @@
+"""Machines of several resources, what becomes of them over time, and the load that asks for them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asa.errors import InputError
+
+from .table import NEVER, JobTable
+
+__all__ = ["Cluster", "Load", "Outage", "read_outages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Resources that are away for a while.
+
+    Parameters
+    ----------
+    begin_s
+        Since when.
+    amounts
+        How much of each pool: a failed node of 28 cores is ``{"cores": 28, "nodes": 1}``.
+    end_s
+        From when they are back; never, if not given.
+    drain
+        Jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold the
+        missing amounts are ended at once: those that started last go first.
+    """
+
+    begin_s: int
+    amounts: Mapping[str, int]
+    end_s: int = NEVER
+    drain: bool = False
+
+    def __post_init__(self) -> None:
+        if self.end_s <= self.begin_s or not self.amounts or min(self.amounts.values()) < 0:
+            raise InputError(
+                f"from {self.begin_s} s to {self.end_s} s of {dict(self.amounts)} cannot be",
+                where="outage",
+                hint="Let it end after it begins, and name what it takes.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A machine as pools of things that are given out by count.
+
+    A pool may be the machine's cores, its nodes, its memory, a burst buffer, licences; the cores of one partition; or
+    what all partitions share. A job takes an amount from each pool that it needs, all at once, for as long as it runs.
+
+    Parameters
+    ----------
+    pools
+        Size of each by name. The first counts cores: it is what jobs are charged for and ranked by.
+    outages
+        What is away when.
+    partitions
+        Names of the partitions, if jobs name one: for each the pool, by name, that a job's cores come from. A job that
+        has to wait holds up jobs of its own partition only. One partition on the first pool, if not given.
+
+    Examples
+    --------
+    >>> machine = Cluster({"cores": 448, "burst_buffer_gb": 1000}, [Outage(3600, {"cores": 28}, 7200)])
+    >>> split = Cluster({"batch": 400, "debug": 48}, partitions={"batch": "batch", "debug": "debug"})
+    """
+
+    pools: Mapping[str, int]
+    outages: Sequence[Outage] = ()
+    partitions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.pools or min(self.pools.values()) < 0:
+            raise InputError("no pool, or less than nothing in one", where="cluster", hint="Give sizes from 0 on.")
+        named = [name for outage in self.outages for name in outage.amounts]
+        for name in [*named, *self.partitions.values()]:
+            if name not in self.pools:
+                raise InputError(f"there is no pool {name!r}", where="cluster", hint=f"Known: {', '.join(self.pools)}.")
+
+    @property
+    def cores(self) -> int:
+        """Cores in all: the first pool, or those of all partitions."""
+        names = set(self.partitions.values()) or {next(iter(self.pools))}
+        return sum(self.pools[name] for name in names)
+
+    def vector(self, amounts: Mapping[str, int]) -> NDArray[np.int64]:
+        """Amounts by name as a vector in the order of the pools."""
+        return np.array([amounts.get(name, 0) for name in self.pools], dtype=np.int64)
+
+
+class Load:
+    """The background load of a cluster: a table of jobs, and what else is known of each.
+
+    Parameters
+    ----------
+    table
+        The jobs; their ``cores`` are taken from their partition's pool.
+    cluster
+        What they run on.
+    amounts
+        Further demands, a column for each pool that is asked for, in the order of the table.
+    users, qos, partitions
+        Of each job, in the order of the table: whose it is (any numbers), its quality of service (0 and up, higher is
+        better), and its partition's place among the cluster's. All the same if not given.
+
+    Raises
+    ------
+    InputError
+        A job asks for more than there is, or runs for longer than it asked for.
+    """
+
+    def __init__(
+        self,
+        table: JobTable,
+        cluster: Cluster,
+        *,
+        amounts: Mapping[str, ArrayLike] | None = None,
+        users: ArrayLike | None = None,
+        qos: ArrayLike | None = None,
+        partitions: ArrayLike | None = None,
+    ) -> None:
+        rows = len(table)
+        if np.any(table.run > table.request):
+            raise InputError(
+                "a job runs for longer than its request", where="load", hint="Cut its run, or raise its request."
+            )
+        self.table = table
+        self.cluster = cluster
+        self.partitions = _column(partitions, rows)
+        self.qos = _column(qos, rows)
+        self.users = np.unique(_column(users, rows), return_inverse=True)[1].astype(np.int64).reshape(rows)
+        places = {name: place for place, name in enumerate(cluster.pools)}
+        sources = np.array([places[name] for name in cluster.partitions.values()] or [0], dtype=np.int64)
+        if rows and not 0 <= self.partitions.min() <= self.partitions.max() < len(sources):
+            raise InputError(
+                f"a job is of partition {self.partitions.max()}",
+                where="load",
+                hint=f"Number them from 0 to {len(sources) - 1}.",
+            )
+        self.demand: NDArray[np.int64] = np.zeros((rows, len(places)), dtype=np.int64)
+        self.demand[np.arange(rows), sources[self.partitions]] = table.cores
+        for name, column in (amounts or {}).items():
+            if name not in places:
+                raise InputError(f"there is no pool {name!r}", where="load", hint=f"Known: {', '.join(places)}.")
+            self.demand[:, places[name]] += _column(column, rows)
+        sizes = np.array(list(cluster.pools.values()), dtype=np.int64)
+        if rows and (np.any(self.demand > sizes) or self.demand.min() < 0):
+            row = int(np.flatnonzero(np.any((self.demand > sizes) | (self.demand < 0), axis=1))[0])
+            raise InputError(
+                f"job {row} asks for {self.demand[row].tolist()} of {sizes.tolist()}",
+                where="load",
+                hint="Leave it out, or give the machine more.",
+            )
+
+
+def read_outages(path: str | Path) -> list[Outage]:
+    """Read outages from a CSV file with the columns ``begin_s,end_s,cores,drain``.
+
+    An empty end means for ever; drain is ``yes`` or ``no``, no if the column is missing.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line means nothing.
+    """
+    outages = []
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            for number, row in enumerate(csv.DictReader(file), start=2):
+                try:
+                    end = int(row["end_s"]) if row["end_s"] else NEVER
+                    drain = {"yes": True, "no": False, "": False, None: False}[row.get("drain")]
+                    outages.append(Outage(int(row["begin_s"]), {"cores": int(row["cores"])}, end, drain))
+                except (KeyError, TypeError, ValueError, InputError) as error:
+                    raise InputError(
+                        f"is no outage: {','.join(str(value) for value in row.values())}",
+                        where=f"{path}:{number}",
+                        hint="Below the header begin_s,end_s,cores,drain write lines such as 3600,7200,28,no.",
+                    ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
+    return outages
+
+
+def _column(values: ArrayLike | None, rows: int) -> NDArray[np.int64]:
+    if values is None:
+        return np.zeros(rows, dtype=np.int64)
+    column = np.ascontiguousarray(values, dtype=np.int64)
+    if column.shape != (rows,):
+        raise InputError(f"a column of {column.shape} for {rows} jobs", where="load", hint="Give one value a job.")
+    return column

@@ -1,0 +1,432 @@
+"""The machine and its queue for every discipline: any order, any backfilling, several pools, outages, preemption."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import BackendError, InputError
+
+from ..cluster import Load
+from ..policies import (
+    F1,
+    Backfill,
+    Conservative,
+    Easy,
+    Fcfs,
+    Multifactor,
+    NoBackfill,
+    Order,
+    PassScheduler,
+    Periodic,
+    Policy,
+    Sjf,
+    Wfp,
+)
+from ..table import NEVER, UNSTARTED
+from . import general_kernel as k
+from .base import Fate, Told
+from .jit import seen
+
+__all__ = ["GeneralCore"]
+
+_MOST_JOBS = k.MASK // 2
+_BY_JOB = (
+    "submit",
+    "run",
+    "request",
+    "user",
+    "qos",
+    "partition",
+    "arrival",
+    "start",
+    "end",
+    "due",
+    "expected",
+    "plan",
+    "ended_by",
+    "requeues",
+    "score",
+)
+_CHANGING = (
+    *_BY_JOB,
+    "demand",
+    "queue",
+    "running",
+    "ends",
+    "free",
+    "capacity",
+    "times",
+    "idle",
+    "usage",
+    "rate",
+    "blocked",
+    "missing",
+    "over",
+    "told",
+)
+
+
+class GeneralCore:
+    """Queue, running jobs and clock; see `Core` for what each method does.
+
+    Parameters
+    ----------
+    load
+        The background's jobs, and the machine.
+    policy
+        The discipline.
+    now
+        Where the clock begins.
+
+    Notes
+    -----
+    A fork copies all columns.
+    """
+
+    _SPARE = 64
+
+    def __init__(self, load: Load, policy: Policy | PassScheduler, *, now: int = 0) -> None:
+        table, cluster = load.table, load.cluster
+        rows = len(table)
+        if rows > _MOST_JOBS:
+            raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MOST_JOBS}.")
+        self.table = table
+        self.load = load
+        self.policy = policy
+        self.ended: list[int] = []
+        self.told: list[Told] = []
+        self._clients = 0
+        self._room = 0
+        self._s = np.zeros(k.SCALARS, dtype=np.int64)
+        self._s[[k.NOW, k.USED_AT, k.ROWS]] = now, now, rows
+        self._s[[k.WAKE, k.TICK]] = NEVER
+        self._s[k.FIRST] = table.submit[0] if rows else now
+        capacity = np.array(list(cluster.pools.values()), dtype=np.int64)
+        none = np.full(rows, UNSTARTED, dtype=np.int64)
+        zero = np.zeros(rows, dtype=np.int64)
+        columns: dict[str, NDArray[Any]] = {
+            "submit": table.submit.copy(),
+            "run": table.run.copy(),
+            "request": table.request.copy(),
+            "user": load.users.copy(),
+            "qos": load.qos.copy(),
+            "partition": load.partitions.copy(),
+            "demand": load.demand.reshape(-1).copy(),
+            **{name: none.copy() for name in ("arrival", "start", "end", "due", "expected", "plan")},
+            **{name: zero.copy() for name in ("ended_by", "requeues", "queue", "running", "ends")},
+            "score": np.zeros(rows),
+            "free": capacity.copy(),
+            "capacity": capacity.copy(),
+            "times": np.zeros(2 * rows + 4, dtype=np.int64),
+            "idle": np.zeros((2 * rows + 4) * len(capacity), dtype=np.int64),
+            "usage": np.zeros(int(load.users.max()) + 1 if rows else 1),
+            "rate": np.zeros(int(load.users.max()) + 1 if rows else 1),
+            "missing": np.zeros(len(capacity), dtype=np.int64),
+            "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
+            "over": np.zeros(0, dtype=np.int64),
+            "told": np.zeros(0, dtype=np.int64),
+            **_outages(load),
+            **self._set_policy(policy, len(cluster.partitions)),
+        }
+        self._arrays = columns
+        self._grow()
+
+    def _set_policy(self, policy: Policy | PassScheduler, partitions: int) -> dict[str, NDArray[Any]]:
+        """Write a policy as numbers for the kernels."""
+        s = self._s
+        self._weights = np.zeros(k.WEIGHTS + 1)
+        self._weights[[k.MAX_AGE, k.HALF_LIFE]] = 1.0
+        self._weights[k.WEIGHTS] = self.load.cluster.cores
+        self._factors = np.zeros(max(partitions, 1))
+        s[k.REBUILD] = s[k.REQUEUE] = 1
+        if isinstance(policy, Policy):
+            self._set_order(policy.order)
+            self._set_backfill(policy.backfill)
+            s[k.PREEMPT] = {"off": k.OFF, "requeue": k.BACK, "cancel": k.CANCEL}[policy.preempt]
+            s[k.REQUEUE] = policy.requeue
+        else:
+            s[k.BACKFILL] = k.OUTSIDE
+        return {"weights": self._weights, "partition_factor": self._factors}
+
+    def _set_order(self, order: Order) -> None:
+        s, weights, factors = self._s, self._weights, self._factors
+        match order:
+            case Fcfs():
+                s[k.ORDER] = k.FCFS
+            case Sjf():
+                s[k.ORDER] = k.SJF
+            case Wfp(pool):
+                s[k.ORDER], s[k.SIZE_POOL] = k.WFP, pool
+            case F1(number):
+                s[k.ORDER] = (k.F1, k.F2, k.F3, k.F4)[number - 1]
+            case Multifactor() as m:
+                s[k.ORDER] = k.MULTIFACTOR
+                weights[[k.AGE, k.MAX_AGE, k.SIZE, k.FAVOR_SMALL]] = m.age, m.max_age_s, m.size, m.favor_small
+                weights[[k.FAIR_SHARE, k.HALF_LIFE]] = m.fair_share, m.half_life_s
+                weights[[k.PARTITION, k.QOS]] = m.partition, m.qos
+                weights[k.HIGHEST_QOS] = self.load.qos.max(initial=0)
+                given = m.partition_factors[: len(factors)]
+                factors[: len(given)] = given
+            case _:
+                s[k.ORDER] = k.CUSTOM
+
+    def _set_backfill(self, backfill: Backfill) -> None:
+        s = self._s
+        match backfill:
+            case NoBackfill():
+                s[k.BACKFILL] = k.NONE
+            case Easy():
+                s[k.BACKFILL] = k.EASY
+            case Conservative():
+                s[k.BACKFILL] = k.CONSERVATIVE
+            case Periodic() as p:
+                s[k.BACKFILL] = k.PERIODIC
+                s[[k.INTERVAL, k.DEPTH, k.WINDOW, k.RESOLUTION]] = p.interval_s, p.depth, p.window_s, p.resolution_s
+
+    # ------------------------------------------------------------------ what is copied, and what grows
+
+    def fork(self) -> GeneralCore:
+        twin = copy.copy(self)
+        twin.ended, twin.told = list(self.ended), list(self.told)
+        twin.policy = self.policy if isinstance(self.policy, Policy) else copy.deepcopy(self.policy)
+        twin._s = self._s.copy()
+        twin._arrays = {name: a.copy() if name in _CHANGING else a for name, a in self._arrays.items()}
+        twin._show()
+        return twin
+
+    def _grow(self) -> None:
+        more = max(self._SPARE, self._room)
+        self._room += more
+        pools = len(self._arrays["free"])
+        each = dict.fromkeys((*_BY_JOB, "queue", "running"), 1) | {"ends": 2, "over": 2, "told": 8, "demand": pools}
+        each |= {"times": 2, "idle": 2 * pools}
+        for name, times in each.items():
+            ours = self._arrays[name]
+            self._arrays[name] = np.concatenate([ours, np.zeros(times * more, dtype=ours.dtype)])
+        self._show()
+
+    def _show(self) -> None:
+        """Open the views that the kernels work on, and those that a scheduler outside looks through."""
+        self._a = k.Arrays(**{name: seen(array) for name, array in self._arrays.items()})
+        self._seen = seen(self._s)
+        self.view = _View(self)
+
+    # ------------------------------------------------------------------ views
+
+    @property
+    def now(self) -> int:
+        return int(self._s[k.NOW])
+
+    @now.setter
+    def now(self, value: int) -> None:
+        self._s[k.NOW] = value
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        return self._arrays["start"][: len(self.table)]
+
+    @property
+    def end(self) -> NDArray[np.int64]:
+        """When each background job ended, -1 while it has not."""
+        return self._arrays["end"][: len(self.table)]
+
+    @property
+    def ended_by(self) -> NDArray[np.int64]:
+        """What ended each background job against its will: a `Fate`, 0 for nothing."""
+        return self._arrays["ended_by"][: len(self.table)]
+
+    @property
+    def requeues(self) -> NDArray[np.int64]:
+        """How often each background job was put back into the queue."""
+        return self._arrays["requeues"][: len(self.table)]
+
+    @property
+    def free(self) -> int:
+        return int(self._arrays["free"][0])
+
+    @property
+    def queued(self) -> NDArray[np.int64]:
+        queue: NDArray[np.int64] = self._arrays["queue"][: self._s[k.QUEUED]].copy()
+        return queue
+
+    @property
+    def exhausted(self) -> bool:
+        return int(self._s[k.NEXT]) >= len(self.table)
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, until: int) -> None:
+        self._go(until, k.RUN)
+
+    def begin_second(self, now: int) -> None:
+        self._go(now, k.BEGIN)
+
+    def end_second(self) -> None:
+        self._go(self.now, k.REST)
+
+    def schedule(self) -> None:
+        if self._s[k.STIRRED]:
+            self._go(self.now, k.REST)
+
+    def _go(self, until: int, phase: int) -> None:
+        s = self._s
+        while k.run_events(self._seen, self._a, until, phase) == k.WANTED:
+            self._wanted()
+            phase = k.RUN
+            if s[k.TOLD]:
+                break
+        if s[k.ENDED]:
+            self.ended += self._arrays["over"][: s[k.ENDED]].tolist()
+            s[k.ENDED] = 0
+        if s[k.TOLD]:
+            for news in self._arrays["told"][: s[k.TOLD]].tolist():
+                self.told.append(Told(news >> 3, Fate(news >> 1 & 3), bool(news & 1)))
+            s[k.TOLD] = 0
+
+    def _wanted(self) -> None:
+        """Do the part of a pass that is not the kernel's."""
+        s = self._s
+        s[k.WAKE] = NEVER
+        if isinstance(self.policy, Policy):
+            order: Any = self.policy.order
+            queue = self._arrays["queue"][: s[k.QUEUED]]
+            k.in_order_of_age(self._seen, self._a)
+            self._arrays["score"][queue] = order.scores(self.view)
+            k.schedule(self._seen, self._a, int(s[k.BACKFILL]))
+        else:
+            k.in_order_of_age(self._seen, self._a)
+            self.policy.schedule(self.view)
+            k.drop_started(self._seen, self._a)
+            s[k.STIRRED] = 0
+
+    # ------------------------------------------------------------------ the client's jobs
+
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
+        if self._clients == self._room:
+            self._grow()
+        index = len(self.table) + self._clients
+        self._clients += 1
+        for name, value in (("request", request), ("qos", qos), ("partition", partition), ("user", user)):
+            self._arrays[name][index] = value
+        names = list(self.load.cluster.pools)
+        source = (
+            names.index(list(self.load.cluster.partitions.values())[partition]) if self.load.cluster.partitions else 0
+        )
+        self._arrays["demand"].reshape(-1, len(names))[index, source] = cores
+        return index
+
+    def push_end(self, index: int, end: int) -> None:
+        if self._s[k.ENDS] == len(self._arrays["ends"]):
+            self._grow()
+        k.push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
+        self._s[k.ENDS] += 1
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        del expected_end  # the column has it
+        k.age_usage(self._seen, self._a, self.now)
+        k.vacate(self._seen, self._a, index)
+
+    def resize(self, index: int, cores: int, expected_end: int) -> None:
+        del expected_end
+        k.age_usage(self._seen, self._a, self.now)
+        k.take(self._seen, self._a, index, -1)
+        demand = self._arrays["demand"].reshape(-1, len(self._arrays["free"]))
+        demand[index, np.flatnonzero(demand[index])[0]] = cores
+        k.take(self._seen, self._a, index, 1)
+        assert self._arrays["free"].min() >= 0, "grown beyond the idle cores"
+        self._s[[k.REBUILD, k.STIRRED]] = 1
+
+    def insert(self, index: int, age_since: int) -> None:
+        self._arrays["submit"][index] = age_since
+        self._arrays["arrival"][index] = self._s[k.ARRIVED]
+        self._s[k.ARRIVED] += 1
+        k.enqueue(self._seen, self._a, index)
+
+    def remove(self, index: int) -> None:
+        k.dequeue(self._seen, self._a, index)
+
+
+class _View:
+    """See `QueueView`."""
+
+    def __init__(self, core: GeneralCore) -> None:
+        self._core = core
+        rows = len(core.table) + core._room
+        arrays = core._arrays
+        self._s = core._s
+        for name, column in (
+            ("submit", "submit"),
+            ("request", "request"),
+            ("users", "user"),
+            ("qos", "qos"),
+            ("partitions", "partition"),
+            ("expected_end", "expected"),
+            ("free", "free"),
+            ("capacity", "capacity"),
+        ):
+            setattr(self, name, _frozen(arrays[column]))
+        self.demand = _frozen(arrays["demand"].reshape(rows, -1))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _View:
+        return self
+
+    @property
+    def now(self) -> int:
+        return int(self._s[k.NOW])
+
+    @property
+    def queue(self) -> NDArray[np.int64]:
+        queue = self._core._arrays["queue"][: self._s[k.QUEUED]]
+        return _frozen(queue[self._core._arrays["start"][queue] == UNSTARTED])
+
+    @property
+    def running(self) -> NDArray[np.int64]:
+        return _frozen(self._core._arrays["running"][: self._s[k.RUNNING]])
+
+    def start(self, job: int) -> None:
+        core = self._core
+        waits = job in core._arrays["queue"][: self._s[k.QUEUED]] and core._arrays["start"][job] == UNSTARTED
+        if not waits or np.any(self.demand[job] > core._arrays["free"]):
+            why = "does not fit into what is idle" if waits else "is not in the queue"
+            raise BackendError(
+                f"cannot start now: it {why}", where=f"job {job} at {self.now} s", hint="Mend the scheduler."
+            )
+        k.launch(core._seen, core._a, int(job))
+
+    def backfill(self) -> None:
+        core = self._core
+        k.drop_started(core._seen, core._a)
+        k.easy(core._seen, core._a)
+
+    def wake_at(self, time: int) -> None:
+        if time <= self.now:
+            raise BackendError(
+                f"a pass at {time} s cannot be", where=f"scheduler at {self.now} s", hint="Ask for a later time."
+            )
+        self._s[k.WAKE] = min(int(self._s[k.WAKE]), time)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _outages(load: Load) -> dict[str, NDArray[np.int64]]:
+    """Outages' begins and ends in order; at one time, ends first."""
+    changes = []
+    for outage in load.cluster.outages:
+        amounts = load.cluster.vector(outage.amounts)
+        changes.append((outage.begin_s, 1 if outage.drain else 2, amounts))
+        if outage.end_s < NEVER:
+            changes.append((outage.end_s, 0, amounts))
+    changes.sort(key=lambda change: (change[0], change[1] != 0))
+    return {
+        "outage_time": np.array([time for time, _, _ in changes], dtype=np.int64),
+        "outage_kind": np.array([kind for _, kind, _ in changes], dtype=np.int64),
+        "outage_amount": np.array([amounts for _, _, amounts in changes], dtype=np.int64).reshape(-1),
+    }

@@ -1,0 +1,783 @@
+"""The inner loop of every other discipline: any order, any backfilling, any number of pools.
+
+`asa.backends.simulated.policies` says what it does. Its data:
+
+- a job is a row of columns; its demand is a row of a matrix, flattened, as all that has a column a pool is;
+- the queue is a list of jobs that stays sorted from pass to pass, so that sorting it again costs little;
+- the profile is what will be idle over time by requested ends and reservations: a sorted list of times, and what is
+  idle from each to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from ..table import NEVER, UNSTARTED
+from .fast_kernel import push
+from .jit import At, kernel
+
+BITS = 24
+MASK = (1 << BITS) - 1
+
+# places in the vector of scalars
+(
+    NOW,
+    NEXT,
+    QUEUED,
+    RUNNING,
+    ENDS,
+    PROFILE,
+    OUTAGE,
+    ARRIVED,
+    STIRRED,
+    FREED,
+    REBUILD,
+    WAKE,
+    TICK,
+    ENDED,
+    TOLD,
+    ROWS,
+    ORDER,
+    BACKFILL,
+    PREEMPT,
+    REQUEUE,
+    INTERVAL,
+    DEPTH,
+    WINDOW,
+    RESOLUTION,
+    SIZE_POOL,
+    FIRST,
+    USED_AT,
+) = range(27)
+SCALARS = 27
+
+# what `run_events` is asked for, and what it answers
+RUN, REST, PASS, BEGIN = range(4)
+DONE, WANTED = range(2)
+
+# orders
+FCFS, SJF, WFP, F1, F2, F3, F4, MULTIFACTOR, CUSTOM = range(9)
+# backfilling
+NONE, EASY, CONSERVATIVE, PERIODIC, OUTSIDE = range(5)
+# preemption
+OFF, BACK, CANCEL = range(3)
+
+# places in the vector of weights
+(AGE, MAX_AGE, SIZE, FAVOR_SMALL, FAIR_SHARE, HALF_LIFE, PARTITION, QOS, HIGHEST_QOS) = range(9)
+WEIGHTS = 9
+
+
+class Arrays(NamedTuple):
+    """Everything that the kernels work on, a field an array."""
+
+    submit: Any  # by job: when its age began to count
+    run: Any
+    request: Any
+    user: Any
+    qos: Any
+    partition: Any
+    demand: Any  # by job and pool
+    arrival: Any  # by job: how many were queued before it
+    start: Any
+    end: Any  # when it ended, of background jobs that have
+    due: Any  # by background job: its end in the heap
+    expected: Any  # by running job: its requested end
+    plan: Any  # by queued job: its reservation under conservative backfilling
+    ended_by: Any  # by job: 0 of itself, 1 by an outage, 2 by preemption
+    requeues: Any
+    score: Any  # by job
+    queue: Any  # jobs
+    running: Any  # jobs, by requested end
+    ends: Any  # heap of (end, job)
+    free: Any  # by pool
+    capacity: Any  # by pool, less what is away
+    times: Any  # of the profile
+    idle: Any  # by time of the profile and pool
+    outage_time: Any
+    outage_kind: Any  # 0 back, 1 drained, 2 failed
+    outage_amount: Any  # by outage and pool
+    usage: Any  # by user: decayed core-seconds
+    rate: Any  # by user: cores in use
+    weights: Any
+    partition_factor: Any
+    blocked: Any  # by partition, within a pass
+    missing: Any  # by pool, within a preemption
+    over: Any  # the client's jobs that ended
+    told: Any  # what else became of the client's: job x 8 + cause x 2 + again
+
+
+@kernel
+def _fits(a: Any, job: int) -> bool:
+    pools = len(a.free)
+    for k in range(pools):
+        if a.demand[At(job * pools + k)] > a.free[k]:
+            return False
+    return True
+
+
+@kernel
+def _possible(a: Any, job: int) -> bool:
+    """Whether the machine, less what is away, has as much as a job asks for."""
+    pools = len(a.free)
+    for k in range(pools):
+        if a.demand[At(job * pools + k)] > a.capacity[k]:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------------- queue and running jobs
+
+
+@kernel
+def _before(s: Any, a: Any, one: int, other: int) -> bool:
+    """Whether a job stands before another in the queue."""
+    if s[ORDER] != FCFS and a.score[At(one)] != a.score[At(other)]:
+        return a.score[At(one)] > a.score[At(other)]
+    if a.submit[At(one)] != a.submit[At(other)]:
+        return a.submit[At(one)] < a.submit[At(other)]
+    return a.arrival[At(one)] < a.arrival[At(other)]
+
+
+@kernel
+def _sort(s: Any, a: Any) -> None:
+    """Sort the queue by insertion: it nearly is sorted, from the pass before."""
+    queue = a.queue
+    for i in range(1, s[QUEUED]):
+        job = queue[At(i)]
+        j = i
+        while j > 0 and _before(s, a, job, queue[At(j - 1)]):
+            queue[At(j)] = queue[At(j - 1)]
+            j -= 1
+        queue[At(j)] = job
+
+
+@kernel
+def in_order_of_age(s: Any, a: Any) -> None:
+    """Sort the queue as under first come first served."""
+    order = s[ORDER]
+    s[ORDER] = FCFS
+    _sort(s, a)
+    s[ORDER] = order
+
+
+@kernel
+def enqueue(s: Any, a: Any, job: int) -> None:
+    """Put a job at the end of the queue; the next pass sorts it in."""
+    a.start[At(job)] = UNSTARTED
+    a.plan[At(job)] = UNSTARTED
+    a.queue[At(s[QUEUED])] = job
+    s[QUEUED] += 1
+    s[STIRRED] = 1
+
+
+@kernel
+def dequeue(s: Any, a: Any, job: int) -> None:
+    """Take a job out of the queue, wherever it stands."""
+    i = 0
+    while a.queue[At(i)] != job:
+        i += 1
+    for j in range(i, s[QUEUED] - 1):
+        a.queue[At(j)] = a.queue[At(j + 1)]
+    s[QUEUED] -= 1
+    s[REBUILD] = 1
+    s[STIRRED] = 1
+
+
+@kernel
+def drop_started(s: Any, a: Any) -> None:
+    """Close the queue up after those that started."""
+    write = 0
+    for read in range(s[QUEUED]):
+        job = a.queue[At(read)]
+        if a.start[At(job)] == UNSTARTED:
+            a.queue[At(write)] = job
+            write += 1
+    s[QUEUED] = write
+
+
+@kernel
+def _running_place(s: Any, a: Any, job: int) -> int:
+    low, high = 0, s[RUNNING]
+    while low < high:
+        middle = (low + high) >> 1
+        other = a.running[At(middle)]
+        sooner = a.expected[At(other)] < a.expected[At(job)]
+        if sooner or (a.expected[At(other)] == a.expected[At(job)] and other < job):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def take(s: Any, a: Any, job: int, sign: int) -> None:
+    """Take a job's demand from what is idle, or give it back."""
+    pools = len(a.free)
+    for k in range(pools):
+        a.free[k] -= sign * a.demand[At(job * pools + k)]
+    a.rate[At(a.user[At(job)])] += sign * a.demand[At(job * pools + s[SIZE_POOL])]
+
+
+@kernel
+def _tell(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
+    """Note that a client's job started (cause 0), or why it was ended, and whether it is queued again."""
+    a.told[At(s[TOLD])] = job * 8 + cause * 2 + (1 if again else 0)
+    s[TOLD] += 1
+
+
+@kernel
+def launch(s: Any, a: Any, job: int) -> None:
+    """Start a job that fits; whoever calls this closes the queue up afterwards."""
+    now = s[NOW]
+    take(s, a, job, 1)
+    a.start[At(job)] = now
+    a.expected[At(job)] = now + a.request[At(job)]
+    place = _running_place(s, a, job)
+    for i in range(s[RUNNING], place, -1):
+        a.running[At(i)] = a.running[At(i - 1)]
+    a.running[At(place)] = job
+    s[RUNNING] += 1
+    if job < s[ROWS]:
+        a.due[At(job)] = now + a.run[At(job)]
+        push(a.ends, s[ENDS], (a.due[At(job)] << BITS) | job)
+        s[ENDS] += 1
+    else:
+        _tell(s, a, job, 0, False)
+
+
+@kernel
+def vacate(s: Any, a: Any, job: int) -> None:
+    """Take a running job away, for whatever reason."""
+    place = _running_place(s, a, job)
+    for i in range(place, s[RUNNING] - 1):
+        a.running[At(i)] = a.running[At(i + 1)]
+    s[RUNNING] -= 1
+    take(s, a, job, -1)
+    if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and s[NOW] < a.expected[At(job)]:
+        _book(s, a, job, s[NOW], a.expected[At(job)], -1)
+        s[FREED] = 1
+    s[STIRRED] = 1
+
+
+@kernel
+def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
+    """End a running job against its will, and put it back into the queue or not."""
+    s[REBUILD] = 1
+    vacate(s, a, job)
+    if job < s[ROWS]:
+        _forget(a.ends, s[ENDS], (a.due[At(job)] << BITS) | job)
+        s[ENDS] -= 1
+    if again:
+        a.requeues[At(job)] += 1
+        enqueue(s, a, job)
+    else:
+        a.ended_by[At(job)] = cause
+        a.end[At(job)] = s[NOW]
+    if job >= s[ROWS]:
+        _tell(s, a, job, cause, again)
+
+
+@kernel
+def _sink(keys: Any, count: int, place: int, key: int) -> None:
+    """Put a key into the hole at a place of a heap, which is not above where it belongs."""
+    i = place
+    while True:
+        child = 2 * i + 1
+        if child >= count:
+            break
+        if child + 1 < count and keys[At(child + 1)] < keys[At(child)]:
+            child += 1
+        if keys[At(child)] >= key:
+            break
+        keys[At(i)] = keys[At(child)]
+        i = child
+    keys[At(i)] = key
+
+
+@kernel
+def _forget(keys: Any, count: int, key: int) -> None:
+    """Take a key out of a heap, wherever it is."""
+    i = 0
+    while keys[At(i)] != key:
+        i += 1
+    last = keys[At(count - 1)]
+    while i > 0 and keys[At((i - 1) >> 1)] > last:
+        keys[At(i)] = keys[At((i - 1) >> 1)]
+        i = (i - 1) >> 1
+    _sink(keys, count - 1, i, last)
+
+
+# ---------------------------------------------------------------------- the profile
+
+
+@kernel
+def _reset(s: Any, a: Any) -> None:
+    """Make the profile anew, of the running jobs alone."""
+    pools, count, now = len(a.free), 1, s[NOW]
+    a.times[0] = now
+    for k in range(pools):
+        a.idle[k] = a.free[k]
+    for i in range(s[RUNNING]):
+        job = a.running[At(i)]
+        end = max(a.expected[At(job)], now + 1)
+        if end != a.times[At(count - 1)]:
+            a.times[At(count)] = end
+            for k in range(pools):
+                a.idle[At(count * pools + k)] = a.idle[At((count - 1) * pools + k)]
+            count += 1
+        for k in range(pools):
+            a.idle[At((count - 1) * pools + k)] += a.demand[At(job * pools + k)]
+    s[PROFILE] = count
+
+
+@kernel
+def _cut(s: Any, a: Any, time: int) -> int:
+    """Make a time, not before the profile's first, one of its times; return its place."""
+    low, high = 0, s[PROFILE]
+    while low < high:
+        middle = (low + high) >> 1
+        if a.times[At(middle)] < time:
+            low = middle + 1
+        else:
+            high = middle
+    if low < s[PROFILE] and a.times[At(low)] == time:
+        return low
+    pools = len(a.free)
+    for i in range(s[PROFILE], low, -1):
+        a.times[At(i)] = a.times[At(i - 1)]
+    for i in range((s[PROFILE] + 1) * pools - 1, low * pools - 1, -1):
+        a.idle[At(i)] = a.idle[At(i - pools)]
+    a.times[At(low)] = time
+    s[PROFILE] += 1
+    return low
+
+
+@kernel
+def _book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
+    """Take a job's demand from the profile, from one time to another, or give it back."""
+    pools = len(a.free)
+    first = _cut(s, a, begin)
+    last = _cut(s, a, end)
+    for i in range(first, last):
+        for k in range(pools):
+            a.idle[At(i * pools + k)] -= sign * a.demand[At(job * pools + k)]
+
+
+@kernel
+def _trim(s: Any, a: Any) -> None:
+    """Forget the profile's past, and times at which nothing changes."""
+    pools, now, write = len(a.free), s[NOW], 0
+    first = 0
+    while first + 1 < s[PROFILE] and a.times[At(first + 1)] <= now:
+        first += 1
+    for read in range(first, s[PROFILE]):
+        changes = write == 0
+        for k in range(pools):
+            value = a.idle[At(read * pools + k)]
+            if write > 0 and value != a.idle[At((write - 1) * pools + k)]:
+                changes = True
+        if changes:
+            a.times[At(write)] = max(a.times[At(read)], now)
+            for k in range(pools):
+                a.idle[At(write * pools + k)] = a.idle[At(read * pools + k)]
+            write += 1
+    s[PROFILE] = write
+
+
+@kernel
+def _earliest(s: Any, a: Any, job: int, since: int) -> int:
+    """Earliest time from `since` on at which a job fits for all of its request; NEVER if there is none."""
+    pools, count, lasts = len(a.free), s[PROFILE], a.request[At(job)]
+    i = 0
+    while i + 1 < count and a.times[At(i + 1)] <= since:
+        i += 1
+    begin = since
+    while i < count:
+        if i > 0 and a.times[At(i)] >= begin + lasts:
+            return begin
+        fits = True
+        for k in range(pools):
+            if a.demand[At(job * pools + k)] > a.idle[At(i * pools + k)]:
+                fits = False
+        i += 1
+        if not fits:
+            if i >= count:
+                return NEVER
+            begin = max(a.times[At(i)], since)
+    return begin
+
+
+# ---------------------------------------------------------------------- scores
+
+
+@kernel
+def age_usage(s: Any, a: Any, now: int) -> None:
+    """Let all users' usage decay up to now, and add what they used since."""
+    passed = now - s[USED_AT]
+    if passed <= 0:
+        return
+    half_life = a.weights[HALF_LIFE]
+    kept = 2.0 ** (-passed / half_life)
+    earned = (1.0 - kept) * half_life / math.log(2.0)
+    for user in range(len(a.usage)):
+        a.usage[user] = a.usage[user] * kept + a.rate[user] * earned
+    s[USED_AT] = now
+
+
+@kernel
+def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
+    w, pools = a.weights, len(a.free)
+    age = min((s[NOW] - a.submit[At(job)]) / w[MAX_AGE], 1.0)
+    size = a.demand[At(job * pools + s[SIZE_POOL])] / cores
+    if w[FAVOR_SMALL] > 0:
+        size = 1.0 - size
+    share = 1.0
+    if total > 0:
+        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * len(a.usage))
+    score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * share
+    score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
+    if w[HIGHEST_QOS] > 0:
+        score += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
+    return math.floor(score + 1e-6)  # whole points, whatever the last bits of the parts
+
+
+@kernel
+def _score(s: Any, a: Any, cores: float) -> None:
+    order, pools = s[ORDER], len(a.free)
+    total = 0.0
+    if order == MULTIFACTOR:
+        for user in range(len(a.usage)):
+            total += a.usage[user]
+    for i in range(s[QUEUED]):
+        job = a.queue[At(i)]
+        request = a.request[At(job)]
+        width = a.demand[At(job * pools + s[SIZE_POOL])]
+        score = 0.0
+        if order == SJF:
+            score = -1.0 * request
+        elif order == WFP:
+            score = ((s[NOW] - a.submit[At(job)]) / request) ** 3 * width
+        elif order == MULTIFACTOR:
+            score = _multifactor(s, a, job, total, cores)
+        else:
+            since = math.log10(a.submit[At(job)] - s[FIRST] + 1.0)
+            if order == F1:
+                score = -(math.log10(float(request)) * width + 870.0 * since)
+            elif order == F2:
+                score = -(math.sqrt(float(request)) * width + 25600.0 * since)
+            elif order == F3:
+                score = -(1.0 * request * width + 6860000.0 * since)
+            else:
+                score = -(request * math.sqrt(float(width)) + 530000.0 * since)
+        a.score[At(job)] = score
+
+
+# ---------------------------------------------------------------------- passes
+
+
+@kernel
+def _preempt(s: Any, a: Any, job: int) -> bool:
+    """End running jobs of lower quality so that a job fits, if that is possible; requeue or cancel them."""
+    pools, wanted, sufficient = len(a.free), False, False
+    if s[PREEMPT] == OFF or a.qos[At(job)] == 0:
+        return False
+    for k in range(pools):
+        a.missing[k] = a.demand[At(job * pools + k)] - a.free[k]
+    victims = 0
+    while not sufficient:
+        wanted = False
+        for k in range(pools):
+            wanted = wanted or a.missing[k] > 0
+        if not wanted:
+            sufficient = True
+            break
+        best = -1
+        for i in range(s[RUNNING]):
+            other = a.running[At(i)]
+            if a.qos[At(other)] >= a.qos[At(job)] or a.ended_by[At(other)] < 0:
+                continue
+            helps = False
+            for k in range(pools):
+                helps = helps or (a.missing[k] > 0 and a.demand[At(other * pools + k)] > 0)
+            if helps and (
+                best < 0
+                or a.qos[At(other)] < a.qos[At(best)]
+                or (a.qos[At(other)] == a.qos[At(best)] and _started_later(a, other, best))
+            ):
+                best = other
+        if best < 0:
+            break
+        a.ended_by[At(best)] = -1  # chosen
+        victims += 1
+        for k in range(pools):
+            a.missing[k] -= a.demand[At(best * pools + k)]
+    i = 0
+    while i < s[RUNNING] and victims > 0:
+        other = a.running[At(i)]
+        if a.ended_by[At(other)] < 0:
+            a.ended_by[At(other)] = 0
+            if sufficient:
+                _lose(s, a, other, 2, s[PREEMPT] == BACK)
+                continue
+        i += 1
+    return sufficient
+
+
+@kernel
+def _started_later(a: Any, one: int, other: int) -> bool:
+    if a.start[At(one)] != a.start[At(other)]:
+        return a.start[At(one)] > a.start[At(other)]
+    return one > other
+
+
+@kernel
+def _in_order(s: Any, a: Any) -> bool:
+    """Start what fits, as long as nothing of its partition was found not to; tell whether jobs were preempted."""
+    open_partitions = len(a.blocked)
+    for p in range(open_partitions):
+        a.blocked[p] = 0
+    for i in range(s[QUEUED]):
+        if open_partitions == 0:
+            break
+        job = a.queue[At(i)]
+        if a.blocked[At(a.partition[At(job)])] or not _possible(a, job):
+            continue
+        if _fits(a, job):
+            launch(s, a, job)
+        elif _preempt(s, a, job):
+            launch(s, a, job)
+            return True
+        else:
+            a.blocked[At(a.partition[At(job)])] = 1
+            open_partitions -= 1
+    return False
+
+
+@kernel
+def easy(s: Any, a: Any) -> bool:
+    """Start what fits; the first of each partition that does not reserves; who comes after it takes nothing of that."""
+    now, known = s[NOW], False
+    for p in range(len(a.blocked)):
+        a.blocked[p] = 0
+    for i in range(s[QUEUED]):
+        job = a.queue[At(i)]
+        waits = a.blocked[At(a.partition[At(job)])] != 0
+        fits = _fits(a, job)
+        if not fits and (waits or not _possible(a, job)):
+            continue
+        if fits and (not known or _earliest(s, a, job, now) == now):
+            if known:
+                _book(s, a, job, now, now + a.request[At(job)], 1)
+            launch(s, a, job)
+        elif not waits:
+            if not fits and _preempt(s, a, job):
+                launch(s, a, job)
+                return True
+            a.blocked[At(a.partition[At(job)])] = 1
+            if not known:
+                _reset(s, a)
+                known = True
+            begin = _earliest(s, a, job, now)
+            if begin < NEVER:
+                _book(s, a, job, begin, begin + a.request[At(job)], 1)
+    return False
+
+
+@kernel
+def _conservative(s: Any, a: Any) -> bool:
+    now = s[NOW]
+    if s[REBUILD]:
+        _reset(s, a)
+        for i in range(s[QUEUED]):
+            a.plan[At(a.queue[At(i)])] = UNSTARTED
+    else:
+        _trim(s, a)
+        if s[FREED]:
+            for i in range(s[QUEUED]):
+                job = a.queue[At(i)]
+                if UNSTARTED < a.plan[At(job)] < NEVER and a.plan[At(job)] > now:
+                    _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
+                    a.plan[At(job)] = _earliest(s, a, job, now)
+                    _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+    s[REBUILD] = s[FREED] = 0
+    for i in range(s[QUEUED]):
+        job = a.queue[At(i)]
+        if a.plan[At(job)] == UNSTARTED:
+            a.plan[At(job)] = _earliest(s, a, job, now) if _possible(a, job) else NEVER
+            if a.plan[At(job)] < NEVER:
+                _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+    for p in range(len(a.blocked)):
+        a.blocked[p] = 0
+    s[WAKE] = NEVER
+    for i in range(s[QUEUED]):
+        job = a.queue[At(i)]
+        if a.plan[At(job)] <= now:
+            launch(s, a, job)
+            continue
+        s[WAKE] = min(s[WAKE], a.plan[At(job)])
+        if not a.blocked[At(a.partition[At(job)])] and _possible(a, job) and not _fits(a, job):
+            a.blocked[At(a.partition[At(job)])] = 1
+            if _preempt(s, a, job):
+                launch(s, a, job)
+                return True
+    return False
+
+
+@kernel
+def _periodic(s: Any, a: Any) -> None:
+    """Plan as many as the depth allows, and start those whose time is now."""
+    now, grid = s[NOW], s[RESOLUTION]
+    _reset(s, a)
+    looked_at = min(s[QUEUED], s[DEPTH])
+    for i in range(looked_at):
+        job = a.queue[At(i)]
+        if not _possible(a, job):
+            continue
+        begin = _earliest(s, a, job, now)
+        while now < begin < NEVER and begin % grid != 0:
+            begin = _earliest(s, a, job, begin + grid - begin % grid)
+        if begin - now > s[WINDOW]:
+            continue
+        _book(s, a, job, begin, begin + a.request[At(job)], 1)
+        if begin == now:
+            launch(s, a, job)
+
+
+@kernel
+def schedule(s: Any, a: Any, mode: int) -> None:
+    """Do one pass."""
+    again = s[STIRRED] != 0 or mode != PERIODIC
+    while again:
+        _prepare(s, a)
+        if mode == EASY:
+            again = easy(s, a)
+        elif mode == CONSERVATIVE:
+            again = _conservative(s, a)
+        else:
+            again = _in_order(s, a)
+        drop_started(s, a)
+    if mode == PERIODIC:
+        interval = s[INTERVAL]
+        if s[TICK] == NEVER:
+            s[TICK] = -(-s[NOW] // interval) * interval
+        if s[TICK] <= s[NOW]:
+            s[TICK] = NEVER
+            _prepare(s, a)
+            _periodic(s, a)
+            drop_started(s, a)
+        if s[QUEUED] == 0:
+            s[TICK] = NEVER
+    s[STIRRED] = 0
+
+
+@kernel
+def _prepare(s: Any, a: Any) -> None:
+    if s[ORDER] not in (FCFS, CUSTOM):
+        _score(s, a, float(a.weights[WEIGHTS]))
+    _sort(s, a)
+
+
+# ---------------------------------------------------------------------- the loop
+
+
+@kernel
+def _change(s: Any, a: Any) -> None:
+    """Take away and bring back what outages say of this second."""
+    pools = len(a.free)
+    while s[OUTAGE] < len(a.outage_time) and a.outage_time[At(s[OUTAGE])] <= s[NOW]:
+        o = s[OUTAGE]
+        s[OUTAGE] += 1
+        sign = 1 if a.outage_kind[At(o)] == 0 else -1
+        for k in range(pools):
+            amount = sign * a.outage_amount[At(o * pools + k)]
+            a.free[k] += amount
+            a.capacity[k] += amount
+        s[REBUILD] = s[STIRRED] = 1
+        while a.outage_kind[At(o)] == 2:
+            last = -1
+            for i in range(s[RUNNING]):
+                job = a.running[At(i)]
+                for k in range(pools):
+                    if (
+                        a.free[k] < 0
+                        and a.demand[At(job * pools + k)] > 0
+                        and (last < 0 or _started_later(a, job, last))
+                    ):
+                        last = job
+            if last < 0:
+                break
+            _lose(s, a, last, 1, s[REQUEUE] != 0)
+
+
+@kernel
+def run_events(s: Any, a: Any, until: int, phase: int) -> int:
+    """Live through events until `until`, or until something happened to a client's job.
+
+    Parameters
+    ----------
+    s, a
+        Scalars and arrays.
+    until
+        Seconds, including it.
+    phase
+        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it; ``PASS``: schedule only;
+        ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
+
+    Returns
+    -------
+    int
+        ``WANTED`` where somebody outside has to do this second's pass (or its scores), else ``DONE``.
+
+    Notes
+    -----
+    A pass costs O(q p) at least, with p the pools; EASY O(r + q) profile times more where jobs wait, conservative
+    O(q (q + r)) after an early end, in the queued and the running jobs.
+    """
+    rows, outages = s[ROWS], len(a.outage_time)
+    while True:
+        arrival = a.submit[At(s[NEXT])] if s[NEXT] < rows else NEVER
+        if phase in (RUN, BEGIN):
+            now = a.ends[0] >> BITS if s[ENDS] > 0 else NEVER
+            now = min(now, arrival, s[WAKE])
+            if s[QUEUED] > 0:
+                now = min(now, s[TICK])
+            if s[OUTAGE] < outages:
+                now = min(now, a.outage_time[At(s[OUTAGE])])
+            if phase == BEGIN:
+                now = until
+            elif now > until or now == NEVER:
+                return DONE
+            s[NOW] = now
+            if s[ORDER] == MULTIFACTOR:
+                age_usage(s, a, now)
+            s[ENDED] = 0
+            while s[ENDS] > 0 and a.ends[0] >> BITS == now:
+                job = a.ends[0] & MASK
+                s[ENDS] -= 1
+                _sink(a.ends, s[ENDS], 0, a.ends[At(s[ENDS])])
+                if job < rows:
+                    a.end[At(job)] = now
+                    vacate(s, a, job)
+                else:
+                    a.over[At(s[ENDED])] = job
+                    s[ENDED] += 1
+            if s[ENDED] > 0 or phase == BEGIN:
+                return DONE
+        if phase != PASS:
+            if s[OUTAGE] < outages:
+                _change(s, a)
+            while arrival == s[NOW]:
+                a.arrival[At(s[NEXT])] = s[ARRIVED]
+                s[ARRIVED] += 1
+                enqueue(s, a, s[NEXT])
+                s[NEXT] += 1
+                arrival = a.submit[At(s[NEXT])] if s[NEXT] < rows else NEVER
+        if s[STIRRED] or s[WAKE] <= s[NOW] or s[TICK] <= s[NOW]:
+            if (s[BACKFILL] == OUTSIDE or s[ORDER] == CUSTOM) and phase != PASS:
+                return WANTED
+            s[WAKE] = NEVER
+            schedule(s, a, s[BACKFILL])
+        phase = RUN
+        if s[TOLD] > 0:
+            return DONE
