@@ -12,17 +12,18 @@ Time is whole seconds. Within a second: jobs end; resources come back, then go a
 Order. The queue is sorted by the order's score at the time of the pass, ties by the time since which a job's age counts
 (for background jobs their submission), then by arrival.
 
-Pass. Jobs are looked at in that order. One that fits into what is idle starts, if no earlier job of the same partition
-was found not to fit. What happens to one that does not fit, or stands behind one:
+Pass. There is one in each second in which something ended, was submitted, went away or came back. Jobs are looked at
+in order. One starts if it fits into what is idle, takes nothing that is reserved by then, and no earlier job of its
+partition had to wait. What it does not ask for may be short. What happens to one that has to wait:
 
 - no backfilling: it waits;
-- EASY: the first that does not fit of each partition gets a reservation, the earliest time at which it fits by the
+- EASY: the first of each partition that has to wait gets a reservation, the earliest time at which it fits by the
   requested ends of the running jobs and the reservations made so far in this pass. Later ones start now if from now
   until their requested end they take nothing that is reserved;
 - conservative: every job has a reservation, made when it is first looked at, the earliest time that takes nothing of
-  those made before. It starts when that time has come. When something ends before its requested end, the reservations
-  are gone through in order, and each moves to the earliest time that takes nothing of all others; it never moves back.
-  When resources go away or come back, all reservations are made anew, in order;
+  those made before, and starts when that time has come. When something ends before its requested end, the
+  reservations are gone through once, in order, and each moves to the earliest time that takes nothing of all others;
+  it never moves back. When resources go away or come back, all reservations are made anew, in order;
 - periodic, as Slurm's: at a pass nothing overtakes. At the first multiple of the interval at or after anything
   happened, and after that second's pass, up to so many jobs are gone through in order, each reserves as under
   conservative backfilling but all anew, at whole multiples of the resolution if not now, and starts if that is now;

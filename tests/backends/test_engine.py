@@ -5,7 +5,6 @@ import gzip
 import importlib.util
 import itertools
 import sys
-from pathlib import Path
 
 import asa.backends.simulated.engine as engine_module
 import numpy as np
@@ -19,12 +18,10 @@ from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.swf import read_swf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_queue import PlainQueue, simulate
 
 from asa.backend import DependencyType, JobState
 from asa.errors import InputError
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from plain_queue import PlainQueue, simulate
 
 CAPACITY = 8
 

@@ -111,7 +111,7 @@ class Arrays(NamedTuple):
 def _fits(a: Any, job: int) -> bool:
     pools = len(a.free)
     for k in range(pools):
-        if a.demand[At(job * pools + k)] > a.free[k]:
+        if a.demand[At(job * pools + k)] > max(a.free[k], 0):  # a pool that is drained may be overdrawn
             return False
     return True
 
@@ -121,7 +121,7 @@ def _possible(a: Any, job: int) -> bool:
     """Whether the machine, less what is away, has as much as a job asks for."""
     pools = len(a.free)
     for k in range(pools):
-        if a.demand[At(job * pools + k)] > a.capacity[k]:
+        if a.demand[At(job * pools + k)] > max(a.capacity[k], 0):
             return False
     return True
 
@@ -398,7 +398,7 @@ def _earliest(s: Any, a: Any, job: int, since: int) -> int:
             return begin
         fits = True
         for k in range(pools):
-            if a.demand[At(job * pools + k)] > a.idle[At(i * pools + k)]:
+            if a.demand[At(job * pools + k)] > max(a.idle[At(i * pools + k)], 0):
                 fits = False
         i += 1
         if not fits:
@@ -512,6 +512,8 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
         victims += 1
         for k in range(pools):
             a.missing[k] -= a.demand[At(best * pools + k)]
+    if sufficient:
+        drop_started(s, a)  # who started in this pass may be among the victims, and is queued anew
     i = 0
     while i < s[RUNNING] and victims > 0:
         other = a.running[At(i)]
