@@ -1,9 +1,11 @@
 """Every discipline of the general core, against a second-by-second cluster."""
 
 import numpy as np
+import pytest
 from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores.base import Fate
 from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.engine import Engine, Need
 from asa.backends.simulated.policies import (
     F1,
     Conservative,
@@ -20,6 +22,9 @@ from asa.backends.simulated.table import NEVER, JobTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_cluster import simulate
+
+from asa.backend import DependencyType
+from asa.errors import BackendError, InputError
 
 CORES = 8
 
@@ -132,3 +137,186 @@ def test_compiled_or_not_it_is_one_function(plain_cores, jobs, order, backfill, 
     plain = plain_cores("general").GeneralCore
     expected = general(POOLS, jobs, order=order, backfill=backfill, kind=plain, **rules)
     assert general(POOLS, jobs, order=order, backfill=backfill, **rules) == expected
+
+
+class ByHand:
+    """EASY on one pool, written by somebody else, at the pass."""
+
+    def schedule(self, view):
+        queue = view.queue.tolist()
+        while queue and view.demand[queue[0], 0] <= view.free[0]:
+            view.start(queue.pop(0))
+        if not queue:
+            return
+        need, free = view.demand[queue[0], 0], int(view.free[0])
+        for job in view.running.tolist():
+            free += int(view.demand[job, 0])
+            if free >= need:
+                shadow = int(view.expected_end[job])
+                break
+        ends = view.expected_end[view.running] <= shadow
+        extra = int(view.free[0] + view.demand[view.running, 0][ends].sum() - need)
+        for job in queue[1:]:
+            width = int(view.demand[job, 0])
+            if width <= view.free[0] and (view.now + view.request[job] <= shadow or width <= extra):
+                extra -= width * int(view.now + view.request[job] > shadow)
+                view.start(job)
+
+
+class HeadOnly:
+    """Start the head by hand, and leave the rest to the built-in pass."""
+
+    def schedule(self, view):
+        if len(view.queue) and np.all(view.demand[view.queue[0]] <= view.free):
+            view.start(view.queue[0])
+        view.backfill()
+
+
+class Widest:
+    """An order of one's own."""
+
+    def scores(self, view):
+        return view.demand[view.queue, 0].astype(float)
+
+
+def one_pool(jobs):
+    return [{**job, "demand": {"cores": job["demand"]["cores"]}, "partition": 0} for job in jobs]
+
+
+def load_of(jobs, cluster):
+    columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
+    return Load(JobTable(*columns, np.array([job["demand"]["cores"] for job in jobs])), cluster)
+
+
+@given(jobs_of_a_load, st.sampled_from([ByHand, HeadOnly]), st.integers(0, 40))
+def test_a_scheduler_of_ones_own_sees_and_does_what_ours_do(jobs, scheduler, moment):
+    """At the pass, over views; also after a fork."""
+    expected = simulate({"cores": CORES}, one_pool(jobs), order=Fcfs(), backfill=Easy())
+    core = GeneralCore(load_of(jobs, Cluster({"cores": CORES})), scheduler())
+    core.run(moment)
+    twin = core.fork()
+    for each in (core, twin):
+        each.run(NEVER - 1)
+        assert each.start.tolist() == [start for start, _, _ in expected]
+
+
+@given(jobs_of_a_load, backfills)
+def test_an_order_of_ones_own_sorts_the_queue(jobs, backfill):
+    """In numpy, between kernels; the highest score first."""
+    jobs = one_pool(jobs)
+    widths = [job["demand"]["cores"] for job in jobs]
+    expected = simulate(
+        {"cores": CORES}, jobs, order=Fcfs(), backfill=backfill, priority_of=lambda number, _now: widths[number]
+    )
+    core = GeneralCore(load_of(jobs, Cluster({"cores": CORES})), Policy(Widest(), backfill))
+    core.run(NEVER - 1)
+    assert core.start.tolist() == [start for start, _, _ in expected]
+
+
+def test_a_planner_may_ask_to_be_woken():
+    """It starts each job ten seconds after its submission, when nothing else happens."""
+
+    class Patient:
+        def schedule(self, view):
+            for job in view.queue.tolist():
+                if view.submit[job] + 10 <= view.now:
+                    view.start(job)
+                else:
+                    view.wake_at(int(view.submit[job]) + 10)
+
+    jobs = [
+        {"submit": at, "run": 3, "request": 3, "demand": {"cores": 1}, "user": 0, "qos": 0, "partition": 0}
+        for at in (0, 4, 30)
+    ]
+    core = GeneralCore(load_of(jobs, Cluster({"cores": CORES})), Patient())
+    core.run(NEVER - 1)
+    assert core.start.tolist() == [10, 14, 40]
+
+
+@pytest.mark.parametrize(
+    ("deed", "words"),
+    [
+        (lambda view: view.start(1), "does not fit"),
+        (lambda view: view.start(2), "not in the queue"),
+        (lambda view: [view.start(0), view.start(0)], "not in the queue"),
+        (lambda view: view.wake_at(view.now), "later time"),
+    ],
+)
+def test_a_scheduler_that_errs_is_told(deed, words):
+    """Nothing is overcommitted, nobody starts twice."""
+
+    class Wrong:
+        def schedule(self, view):
+            view.start(0) if deed(view) == "" else None
+
+    shape = {"run": 9, "request": 9, "user": 0, "qos": 0, "partition": 0}
+    jobs = [{"submit": at, "demand": {"cores": cores}, **shape} for at, cores in ((0, 4), (0, 8), (5, 1))]
+    cluster = Cluster({"cores": CORES}, [Outage(0, {"cores": 4}, 50, drain=True)])
+    core = GeneralCore(load_of(jobs, cluster), Wrong())
+    with pytest.raises(BackendError, match=words):
+        core.run(NEVER - 1)
+
+
+def test_the_views_are_read_only_and_not_copies():
+    """What a scheduler looks at is the engine's own memory."""
+    seen = []
+
+    class Curious:
+        def schedule(self, view):
+            arrays = (view.submit, view.request, view.demand, view.free, view.running, view.expected_end)
+            seen.extend(array.flags.writeable or array.base is None for array in arrays)
+
+    jobs = [{"submit": 0, "run": 9, "request": 9, "demand": {"cores": 1}, "user": 0, "qos": 0, "partition": 0}]
+    GeneralCore(load_of(jobs, Cluster({"cores": CORES})), Curious()).run(5)
+    assert seen == [False] * 6
+
+
+def test_a_client_hears_of_preemption_and_failure():
+    """Its job is requeued by a better one, then lost to an outage, and what waited for it is let go."""
+    shape = {"request": 50, "user": 0, "partition": 0}
+    jobs = [{"submit": 10, "run": 20, "demand": {"cores": 8}, "qos": 1, **shape}]
+    cluster = Cluster({"cores": CORES}, [Outage(40, {"cores": 8}, 60)])
+    columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
+    table = JobTable(*columns, np.array([8]))
+    core = GeneralCore(Load(table, cluster, qos=[1]), Policy(preempt="requeue", requeue=False))
+    engine = Engine(CORES, table, core=core, now=0)
+    first = engine.submit(cores=4, request=100, run=100)
+    second = engine.submit(cores=4, request=100, run=10, needs=[Need(first, DependencyType.AFTERANY)])
+    told = []
+    while changed := engine.advance(NEVER):
+        told += [(engine.now, job, engine.clients[job].state.value, engine.clients[job].reason) for job in changed]
+    assert told == [
+        (0, first, "running", ""),
+        (10, first, "pending", "Preempted"),
+        (30, first, "running", ""),
+        (40, first, "failed", "NodeFail"),
+        (60, second, "running", ""),
+        (70, second, "completed", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Cluster({}), "no pool"),
+        (lambda: Cluster({"cores": 4}, [Outage(0, {"nodes": 1})]), "no pool 'nodes'"),
+        (lambda: Cluster({"cores": 4}, partitions={"batch": "batch"}), "no pool 'batch'"),
+        (lambda: Outage(5, {"cores": 1}, 5), "cannot be"),
+        (lambda: Load(table_of(5), Cluster({"cores": 4})), "asks for"),
+        (lambda: Load(table_of(4), Cluster({"cores": 4}), partitions=[1]), "partition 1"),
+        (lambda: Load(table_of(4), Cluster({"cores": 4}), amounts={"bb": [1]}), "no pool 'bb'"),
+        (lambda: Load(table_of(4), Cluster({"cores": 4}), users=[1, 2]), r"\(2,\) for 1 jobs"),
+        (lambda: Load(table_of(4, run=9), Cluster({"cores": 4})), "longer than its request"),
+        (lambda: Periodic(interval_s=0), "below 1"),
+        (lambda: Multifactor(half_life_s=0), "less than a second"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, words):
+    """With words."""
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def table_of(cores, run=3):
+    columns = [np.array([value]) for value in (0, run, 5, cores)]
+    return JobTable(*columns, keep_overruns=True)

@@ -90,6 +90,48 @@ def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
     assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain.tolist()
 
 
+def reservation(jobs, starts, head, now):
+    """When the head can start by the requested ends of what ran before it was looked at."""
+    running = [
+        (start + request, cores)
+        for other, (start, (_, run, request, cores)) in enumerate(zip(starts, jobs, strict=True))
+        if start <= now < start + run and (start < now or other < head)
+    ]
+    free = CAPACITY - sum(cores for _, cores in running)
+    for end, _ in sorted(running):
+        if free + sum(cores for other, cores in running if other <= end) >= jobs[head][3]:
+            return end
+    return now
+
+
+@settings(max_examples=300)
+@given(jobs_of_a_log)
+def test_easy_never_delays_the_reservation_that_the_head_was_given(jobs):
+    """At no second at which something happened, whoever was at the head then."""
+    jobs = [(submit, min(run, request), request, cores) for submit, run, request, cores in jobs]
+    starts = replay(*columns(jobs), CAPACITY).tolist()
+    assert min(starts[i] - job[0] for i, job in enumerate(jobs)) >= 0
+    for now in sorted({job[0] for job in jobs} | {start + job[1] for start, job in zip(starts, jobs, strict=True)}):
+        waiting = [i for i, job in enumerate(jobs) if job[0] <= now < starts[i]]
+        if waiting:
+            assert starts[waiting[0]] <= reservation(jobs, starts, waiting[0], now)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_schedule_of_a_real_trace_takes_more_than_there_is(data, preset):
+    """Nobody starts before submission, and the machine's cores suffice at every start."""
+    trace = read_swf(data / "swf" / "KTH-SP2-1996-2-unfiltered.swf.gz")
+    t = trace.table
+    starts = replay(t.submit, t.run, t.request, t.cores, trace.cores, preset_rules(preset))
+    assert np.all(starts >= t.submit)
+    when = np.concatenate([starts, starts + t.run])
+    change = np.concatenate([t.cores, -t.cores])
+    order = np.lexsort((change, when))  # ends first
+    assert np.cumsum(change[order]).max() <= trace.cores
+    assert change.sum() == 0
+
+
 def test_an_unknown_preset_is_refused():
     """With the known ones."""
     with pytest.raises(UnknownNameError, match="no preset 'pys'\nDid you mean 'pyss'"):

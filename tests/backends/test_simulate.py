@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asa.backends.simulated.replay import replay
-from asa.backends.simulated.simulate import _over_time, summary
+from asa.backends.simulated.simulate import _over_time, schedule, summary
 from asa.backends.simulated.swf import read_swf
 
 ASA = str(Path(sys.executable).with_name("asa"))
@@ -76,22 +75,74 @@ def test_tables_are_for_people(log):
 
 def test_the_drawing_adds_up(log):
     """Means over time are the summary's."""
-    trace = read_swf(log)
-    t = trace.table
-    start = replay(t.submit, t.run, t.request, t.cores, trace.cores)
-    busy, waiting = _over_time(trace, start, 30)
-    told = summary(trace, start)
+    done = schedule(read_swf(log), "easy", {})
+    busy, waiting, edges = _over_time(done, 30)
+    told = summary(done)
     assert busy.mean() == pytest.approx(told["utilisation"])
     assert waiting.mean() == pytest.approx(told["mean_queue_length"])
     assert np.all(busy >= -1e-9)
     assert np.all(busy <= 1 + 1e-9)
+    assert (edges[0], edges[-1], len(edges)) == (0, 150, 31)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_figure_is_drawn(log, tmp_path, suffix):
+    """Of the right kind."""
+    path = tmp_path / f"log.{suffix}"
+    assert "Figure written" in run(log, "--plot", path).stderr
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["conservative"], [0, 100, 20]),
+        (["sjf"], [0, 100, 20]),
+        (["wfp"], [0, 100, 20]),
+        (["f1", "--set", "number=3"], [0, 100, 20]),
+        (["sjf", "--set", "backfill=none"], [0, 100, 150]),
+        (["multifactor", "--set", "interval_s=25"], [0, 100, 25]),
+        (["multifactor", "--set", "interval-s=7m"], [0, 100, 150]),
+    ],
+)
+def test_schedulers_go_by_name_and_take_settings(log, tmp_path, arguments, expected):
+    """The last job may overtake, if and when the discipline lets it."""
+    run(log, "--scheduler", *arguments, "--starts", tmp_path / "starts.csv")
+    rows = csv.DictReader((tmp_path / "starts.csv").read_text().splitlines())
+    assert [int(row["start"]) for row in rows] == expected
+
+
+def test_outages_take_cores_away(log, tmp_path):
+    """Three of four cores are away from 50 to 300: 7 runs again after that; 5 for ever more."""
+    path = tmp_path / "away.csv"
+    path.write_text("begin_s,end_s,cores,drain\n50,300,3,no\n420,,1,yes\n")
+    told = json.loads(run(log, "--outages", path, "--starts", tmp_path / "starts.csv", "--json").stdout)
+    rows = csv.DictReader((tmp_path / "starts.csv").read_text().splitlines())
+    assert [int(row["start"]) for row in rows] == [300, 400, 20]
+    assert told["oddities"] == {"ended by an outage and requeued": 1}
+    path.write_text("begin_s,end_s,cores,drain\n15,,1,yes\n")
+    told = json.loads(run(log, "--outages", path, "--json").stdout)
+    assert told["oddities"] == {"never started": 1}
+    assert told["jobs"] == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["none.swf"], "none.swf: cannot be read"),
-        (["LOG", "--scheduler", "sjf"], "no scheduler 'sjf'"),
+        (["LOG", "--scheduler", "sjif"], "no scheduler 'sjif'\nDid you mean 'sjf'"),
+        (["LOG", "--scheduler", "sjf", "--set", "depth=3"], "no setting 'depth'"),
+        (["LOG", "--scheduler", "sjf", "--set", "depth"], "'depth' is no setting"),
+        (["LOG", "--scheduler", "sjf", "--set", "backfill=some"], "no backfilling 'some'"),
+        (["LOG", "--scheduler", "multifactor", "--set", "depth=many"], "'many' cannot be read"),
+        (["LOG", "--scheduler", "multifactor", "--set", "depth=0"], "a number below 1"),
+        (["LOG", "--scheduler", "easy", "--set", "depth=1"], "It has none"),
+        (["LOG", "--scheduler", "f1", "--set", "number=5"], "no F5"),
+        (["LOG", "--scheduler", "sjf", "--preset", "pyss"], "Leave it out"),
+        (["LOG", "--exceed", "ignore"], "'ignore' is no rule"),
+        (["LOG", "--outages", "none.csv"], "cannot be read"),
+        (["LOG", "--outages", "LOG"], "is no outage"),
+        (["LOG", "--plot", "x.gif5"], "no kind of figure"),
         (["LOG", "--preset", "alea"], "no preset 'alea'"),
         (["LOG", "--starts", "/no/such/folder/x.csv"], "cannot be written"),
     ],
