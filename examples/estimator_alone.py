@@ -15,8 +15,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from asa.drawing import new_figure, save_figure
 from asa.estimators import PAPER_ALTERNATIVES_S, Asa
-from asa.report.figures import new_figure, save_figure
 
 ITERATIONS, PERIOD = 1000, 200
 POLICIES = ("default", "greedy", "tuned")

@@ -5,18 +5,27 @@ python tests/bench.py
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from asa.backends.simulated import SimulatedSite
+from asa.backends.simulated.cluster import Cluster, Load
+from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.engine import NEVER, Engine
+from asa.backends.simulated.policies import Conservative, Fcfs, Multifactor, Policy
 from asa.backends.simulated.presets import PRESETS
-from asa.backends.simulated.swf import read_swf
+from asa.backends.simulated.replay import replay
+from asa.backends.simulated.swf import read_swf, write_swf
+from asa.backends.simulated.table import JobTable
 from asa.workflows import montage
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +33,9 @@ from rich.table import Table
 from asa.estimators import Asa
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
+
+Row = tuple[str, float, str, float]
+ROOT = Path(__file__).parents[1]
 
 
 def best(work: Callable[[], object], times: int = 5) -> float:
@@ -36,15 +48,71 @@ def best(work: Callable[[], object], times: int = 5) -> float:
     return min(taken)
 
 
-def growth() -> tuple[str, float, str, float]:
+def reference() -> Any:
+    """A simulator in plain Python that others wrote for clarity, where it is at hand; its folder, too."""
+    folder = Path(os.environ.get("ASA_DATA", ROOT.parent / "shared" / "data")).parent / "simulation"
+    path = folder / "reference_easy.py"
+    if not path.is_file():
+        return None, folder
+    spec = importlib.util.spec_from_file_location("reference_easy", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, folder
+
+
+def schedules() -> Iterator[Row]:
+    """Whole logs under FCFS and EASY: the loop alone, without reading and compiling."""
+    plain, folder = reference()
+    for name in ("lublin_256", "kth_sp2") if plain else ():
+        trace = read_swf(folder / "traces" / f"{name}.swf.gz")
+        t = trace.table
+        columns = [t.submit, t.run, t.request, t.cores]
+        jobs = list(zip(range(len(t)), *(c.tolist() for c in (t.submit, t.run, t.cores, t.request)), strict=True))
+        took = best(lambda c=columns, n=trace.cores: replay(*c, n), 30)
+        yield (
+            f"replay of {name}, {len(t):,} jobs",
+            took,
+            "reference in plain Python",
+            best(lambda j=jobs, n=trace.cores: plain.simulate(j, n), 3),
+        )
+        for what, policy in (
+            ("EASY", Policy()),
+            ("conservative", Policy(Fcfs(), Conservative())),
+            ("multifactor", Policy(Multifactor())),
+        ):
+            load = Load(t, Cluster({"cores": trace.cores}))
+            general = best(lambda lo=load, p=policy: GeneralCore(lo, p).run(NEVER - 1), 3)
+            yield f"  general core, {what}", general, "replay", took
+    model = PRESETS["hpc2n"]
+    table = model.generate(8 * 86400, 1)
+    compiled = best(lambda: Engine(model.machine.cores, table).advance(NEVER), 5)
+    code = (
+        "import sys, time; sys.modules['numba'] = None\n"
+        "from asa.backends.simulated.engine import NEVER, Engine; from asa.backends.simulated.presets import PRESETS\n"
+        "m = PRESETS['hpc2n']; t = m.generate(8 * 86400, 1); e = Engine(m.machine.cores, t); b = time.perf_counter()\n"
+        "e.advance(NEVER); print(time.perf_counter() - b)"
+    )
+    plainly = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    yield f"engine, {len(table):,} jobs of hpc2n", compiled, "the same without numba", plainly
+
+
+def growth() -> Iterator[Row]:
     """Cost a job on a long load against a short one: it should not grow."""
     model = PRESETS["hpc2n"]
-    short, long = (model.generate(days * 86400, 1) for days in (4, 32))
-    costs = [best(lambda t=t: Engine(model.machine.cores, t).advance(NEVER), 2) / len(t) for t in (short, long)]
-    return f"engine, a job ({len(long):,} jobs)", costs[1], f"the same, {len(short):,} jobs", costs[0]
+    short, long = (model.generate(days * 86400, 1) for days in (4, 120))
+    costs = [
+        best(lambda t=t: replay(t.submit, t.run, t.request, t.cores, model.machine.cores), n)
+        for t, n in ((short, 20), (long, 3))
+    ]
+    yield (
+        f"replay, {len(long):,} jobs",
+        costs[1],
+        f"as many at {len(short):,} jobs' cost",
+        costs[0] * len(long) / len(short),
+    )
 
 
-def estimator() -> tuple[str, float, str, float]:
+def estimator() -> Iterator[Row]:
     """Predict and observe against keeping the last wait in a variable."""
     rng = np.random.default_rng(0)
     waits = rng.choice([100.0, 150.0, 5000.0], 1000).tolist()
@@ -60,49 +128,66 @@ def estimator() -> tuple[str, float, str, float]:
             _ = last
             last = wait
 
-    return "tuned ASA, predict + observe", best(learn) / 1000, "last wait", best(remember) / 1000
+    yield "tuned ASA, predict + observe", best(learn) / 1000, "last wait", best(remember) / 1000
 
 
-def reading() -> tuple[str, float, str, float]:
-    """A log against splitting its lines."""
-    line = "{0} {1} -1 60 4 -1 -1 4 600 -1 1 1 1 1 1 1 -1 -1\n"
-    text = "; MaxProcs: 100\n" + "".join(line.format(i, i) for i in range(50_000))
-    path = Path("/tmp/asa-bench.swf")
-    path.write_text(text)
-    split = best(lambda: [row.split() for row in io.StringIO(text)], 3) / 50_000
-    ours = best(lambda: read_swf(path), 3) / 50_000
-    path.unlink()
-    return "reading a log, a line", ours, "split() of a line", split
+def reading() -> Iterator[Row]:
+    """A log against splitting its lines, and what a whole simulation of it needs."""
+    rows = 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.swf"
+        table = PRESETS["hpc2n"].generate(120 * 86400, 1)
+        table = JobTable(*(column[:rows] for column in (table.submit, table.run, table.request, table.cores)))
+        write_swf(path, table, cores=PRESETS["hpc2n"].machine.cores)
+        text = path.read_text()
+        yield (
+            f"reading {len(table):,} lines",
+            best(lambda: read_swf(path), 3),
+            "split() of each",
+            best(lambda: [row.split() for row in io.StringIO(text)] and None, 1),
+        )
+        code = (
+            "import re, sys; from asa.cli import main; sys.argv = ['asa', 'simulate', sys.argv[1], '--json']\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            "sys.stderr.write(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])"
+        )
+        begun = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+        whole = time.perf_counter() - begun
+        columns = (table.submit, table.run, table.request, table.cores)
+        loop = best(lambda: replay(*columns, PRESETS["hpc2n"].machine.cores), 2)
+        yield f"asa simulate of it, {int(done.stderr) / 1024:.0f} MiB at most", whole, "its event loop", loop
 
 
-def run() -> tuple[str, float, str, float]:
-    """One run of Montage under ASA against the warm-up that all runs of a seed share."""
-    begun = time.perf_counter()
+def run() -> Iterator[Row]:
+    """One run of Montage against the warm-up that all runs of a seed share; and the same on a long log."""
     site = SimulatedSite("hpc2n")
     site.prepare([1])
-    warm_up = time.perf_counter() - begun
+    warm_up = best(lambda: (site._worlds.clear(), site.prepare([1])), 3)
     flow, strategy = montage(112), load_strategy("chained")
-    return "one run of Montage", best(lambda: run_all(site.open(1), [Run(flow, strategy)])), "its warm-up", warm_up
+    yield "one run of Montage", best(lambda: run_all(site.open(1), [Run(flow, strategy)])), "its warm-up", warm_up
+    yield "a fork of its world", best(lambda: site.open(1), 50), "its warm-up", warm_up
 
 
-def imports() -> tuple[str, float, str, float]:
+def imports() -> Iterator[Row]:
     """`import asa` against `import numpy`."""
     cost = {
         name: best(lambda name=name: subprocess.run([sys.executable, "-c", f"import {name}"], check=True), 5)
         for name in ("asa", "numpy")
     }
-    return "import asa", cost["asa"], "import numpy", cost["numpy"]
+    yield "import asa", cost["asa"], "import numpy", cost["numpy"]
 
 
 def main() -> None:
     """Run all and print the table."""
-    table = Table(title="Hot paths", title_justify="left")
-    for heading in ("What", "Takes", "Beside", "Takes", "Ratio"):
+    table = Table(title="Hot paths: the least of some tries", title_justify="left")
+    for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (growth, estimator, reading, run, imports):
-        what, ours, beside, theirs = bench()
-        table.add_row(what, _show(ours), beside, _show(theirs), f"{ours / theirs:.3g}")
-    Console().print(table)
+    for bench in (schedules, growth, reading, run, estimator, imports):
+        for what, ours, beside, theirs in bench():
+            table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
+    Console(width=120).print(table)
 
 
 def _show(seconds: float) -> str:

@@ -161,25 +161,67 @@ class Multifactor:
 
 
 class QueueView(Protocol):
-    """The queue and the machine at a scheduling pass, as read-only arrays that are views of the engine's own.
+    """The queue and the machine at a scheduling pass, as read-only arrays that are views of the engine's own."""
 
-    Indexed by job: `submit`, `request`, `demand` (a row a job, a column a pool), `users`, `qos`, `partitions`, and of
-    running jobs `expected_end`, by their requests. Lists of jobs: `queue` in order of age, `running` in order of
-    expected ends. By pool: `free`, `capacity`.
-    """
+    @property
+    def now(self) -> int:
+        """The clock, in seconds."""
+        ...
 
-    now: int
-    queue: NDArray[np.int64]
-    running: NDArray[np.int64]
-    submit: NDArray[np.int64]
-    request: NDArray[np.int64]
-    demand: NDArray[np.int64]
-    users: NDArray[np.int64]
-    qos: NDArray[np.int64]
-    partitions: NDArray[np.int64]
-    expected_end: NDArray[np.int64]
-    free: NDArray[np.int64]
-    capacity: NDArray[np.int64]
+    @property
+    def queue(self) -> NDArray[np.int64]:
+        """Jobs that wait, in order of age."""
+        ...
+
+    @property
+    def running(self) -> NDArray[np.int64]:
+        """Jobs that run, in order of their expected ends."""
+        ...
+
+    @property
+    def submit(self) -> NDArray[np.int64]:
+        """By job, when its age began to count."""
+        ...
+
+    @property
+    def request(self) -> NDArray[np.int64]:
+        """By job, seconds."""
+        ...
+
+    @property
+    def demand(self) -> NDArray[np.int64]:
+        """By job a row, by pool a column."""
+        ...
+
+    @property
+    def users(self) -> NDArray[np.int64]:
+        """By job."""
+        ...
+
+    @property
+    def qos(self) -> NDArray[np.int64]:
+        """By job."""
+        ...
+
+    @property
+    def partitions(self) -> NDArray[np.int64]:
+        """By job."""
+        ...
+
+    @property
+    def expected_end(self) -> NDArray[np.int64]:
+        """By running job, its start plus its request."""
+        ...
+
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """By pool."""
+        ...
+
+    @property
+    def capacity(self) -> NDArray[np.int64]:
+        """By pool, less what is away."""
+        ...
 
     def start(self, job: int) -> None:
         """Start a queued job that fits."""

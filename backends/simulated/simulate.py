@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -63,12 +63,16 @@ def simulate(
 
     from .swf import read_swf
 
-    if exceed not in ("raise", "kill", "keep"):
-        raise InputError(f"{exceed!r} is no rule", where="--exceed", hint="Known: raise, kill, keep.")
+    rule: Literal["raise", "kill", "keep"]
+    match exceed:
+        case "raise" | "kill" | "keep" as rule:
+            pass
+        case _:
+            raise InputError(f"{exceed!r} is no rule", where="--exceed", hint="Known: raise, kill, keep.")
     if plot is not None:
         check_figure_path(plot)
     given = _settings(settings or [])
-    log = read_swf(trace, cores=trace_cores, exceed=exceed)
+    log = read_swf(trace, cores=trace_cores, exceed=rule)
     done = schedule(log, scheduler, given, preset=preset, outages=outages)
     if starts is not None:
         _write_starts(starts, log, done.start)

@@ -19,7 +19,7 @@ from asa.backends.simulated.policies import (
     Wfp,
 )
 from asa.backends.simulated.table import NEVER, JobTable
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain_cluster import simulate
 
@@ -111,6 +111,14 @@ def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
     assert general(POOLS, jobs, order=order, backfill=backfill) == expected
 
 
+def narrow(*jobs):
+    """Jobs of (submit, run, cores, bb, qos) of one user and partition."""
+    return [
+        {"submit": s, "run": r, "request": r, "demand": {"cores": c, "bb": b}, "user": 0, "qos": q, "partition": 0}
+        for s, r, c, b, q in jobs
+    ]
+
+
 @settings(max_examples=600)
 @given(
     jobs_of_a_load,
@@ -119,6 +127,14 @@ def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
     st.sampled_from(["off", "requeue", "cancel"]),
     st.booleans(),
     outages_of_a_load,
+)
+@example(  # what is overdrawn in a pool that a job does not ask for is not missing to it
+    narrow((0, 9, 2, 5, 0), (4, 9, 4, 0, 0), (5, 3, 2, 0, 1)),
+    Fcfs(),
+    NoBackfill(),
+    "requeue",
+    True,
+    [Outage(5, {"cores": 2, "bb": 1}, NEVER, drain=True)],
 )
 def test_partitions_outages_and_preemption_too(jobs, order, backfill, preempt, requeue, outages):
     """Everything at once."""

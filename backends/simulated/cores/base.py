@@ -50,7 +50,11 @@ class Core(Protocol):
     now: int
     ended: list[int]
     told: list[Told]
-    start: NDArray[np.int64]
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """Start of each background job, -1 while it waits."""
+        ...
 
     @property
     def free(self) -> int:

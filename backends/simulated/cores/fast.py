@@ -112,7 +112,8 @@ class FastCore:
     def queued(self) -> NDArray[np.int64]:
         head, tail = int(self._s[k.HEAD]), int(self._s[k.TAIL])
         there = self._widths[head:tail] != k.GONE
-        return self._jobs[head:tail][there].astype(np.int64)
+        queue: NDArray[np.int64] = self._jobs[head:tail][there].astype(np.int64)
+        return queue
 
     @property
     def exhausted(self) -> bool:
@@ -207,7 +208,7 @@ class FastCore:
 
     def _age_since(self, index: Any) -> int:
         rows = len(self.table)
-        return self.table.view_submit[index] if index < rows else self._clients[index - rows][2]
+        return int(self.table.view_submit[index]) if index < rows else self._clients[index - rows][2]
 
 
 def _numbered(rows: int) -> int:
@@ -248,6 +249,6 @@ def schedule_all(
         nobody,
         nobody,
     )
-    arrays = (seen(array) for array in (s, *columns, start, *queue, *releases, *ends))
-    k.run_events(*arrays, NEVER - 1, k.RUN, rules)
+    arrays: list[NDArray[Any]] = [s, *columns, start, *queue, *releases, *ends]
+    k.run_events(*(seen(array) for array in arrays), NEVER - 1, k.RUN, rules)
     return start

@@ -256,12 +256,12 @@ if COMPILED:
         A difference that is negative has its sign bit set, so a whole block is asked by subtractions and bit
         operations alone, which the compiler does for many jobs at once.
         """
-        free, limit, extra = np.int32(free), np.int32(limit), np.int32(extra)
+        f, m, e = np.int32(free), np.int32(limit), np.int32(extra)
         while at < tail:
             signs = np.int32(0)
             for k in range(BLOCK):
                 width = widths[At(at + k)]
-                signs |= np.int32((width - free - 1) & ((lasts[At(at + k)] - limit - 1) | (width - extra - 1)))
+                signs |= np.int32((width - f - 1) & ((lasts[At(at + k)] - m - 1) | (width - e - 1)))
             if signs < 0:
                 for k in range(at, at + BLOCK):
                     width = widths[At(k)]

@@ -29,6 +29,7 @@ from ..policies import (
 from ..table import NEVER, UNSTARTED
 from . import general_kernel as k
 from .base import Fate, Told
+from .fast_kernel import push
 from .jit import seen
 
 __all__ = ["GeneralCore"]
@@ -64,7 +65,7 @@ _CHANGING = (
     "usage",
     "rate",
     "blocked",
-    "missing",
+    "room",
     "over",
     "told",
 )
@@ -125,7 +126,7 @@ class GeneralCore:
             "idle": np.zeros((2 * rows + 4) * len(capacity), dtype=np.int64),
             "usage": np.zeros(int(load.users.max()) + 1 if rows else 1),
             "rate": np.zeros(int(load.users.max()) + 1 if rows else 1),
-            "missing": np.zeros(len(capacity), dtype=np.int64),
+            "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
             "told": np.zeros(0, dtype=np.int64),
@@ -322,7 +323,7 @@ class GeneralCore:
     def push_end(self, index: int, end: int) -> None:
         if self._s[k.ENDS] == len(self._arrays["ends"]):
             self._grow()
-        k.push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
+        push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
         self._s[k.ENDS] += 1
 
     def give_back(self, index: int, expected_end: int) -> None:
@@ -352,6 +353,15 @@ class GeneralCore:
 
 class _View:
     """See `QueueView`."""
+
+    submit: NDArray[np.int64]
+    request: NDArray[np.int64]
+    users: NDArray[np.int64]
+    qos: NDArray[np.int64]
+    partitions: NDArray[np.int64]
+    expected_end: NDArray[np.int64]
+    free: NDArray[np.int64]
+    capacity: NDArray[np.int64]
 
     def __init__(self, core: GeneralCore) -> None:
         self._core = core

@@ -102,26 +102,16 @@ class Arrays(NamedTuple):
     weights: Any
     partition_factor: Any
     blocked: Any  # by partition, within a pass
-    missing: Any  # by pool, within a preemption
+    room: Any  # by pool, what would be idle, within a preemption
     over: Any  # the client's jobs that ended
     told: Any  # what else became of the client's: job x 8 + cause x 2 + again
 
 
 @kernel
-def _fits(a: Any, job: int) -> bool:
-    pools = len(a.free)
+def _fits(demand: Any, free: Any, job: int) -> bool:
+    pools = len(free)
     for k in range(pools):
-        if a.demand[At(job * pools + k)] > max(a.free[k], 0):  # a pool that is drained may be overdrawn
-            return False
-    return True
-
-
-@kernel
-def _possible(a: Any, job: int) -> bool:
-    """Whether the machine, less what is away, has as much as a job asks for."""
-    pools = len(a.free)
-    for k in range(pools):
-        if a.demand[At(job * pools + k)] > max(a.capacity[k], 0):
+        if demand[At(job * pools + k)] > max(free[k], 0):  # a pool that is drained may be overdrawn
             return False
     return True
 
@@ -133,10 +123,10 @@ def _possible(a: Any, job: int) -> bool:
 def _before(s: Any, a: Any, one: int, other: int) -> bool:
     """Whether a job stands before another in the queue."""
     if s[ORDER] != FCFS and a.score[At(one)] != a.score[At(other)]:
-        return a.score[At(one)] > a.score[At(other)]
+        return bool(a.score[At(one)] > a.score[At(other)])
     if a.submit[At(one)] != a.submit[At(other)]:
-        return a.submit[At(one)] < a.submit[At(other)]
-    return a.arrival[At(one)] < a.arrival[At(other)]
+        return bool(a.submit[At(one)] < a.submit[At(other)])
+    return bool(a.arrival[At(one)] < a.arrival[At(other)])
 
 
 @kernel
@@ -439,7 +429,7 @@ def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
     score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
     if w[HIGHEST_QOS] > 0:
         score += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
-    return math.floor(score + 1e-6)  # whole points, whatever the last bits of the parts
+    return float(math.floor(score + 1e-6))  # whole points, whatever the last bits of the parts
 
 
 @kernel
@@ -483,12 +473,12 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
     if s[PREEMPT] == OFF or a.qos[At(job)] == 0:
         return False
     for k in range(pools):
-        a.missing[k] = a.demand[At(job * pools + k)] - a.free[k]
+        a.room[k] = a.free[k]
     victims = 0
     while not sufficient:
         wanted = False
         for k in range(pools):
-            wanted = wanted or a.missing[k] > 0
+            wanted = wanted or a.demand[At(job * pools + k)] > max(a.room[k], 0)
         if not wanted:
             sufficient = True
             break
@@ -499,7 +489,8 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
                 continue
             helps = False
             for k in range(pools):
-                helps = helps or (a.missing[k] > 0 and a.demand[At(other * pools + k)] > 0)
+                short = a.demand[At(job * pools + k)] > max(a.room[k], 0)
+                helps = helps or (short and a.demand[At(other * pools + k)] > 0)
             if helps and (
                 best < 0
                 or a.qos[At(other)] < a.qos[At(best)]
@@ -511,7 +502,7 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
         a.ended_by[At(best)] = -1  # chosen
         victims += 1
         for k in range(pools):
-            a.missing[k] -= a.demand[At(best * pools + k)]
+            a.room[k] += a.demand[At(best * pools + k)]
     if sufficient:
         drop_started(s, a)  # who started in this pass may be among the victims, and is queued anew
     i = 0
@@ -529,7 +520,7 @@ def _preempt(s: Any, a: Any, job: int) -> bool:
 @kernel
 def _started_later(a: Any, one: int, other: int) -> bool:
     if a.start[At(one)] != a.start[At(other)]:
-        return a.start[At(one)] > a.start[At(other)]
+        return bool(a.start[At(one)] > a.start[At(other)])
     return one > other
 
 
@@ -543,9 +534,9 @@ def _in_order(s: Any, a: Any) -> bool:
         if open_partitions == 0:
             break
         job = a.queue[At(i)]
-        if a.blocked[At(a.partition[At(job)])] or not _possible(a, job):
+        if a.blocked[At(a.partition[At(job)])] or not _fits(a.demand, a.capacity, job):
             continue
-        if _fits(a, job):
+        if _fits(a.demand, a.free, job):
             launch(s, a, job)
         elif _preempt(s, a, job):
             launch(s, a, job)
@@ -565,8 +556,8 @@ def easy(s: Any, a: Any) -> bool:
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         waits = a.blocked[At(a.partition[At(job)])] != 0
-        fits = _fits(a, job)
-        if not fits and (waits or not _possible(a, job)):
+        fits = _fits(a.demand, a.free, job)
+        if not fits and (waits or not _fits(a.demand, a.capacity, job)):
             continue
         if fits and (not known or _earliest(s, a, job, now) == now):
             if known:
@@ -606,7 +597,7 @@ def _conservative(s: Any, a: Any) -> bool:
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         if a.plan[At(job)] == UNSTARTED:
-            a.plan[At(job)] = _earliest(s, a, job, now) if _possible(a, job) else NEVER
+            a.plan[At(job)] = _earliest(s, a, job, now) if _fits(a.demand, a.capacity, job) else NEVER
             if a.plan[At(job)] < NEVER:
                 _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
     for p in range(len(a.blocked)):
@@ -618,7 +609,9 @@ def _conservative(s: Any, a: Any) -> bool:
             launch(s, a, job)
             continue
         s[WAKE] = min(s[WAKE], a.plan[At(job)])
-        if not a.blocked[At(a.partition[At(job)])] and _possible(a, job) and not _fits(a, job):
+        if a.blocked[At(a.partition[At(job)])] or not _fits(a.demand, a.capacity, job):
+            continue
+        if not _fits(a.demand, a.free, job):
             a.blocked[At(a.partition[At(job)])] = 1
             if _preempt(s, a, job):
                 launch(s, a, job)
@@ -634,7 +627,7 @@ def _periodic(s: Any, a: Any) -> None:
     looked_at = min(s[QUEUED], s[DEPTH])
     for i in range(looked_at):
         job = a.queue[At(i)]
-        if not _possible(a, job):
+        if not _fits(a.demand, a.capacity, job):
             continue
         begin = _earliest(s, a, job, now)
         while now < begin < NEVER and begin % grid != 0:

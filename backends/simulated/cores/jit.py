@@ -33,7 +33,10 @@ else:
 
 def kernel(function: Any) -> Any:
     """Compile a function at its first call, and keep the result for the next process."""
-    return njit(cache=True, boundscheck=False, _nrt=False)(function) if COMPILED else function
+    if not COMPILED:
+        return function
+    options: dict[str, Any] = {"cache": True, "boundscheck": False, "_nrt": False}
+    return njit(**options)(function)
 
 
 def seen(array: NDArray[Any]) -> Any:
