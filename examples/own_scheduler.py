@@ -25,7 +25,8 @@ class SmallestArea:
     def scores(self, view: QueueView) -> NDArray[np.float64]:
         """Score the queued jobs; the highest goes first."""
         area = view.demand[view.queue, 0] * view.request[view.queue]
-        return np.negative(area, dtype=np.float64)
+        scores: NDArray[np.float64] = -1.0 * area
+        return scores
 
 
 class BinPacking:

@@ -12,6 +12,7 @@ import typer
 
 from asa.errors import InputError
 
+from .cores import slow
 from .table import NEVER
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def simulate(
     if plot is not None:
         check_figure_path(plot)
     given = _settings(settings or [])
+    if slow():
+        sys.stderr.write(f"asa: {slow()}\n")
     log = read_swf(trace, cores=trace_cores, exceed=rule)
     done = schedule(log, scheduler, given, preset=preset, outages=outages)
     if starts is not None:

@@ -14,6 +14,7 @@ from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStat
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 
 from .cluster import Cluster, Load
+from .cores import slow
 from .engine import ClientJob, Engine, Need
 from .machine import Machine
 from .policies import scheduler as find_scheduler
@@ -286,10 +287,11 @@ class SimulatedSite:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know about the load: the rules that a log's oddities met, and how often."""
-        if self.trace is None:
-            return []
-        return [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
+        """What a user should know: how often a log's oddities met which rule, and whether the engine is slow here."""
+        notes = [slow()] if slow() else []
+        if self.trace is not None:
+            notes += [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
+        return notes
 
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
         """Simulate up to the moment of each seed, once; a log in one pass for all of them."""

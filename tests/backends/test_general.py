@@ -336,3 +336,46 @@ def test_what_cannot_be_is_refused(make, words):
 def table_of(cores, run=3):
     columns = [np.array([value]) for value in (0, run, 5, cores)]
     return JobTable(*columns, keep_overruns=True)
+
+
+def crowd(kind, policy):
+    """Many clients' jobs that are resized, preempted, ended by outages and requeued, on a machine with other users."""
+    rng = np.random.Generator(np.random.PCG64(5))
+    rows = 60
+    columns = [np.sort(rng.integers(0, 900, rows)), *(rng.integers(1, 90, rows) for _ in range(2))]
+    table = JobTable(*columns, rng.integers(1, CORES + 1, rows))
+    away = [Outage(100 * i, {"cores": 5}, 100 * i + 30, drain=bool(i % 3)) for i in range(1, 15)]
+    load = Load(table, Cluster({"cores": CORES}, away), qos=rng.integers(0, 3, rows))
+    engine = Engine(CORES, table, core=kind(load, policy), now=0)
+    for step in range(12):
+        for _ in range(25):
+            width, request, qos = (int(rng.integers(low, high)) for low, high in ((1, 5), (20, 90), (0, 3)))
+            engine.submit(cores=width, request=request, run=request // 2, qos=qos)
+        running = [n for n, job in enumerate(engine.clients) if job.state.value == "running"]
+        for _ in range(40):  # the same end, foreseen again and again
+            for number in running:
+                engine.resize(number, engine.clients[number].cores, left=5)
+        if step == 5:
+            engine = engine.fork()
+        for number in running[:1]:
+            engine.resize(number, 1, left=9)
+        while engine.advance(60 * step) or engine.now < 60 * step:
+            pass
+    while engine.advance(NEVER):
+        pass
+    return engine
+
+
+@pytest.mark.parametrize("backfill", [NoBackfill(), Easy(), Conservative(), Periodic(7, 50, 900, 3)], ids=repr)
+def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
+    """Everybody ends once, nothing is lost or held for ever, and plain Python, which checks bounds, tells the same."""
+    policy = Policy(Fcfs(), backfill, preempt="requeue")
+    engines = [crowd(kind, policy) for kind in (GeneralCore, plain_cores("general").GeneralCore)]
+    for engine in engines:
+        assert engine.free_cores == CORES
+        assert {job.state.value for job in engine.clients} == {"completed"}
+        assert engine.start.min() >= 0
+        assert len(engine.queued) == 0
+    fates = [[(job.start, job.end) for job in engine.clients] for engine in engines]
+    assert fates[0] == fates[1]
+    assert engines[0].start.tolist() == engines[1].start.tolist()

@@ -150,3 +150,22 @@ def test_outages_take_cores_away(log, tmp_path):
 def test_bad_input_is_refused(log, arguments, message):
     """Exit code 2, and what to do."""
     assert message in run(*[str(log) if a == "LOG" else a for a in arguments], code=2).stderr
+
+
+def test_without_numba_it_works_and_says_that_it_is_slow(log):
+    """The same schedule, and a remedy."""
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'numba' else find(name, *a)\n"
+        "sys.modules['numba'] = None; from asa.cli import main; main()"
+    )
+    for scheduler in ("easy", "conservative"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "simulate", str(log), "--json", "--scheduler", scheduler],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(done.stdout)["mean_wait_s"] == 30
+        assert "pip install 'asa-client[fast]'" in done.stderr
+    assert not run(log, "--json").stderr

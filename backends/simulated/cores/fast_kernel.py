@@ -365,7 +365,7 @@ def run_events(
                     free += give_back(releases, release_widths, running, key)
                     running -= 1
                     valid = False
-                else:
+                elif ended == 0 or over[At(ended - 1)] != job:  # an end foreseen twice is one
                     over[At(ended)] = job
                     ended += 1
             if ended > 0 or phase == BEGIN:

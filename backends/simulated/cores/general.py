@@ -35,40 +35,10 @@ from .jit import seen
 __all__ = ["GeneralCore"]
 
 _MOST_JOBS = k.MASK // 2
-_BY_JOB = (
-    "submit",
-    "run",
-    "request",
-    "user",
-    "qos",
-    "partition",
-    "arrival",
-    "start",
-    "end",
-    "due",
-    "expected",
-    "plan",
-    "ended_by",
-    "requeues",
-    "score",
-)
-_CHANGING = (
-    *_BY_JOB,
-    "demand",
-    "queue",
-    "running",
-    "ends",
-    "free",
-    "capacity",
-    "times",
-    "idle",
-    "usage",
-    "rate",
-    "blocked",
-    "room",
-    "over",
-    "told",
-)
+_FROM_LOAD = ("submit", "run", "request", "user", "qos", "partition")
+_OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
+_BY_JOB = (*_FROM_LOAD, *_OF_THE_RUN)
+_SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told")
 
 
 class GeneralCore:
@@ -85,7 +55,7 @@ class GeneralCore:
 
     Notes
     -----
-    A fork copies all columns.
+    A fork copies the columns, O(rows). A client's job has a row of them behind the background's.
     """
 
     _SPARE = 64
@@ -107,25 +77,18 @@ class GeneralCore:
         self._s[[k.WAKE, k.TICK]] = NEVER
         self._s[k.FIRST] = table.submit[0] if rows else now
         capacity = np.array(list(cluster.pools.values()), dtype=np.int64)
-        none = np.full(rows, UNSTARTED, dtype=np.int64)
-        zero = np.zeros(rows, dtype=np.int64)
-        columns: dict[str, NDArray[Any]] = {
-            "submit": table.submit.copy(),
-            "run": table.run.copy(),
-            "request": table.request.copy(),
-            "user": load.users.copy(),
-            "qos": load.qos.copy(),
-            "partition": load.partitions.copy(),
-            "demand": load.demand.reshape(-1).copy(),
-            **{name: none.copy() for name in ("arrival", "start", "end", "due", "expected", "plan")},
-            **{name: zero.copy() for name in ("ended_by", "requeues", "queue", "running", "ends")},
-            "score": np.zeros(rows),
+        users = int(load.users.max()) + 1 if rows else 1
+        of_load = (table.submit, table.run, table.request, load.users, load.qos, load.partitions)
+        self._most = min(rows, cluster.cores)  # of the background that can run at once
+        self._arrays: dict[str, NDArray[Any]] = {
+            **dict(zip(_FROM_LOAD, of_load, strict=True)),
+            **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
+            "demand": load.demand.reshape(-1),
+            **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "times", "idle")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
-            "times": np.zeros(2 * rows + 4, dtype=np.int64),
-            "idle": np.zeros((2 * rows + 4) * len(capacity), dtype=np.int64),
-            "usage": np.zeros(int(load.users.max()) + 1 if rows else 1),
-            "rate": np.zeros(int(load.users.max()) + 1 if rows else 1),
+            "usage": np.zeros(users),
+            "rate": np.zeros(users),
             "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
@@ -133,8 +96,9 @@ class GeneralCore:
             **_outages(load),
             **self._set_policy(policy, len(cluster.partitions)),
         }
-        self._arrays = columns
         self._grow()
+        for name in ("start", "end", "plan"):
+            self._arrays[name][:rows] = UNSTARTED
 
     def _set_policy(self, policy: Policy | PassScheduler, partitions: int) -> dict[str, NDArray[Any]]:
         """Write a policy as numbers for the kernels."""
@@ -195,20 +159,38 @@ class GeneralCore:
         twin.ended, twin.told = list(self.ended), list(self.told)
         twin.policy = self.policy if isinstance(self.policy, Policy) else copy.deepcopy(self.policy)
         twin._s = self._s.copy()
-        twin._arrays = {name: a.copy() if name in _CHANGING else a for name, a in self._arrays.items()}
+        twin._arrays = self._arrays | self._copied(0)
+        twin._arrays |= {name: self._arrays[name].copy() for name in _SMALL}
         twin._show()
         return twin
 
     def _grow(self) -> None:
+        """Make room for more clients' jobs; one may have several ends in the heap, as its end may move."""
         more = max(self._SPARE, self._room)
         self._room += more
-        pools = len(self._arrays["free"])
-        each = dict.fromkeys((*_BY_JOB, "queue", "running"), 1) | {"ends": 2, "over": 2, "told": 8, "demand": pools}
-        each |= {"times": 2, "idle": 2 * pools}
-        for name, times in each.items():
-            ours = self._arrays[name]
-            self._arrays[name] = np.concatenate([ours, np.zeros(times * more, dtype=ours.dtype)])
+        self._arrays |= self._copied(more)
+        self._arrays["over"] = np.zeros(self._room, dtype=np.int64)
+        self._arrays["told"] = np.zeros(8 * self._room, dtype=np.int64)
         self._show()
+
+    def _copied(self, more: int) -> dict[str, NDArray[Any]]:
+        """Copy the columns, for so many more jobs; of the lists, only what is in use is written."""
+        s, arrays = self._s, self._arrays
+        jobs, pools = len(arrays["submit"]) + more, len(arrays["free"])
+        copies: dict[str, NDArray[Any]] = {}
+        sizes = dict.fromkeys(_BY_JOB, (jobs, jobs)) | {
+            "demand": (jobs * pools, jobs * pools),
+            "queue": (jobs, int(s[k.QUEUED])),
+            "running": (jobs, int(s[k.RUNNING])),
+            "ends": (max(len(arrays["ends"]), self._most) + more, int(s[k.ENDS])),
+            "times": (4 * jobs + 16, int(s[k.PROFILE])),
+            "idle": ((4 * jobs + 16) * pools, int(s[k.PROFILE]) * pools),
+        }
+        for name, (size, used) in sizes.items():
+            ours = arrays[name][:used]
+            copies[name] = np.zeros(size, dtype=ours.dtype)  # costs no memory before it is written to
+            copies[name][: len(ours)] = ours
+        return copies
 
     def _show(self) -> None:
         """Open the views that the kernels work on, and those that a scheduler outside looks through."""
@@ -321,7 +303,7 @@ class GeneralCore:
         return index
 
     def push_end(self, index: int, end: int) -> None:
-        if self._s[k.ENDS] == len(self._arrays["ends"]):
+        while len(self._arrays["ends"]) - self._s[k.ENDS] <= self._most:  # the background's find room without asking
             self._grow()
         push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
         self._s[k.ENDS] += 1

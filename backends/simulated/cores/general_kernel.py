@@ -652,6 +652,8 @@ def schedule(s: Any, a: Any, mode: int) -> None:
         else:
             again = _in_order(s, a)
         drop_started(s, a)
+        if again and s[TOLD] > len(a.told) // 2:
+            return  # let the client hear that much first; the pass goes on from here
     if mode == PERIODIC:
         interval = s[INTERVAL]
         if s[TICK] == NEVER:
@@ -754,7 +756,7 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
                 if job < rows:
                     a.end[At(job)] = now
                     vacate(s, a, job)
-                else:
+                elif s[ENDED] == 0 or a.over[At(s[ENDED] - 1)] != job:  # an end foreseen twice is one
                     a.over[At(s[ENDED])] = job
                     s[ENDED] += 1
             if s[ENDED] > 0 or phase == BEGIN:
