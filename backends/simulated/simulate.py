@@ -25,6 +25,7 @@ __all__ = ["Schedule", "schedule", "simulate", "summary"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
+_ROWS_AT_ONCE = 50_000
 _SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
 
 
@@ -169,13 +170,13 @@ def summary(done: Schedule) -> dict[str, Any]:
     """
     import numpy as np
 
-    log, table, began = done.log, done.log.table, done.start >= 0
-    start, end, submit, cores = done.start[began], done.end[began], table.submit[began], table.cores[began]
+    log, table = done.log, done.log.table
+    submit, start, end, cores = _began(done)
     wait, run = start - submit, end - start
     if not len(wait):
         raise InputError("no job could ever start", where=str(log.path), hint="See what is away.")
     span = max(int(end.max() - table.submit.min()), 1)
-    sizes = np.ceil(np.log2(cores)).astype(np.int64)
+    sizes = np.ceil(np.log2(cores)).astype(np.int8)
     return {
         "jobs": len(table),
         "cores": log.cores,
@@ -191,6 +192,13 @@ def summary(done: Schedule) -> dict[str, Any]:
     }
 
 
+def _began(done: Schedule) -> tuple[NDArray[np.int64], ...]:
+    """Submission, start, end and cores of the jobs that started; no copies where all did."""
+    table, began = done.log.table, done.start >= 0
+    columns = (table.submit, done.start, done.end, table.cores)
+    return columns if began.all() else tuple(column[began] for column in columns)
+
+
 def _waits(wait: NDArray[np.int64]) -> dict[str, float]:
     import numpy as np
 
@@ -199,9 +207,13 @@ def _waits(wait: NDArray[np.int64]) -> dict[str, float]:
 
 
 def _write_starts(path: Path, log: Trace, start: NDArray[np.int64]) -> None:
-    rows = zip(log.job_ids.tolist(), start.tolist(), strict=True)
     try:
-        path.write_text("job_id,start\n" + "".join(f"{job},{begin}\n" for job, begin in rows))
+        with path.open("w") as file:
+            file.write("job_id,start\n")
+            for first in range(0, len(start), _ROWS_AT_ONCE):
+                part = slice(first, first + _ROWS_AT_ONCE)
+                rows = zip(log.job_ids[part].tolist(), start[part].tolist(), strict=True)
+                file.write("".join(f"{job},{begin}\n" for job, begin in rows))
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}", where=f"--starts {path}", hint="Name another file."
@@ -212,8 +224,7 @@ def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray
     """Mean share of busy cores and mean number of waiting jobs in so many equal parts of a span, and its edges."""
     import numpy as np
 
-    table, began = done.log.table, done.start >= 0
-    start, end, submit, cores = done.start[began], done.end[began], table.submit[began], table.cores[began]
+    submit, start, end, cores = _began(done)
     edges = np.linspace(float(submit.min()), float(end.max()), width + 1)
 
     def integral(since: NDArray[np.int64], until: NDArray[np.int64], weight: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -183,8 +183,8 @@ class GeneralCore:
             "queue": (jobs, int(s[k.QUEUED])),
             "running": (jobs, int(s[k.RUNNING])),
             "ends": (max(len(arrays["ends"]), self._most) + more, int(s[k.ENDS])),
-            "times": (4 * jobs + 16, int(s[k.PROFILE])),
-            "idle": ((4 * jobs + 16) * pools, int(s[k.PROFILE]) * pools),
+            "times": (8 * jobs + 256, int(s[k.PROFILE])),
+            "idle": ((8 * jobs + 256) * pools, int(s[k.PROFILE]) * pools),
         }
         for name, (size, used) in sizes.items():
             ours = arrays[name][:used]

@@ -28,6 +28,7 @@ MASK = (1 << BITS) - 1
     RUNNING,
     ENDS,
     PROFILE,
+    TRIMMED,
     OUTAGE,
     ARRIVED,
     STIRRED,
@@ -49,8 +50,8 @@ MASK = (1 << BITS) - 1
     SIZE_POOL,
     FIRST,
     USED_AT,
-) = range(27)
-SCALARS = 27
+) = range(28)
+SCALARS = 28
 
 # what `run_events` is asked for, and what it answers
 RUN, REST, PASS, BEGIN = range(4)
@@ -318,21 +319,29 @@ def _reset(s: Any, a: Any) -> None:
             count += 1
         for k in range(pools):
             a.idle[At((count - 1) * pools + k)] += a.demand[At(job * pools + k)]
-    s[PROFILE] = count
+    s[PROFILE] = s[TRIMMED] = count
+
+
+@kernel
+def _place_of(s: Any, a: Any, time: int) -> int:
+    """Find the last of the profile's times that is not after a time, or the first."""
+    low, high = 0, s[PROFILE]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if a.times[At(middle)] <= time:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @kernel
 def _cut(s: Any, a: Any, time: int) -> int:
     """Make a time, not before the profile's first, one of its times; return its place."""
-    low, high = 0, s[PROFILE]
-    while low < high:
-        middle = (low + high) >> 1
-        if a.times[At(middle)] < time:
-            low = middle + 1
-        else:
-            high = middle
-    if low < s[PROFILE] and a.times[At(low)] == time:
+    low = _place_of(s, a, time)
+    if a.times[At(low)] == time:
         return low
+    low += 1
     pools = len(a.free)
     for i in range(s[PROFILE], low, -1):
         a.times[At(i)] = a.times[At(i - 1)]
@@ -356,12 +365,11 @@ def _book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
 
 @kernel
 def _trim(s: Any, a: Any) -> None:
-    """Forget the profile's past, and times at which nothing changes."""
+    """Forget the profile's past, and times at which nothing changes, now and then."""
+    if s[PROFILE] <= s[TRIMMED] + s[TRIMMED] // 8 + 16:
+        return
     pools, now, write = len(a.free), s[NOW], 0
-    first = 0
-    while first + 1 < s[PROFILE] and a.times[At(first + 1)] <= now:
-        first += 1
-    for read in range(first, s[PROFILE]):
+    for read in range(_place_of(s, a, now), s[PROFILE]):
         changes = write == 0
         for k in range(pools):
             value = a.idle[At(read * pools + k)]
@@ -372,19 +380,17 @@ def _trim(s: Any, a: Any) -> None:
             for k in range(pools):
                 a.idle[At(write * pools + k)] = a.idle[At(read * pools + k)]
             write += 1
-    s[PROFILE] = write
+    s[PROFILE] = s[TRIMMED] = write
 
 
 @kernel
 def _earliest(s: Any, a: Any, job: int, since: int) -> int:
     """Earliest time from `since` on at which a job fits for all of its request; NEVER if there is none."""
     pools, count, lasts = len(a.free), s[PROFILE], a.request[At(job)]
-    i = 0
-    while i + 1 < count and a.times[At(i + 1)] <= since:
-        i += 1
+    first = i = _place_of(s, a, since)
     begin = since
     while i < count:
-        if i > 0 and a.times[At(i)] >= begin + lasts:
+        if i > first and a.times[At(i)] >= begin + lasts:
             return begin
         fits = True
         for k in range(pools):
