@@ -128,7 +128,7 @@ class PlainCluster:
             case Sjf():
                 return job.request
             case Wfp():
-                width = job.demand.get(list(self.pools)[order.pool], 0)
+                width = cores if order.pool is None else job.demand.get(list(self.pools)[order.pool], 0)
                 return -(((self.now - job.submit) / job.request) ** 3 * width)
             case F1():
                 since = math.log10(job.submit - min(other.submit for other in self.jobs) + 1)
@@ -221,15 +221,18 @@ class PlainCluster:
         self.away = [outage for outage in self.outages if outage.begin_s < self.now < outage.end_s]
         for outage in self.outages:
             if outage.begin_s == self.now:
+                before = self.idle()
                 self.away.append(outage)
-                while not outage.drain and (victim := self.last_on_overdrawn()):
+                while not outage.drain and (victim := self.last_on(outage, before)):
                     self.stop(victim, "pending" if self.requeue else "lost")
         changed = any(self.now in {outage.begin_s, outage.end_s} for outage in self.outages)
         self.anew |= changed
         return changed
 
-    def last_on_overdrawn(self):
-        short = {pool for pool, amount in self.idle().items() if amount < 0}
+    def last_on(self, outage, before):
+        """Who started last of those that hold what this outage lacks, apart from what drains overdrew before."""
+        room = self.idle()
+        short = {pool for pool, amount in outage.amounts.items() if amount > 0 and room[pool] < min(before[pool], 0)}
         holders = [job for job in self.running if any(job.demand.get(pool, 0) > 0 for pool in short)]
         return max(holders, key=lambda job: (job.start, job.number), default=None)
 

@@ -80,3 +80,15 @@ def test_documented_examples_run():
     failed, tried = map(int, out.splitlines()[-1].split())
     assert failed == 0, out
     assert tried > 40
+
+
+def test_help_loads_no_compiler():
+    """Nor anything else that takes its time; `make bench` prints what it takes."""
+    code = (
+        "import sys; from asa.cli import main; sys.argv = ['asa', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numba', 'matplotlib', 'networkx', 'httpx', 'scipy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asa.errors import InputError
 
-from .table import NEVER, JobTable
+from .table import LATEST_S, NEVER, JobTable
 
 __all__ = ["Cluster", "Load", "Outage", "read_outages"]
 
@@ -30,8 +30,8 @@ class Outage:
     end_s
         From when they are back; never, if not given.
     drain
-        Jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold the
-        missing amounts are ended at once: those that started last go first.
+        Jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold what this
+        outage lacks are ended at once: those that started last go first.
     """
 
     begin_s: int
@@ -174,18 +174,25 @@ def read_outages(path: str | Path) -> list[Outage]:
         with Path(path).open(newline="", encoding="utf-8") as file:
             for number, row in enumerate(csv.DictReader(file), start=2):
                 try:
-                    end = int(row["end_s"]) if row["end_s"] else NEVER
-                    drain = {"yes": True, "no": False, "": False, None: False}[row.get("drain")]
-                    outages.append(Outage(int(row["begin_s"]), {"cores": int(row["cores"])}, end, drain))
+                    outages.append(_outage(row))
                 except (KeyError, TypeError, ValueError, InputError) as error:
                     raise InputError(
-                        f"is no outage: {','.join(str(value) for value in row.values())}",
+                        f"is no outage: {','.join(str(value) for value in row.values())}"[:200],
                         where=f"{path}:{number}",
                         hint="Below the header begin_s,end_s,cores,drain write lines such as 3600,7200,28,no.",
                     ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
     return outages
+
+
+def _outage(row: Mapping[str, str | None]) -> Outage:
+    drain = {"yes": True, "no": False, "": False, None: False}[row.get("drain")]
+    begin, cores = int(row["begin_s"] or ""), int(row["cores"] or "")
+    end = int(row["end_s"]) if row["end_s"] else NEVER
+    if not 0 <= begin < LATEST_S or not 0 <= cores < LATEST_S or end > NEVER:
+        raise ValueError
+    return Outage(begin, {"cores": cores}, end, drain)
 
 
 def _column(values: ArrayLike | None, rows: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from .calibrate import Measured
-    from .fit import FittedWorkload
+    from .fitted import FittedWorkload
     from .workload import WorkloadModel
 
 __all__ = ["app"]
@@ -104,8 +104,9 @@ def fit(
 
     Example: `asa workload fit CTC-SP2.swf.gz --out ctc.json`
     """
-    from .fit import distances, halves, marginals, offered_load, save_model
+    from .fit import distances, halves, marginals, offered_load
     from .fit import fit as fit_to
+    from .model_file import save_model
     from .swf import read_swf
 
     log = read_swf(trace, cores=trace_cores, exceed="kill")
@@ -173,7 +174,7 @@ def generate(
 
 
 def _workload(name: str) -> FittedWorkload | WorkloadModel:
-    from .fit import load_model
+    from .model_file import load_model
     from .presets import PRESETS, preset
 
     if name in PRESETS or not (Path(name).exists() or Path(name).suffix == ".json"):

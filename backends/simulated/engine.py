@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from asa.backend import DependencyType, JobState
 
 from .cores.base import Core, Fate
-from .table import NEVER, UNSTARTED, JobTable
+from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 
 __all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
 
@@ -153,6 +153,7 @@ class Engine:
         partition: int = 0,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it."""
+        request, run = min(request, LONGEST_S), min(run, LONGEST_S)
         job = ClientJob(
             self._core.add(cores, request, qos=qos, partition=partition),
             cores,
@@ -210,7 +211,8 @@ class Engine:
         cores
             Its new width, at least 1.
         left
-            Seconds that the rest of its payload takes at the new width; as before if not given. The limit stays.
+            Seconds, at least 1, that the rest of its payload takes at the new width; as before if not given. The limit
+            stays.
 
         Returns
         -------
@@ -218,11 +220,10 @@ class Engine:
             False, and nothing has changed, if it does not run, or would grow beyond the idle cores.
         """
         job = self.clients[number]
-        if cores < 1:
-            raise ValueError(f"a job of {cores} cores cannot be")
-        if job.state is not JobState.RUNNING or cores - job.cores > self._core.free:
+        if cores < 1 or (left is not None and left < 1):
+            raise ValueError(f"a job of {cores} cores with {left} s left cannot be")
+        if job.state is not JobState.RUNNING or not self._core.resize(job.index, cores, job.start + job.request):
             return False
-        self._core.resize(job.index, cores, job.start + job.request)
         job.cores = cores
         if left is not None:
             job.run = left + (self.now - job.payload_start if job.payload_start != UNSTARTED else 0)
@@ -265,7 +266,7 @@ class Engine:
         return changed
 
     def fork(self) -> Engine:
-        """Copy the state; both go on independently and share the background's columns. O(rows) to copy the starts."""
+        """Copy the state; both go on independently. O(rows), to copy what is known of each, such as its start."""
         twin = copy.copy(self)
         twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]

@@ -23,7 +23,8 @@ partition had to wait. What it does not ask for may be short. What happens to on
 - conservative: every job has a reservation, made when it is first looked at, the earliest time that takes nothing of
   those made before, and starts when that time has come. When something ends before its requested end, the
   reservations are gone through once, in order, and each moves to the earliest time that takes nothing of all others;
-  it never moves back. When resources go away or come back, all reservations are made anew, in order;
+  it never moves back. When resources go away or come back, a job is preempted or requeued, or a running one grows,
+  all reservations are made anew, in order;
 - periodic, as Slurm's: at a pass nothing overtakes. At the first multiple of the interval at or after anything
   happened, and after that second's pass, up to so many jobs are gone through in order, each reserves as under
   conservative backfilling but all anew, at whole multiples of the resolution if not now, and starts if that is now;
@@ -97,10 +98,10 @@ class Wfp:
     Parameters
     ----------
     pool
-        Place of the pool that the width is counted in, such as nodes.
+        Place of the pool that the width is counted in, such as nodes; cores if not given.
     """
 
-    pool: int = 0
+    pool: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,14 @@ class Multifactor:
         Count the size factor from the other end: 1 less it.
     fair_share
         Weight of 2^(-u n), where u is the user's share of all users' decayed usage and n the number of users of the
-        load: a user who had the just share of 1/n has a factor of 1/2. It is 1 while nobody has used anything.
+        load, and one more if there is a client: a user who had the just share of 1/n has a factor of 1/2. It is 1
+        while nobody has used anything.
     half_life_s
         Usage, in core-seconds, halves in so long.
     partition, partition_factors
         Weight, and the factor of each of the cluster's partitions (0 for those not given).
     qos
-        Weight of the job's quality of service over the highest in the load.
+        Weight of the job's quality of service over the highest that was met.
     """
 
     age: float = 1000.0
@@ -161,7 +163,10 @@ class Multifactor:
 
 
 class QueueView(Protocol):
-    """The queue and the machine at a scheduling pass, as read-only arrays that are views of the engine's own."""
+    """The queue and the machine at a scheduling pass, as read-only arrays that are views of the engine's own.
+
+    Only `queue` is a copy, once jobs were started in the pass.
+    """
 
     @property
     def now(self) -> int:
@@ -257,6 +262,8 @@ class PassScheduler(Protocol):
         ...
 
 
+_LARGEST = 2**31  # of a setting
+
 Order = Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder
 
 
@@ -322,7 +329,7 @@ class Policy:
     Examples
     --------
     >>> Policy(Wfp(), Easy())
-    Policy(order=Wfp(pool=0), backfill=Easy(), preempt='off', requeue=True)
+    Policy(order=Wfp(pool=None), backfill=Easy(), preempt='off', requeue=True)
     """
 
     order: Order = Fcfs()
@@ -423,10 +430,17 @@ def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | 
 
 def _value(text: str, default: Any, key: str, where: str) -> Any:
     try:
-        if isinstance(default, bool):
-            return {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}[text.lower()]
-        if isinstance(default, int) and key.endswith("_s"):
-            return int(text) if text.isdecimal() else int(parse_duration(text))
-        return type(default)(text)
-    except (ValueError, KeyError) as error:
+        value = _read(text, default, key)
+    except (ValueError, KeyError, InputError) as error:
         raise InputError(f"{text!r} cannot be read", where=where, hint=f"Give something like {default!r}.") from error
+    if isinstance(value, int | float) and not abs(value) < _LARGEST:  # nan, too
+        raise InputError(f"{text!r} is no number to count with", where=where, hint=f"Give something like {default!r}.")
+    return value
+
+
+def _read(text: str, default: Any, key: str) -> Any:
+    if isinstance(default, bool):
+        return {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}[text.lower()]
+    if isinstance(default, int) and key.endswith("_s"):
+        return int(text) if text.isdecimal() else int(parse_duration(text))
+    return type(default)(text)

@@ -140,6 +140,10 @@ def schedule(
     from .policies import scheduler
 
     policy = scheduler(name, settings)
+    if (table.run > table.request).any():
+        raise InputError(
+            "this scheduler knows no runs beyond their requests", where="--exceed keep", hint="Use raise or kill."
+        )
     away = read_outages(outages) if outages else ()
     core = GeneralCore(Load(table, Cluster({"cores": log.cores}, away), users=log.users), policy)
     core.run(NEVER - 1)
@@ -165,8 +169,8 @@ def summary(done: Schedule) -> dict[str, Any]:
     -------
     dict
         ``jobs``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``, ``bounded_slowdown`` (runs below 10 s
-        count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the waits by width) and ``oddities``. Of the
-        jobs that started.
+        count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the waits by width) and ``oddities``. All but
+        ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
     """
     import numpy as np
 
@@ -267,7 +271,7 @@ def _print(done: Schedule, title: str) -> None:
         f"mean queue {told['mean_queue_length']:.1f} jobs",
         highlight=False,
     )
-    busy, waiting, _ = _over_time(done, min(console.width - 28, 100))
+    busy, waiting, _ = _over_time(done, max(min(console.width - 28, 100), 10))
     console.print(f"busy cores   {_spark(busy, 1.0)}  of {done.log.cores}", highlight=False)
     console.print(f"waiting jobs {_spark(waiting, waiting.max())}  up to {waiting.max():.0f}", highlight=False)
     for words, count in told["oddities"].items():

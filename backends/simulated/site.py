@@ -163,7 +163,7 @@ class SimulatedBackend:
             start_s=_known(job.start),
             payload_start_s=_known(job.payload_start),
             end_s=_known(job.end),
-            exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) else None,
+            exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason else None,
             reason=self._reason(job),
         )
 
@@ -177,7 +177,7 @@ class SimulatedBackend:
         if job.held:
             return "JobHeldUser"
         if job.eligible != UNSTARTED:
-            return "Priority"
+            return job.reason or "Priority"
         return "Dependency" if any(self._unmet(need) for need in job.needs) else "BeginTime"
 
     def _unmet(self, need: Need) -> bool:
@@ -287,8 +287,10 @@ class SimulatedSite:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know: how often a log's oddities met which rule, and whether the engine is slow here."""
+        """What a user should know of the machine, and how often a log's oddities met which rule."""
         notes = [slow()] if slow() else []
+        if self.scheduler != "easy":
+            notes.append(f"the machine's scheduler is {self.scheduler}")
         if self.trace is not None:
             notes += [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
         return notes

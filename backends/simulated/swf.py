@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError, TraceError
 
-from .table import LONGEST_S, JobTable
+from .table import LATEST_S, LONGEST_S, JobTable
 
 __all__ = ["Trace", "read_swf", "write_swf"]
 
@@ -93,7 +93,7 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
 
     - run time of 0 or unknown: left out, it did no work;
     - width of 0 or unknown, or more than the machine has: left out;
-    - submitted before second 0: left out;
+    - submitted before second 0, or more than 4000 years after it: left out;
     - ran for longer than requested: see `exceed`;
     - no requested time: the run time stands for it;
     - run or request of more than 68 years: counts as so long;
@@ -371,6 +371,7 @@ def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
         "left out: width 0 or unknown": width < 1,
         "left out: wider than the machine": width > cores,
         "left out: submitted before second 0": submit < 0,
+        "left out: submitted after more than 4000 years, as if the log were in milliseconds": submit >= LATEST_S // 2,
     }
     oddities: dict[str, int] = {}
     keep = np.ones(log.rows, dtype=np.bool_)
@@ -403,11 +404,10 @@ def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
     oddities["user, group, queue, partition or memory no number or too large: unknown"] = log.unknown
     np.copyto(asked, run, where=(asked < 1) | over if exceed == "raise" else asked < 1)
     del over, left_out
-    table = (
-        JobTable(submit, run, asked, width, keep_overruns=True)
-        if exceed == "keep"
-        else JobTable(submit, run, asked, width)
-    )
+    try:
+        table = JobTable(submit, run, asked, width, keep_overruns=exceed == "keep")
+    except ValueError as error:
+        raise TraceError(f"has {error}", where=str(file), hint="Are its times in seconds?") from error
     del submit, run, asked, width
 
     def ordered(column: int) -> NDArray[Any]:

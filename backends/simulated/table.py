@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LONGEST_S", "NEVER", "UNSTARTED", "JobTable"]
+__all__ = ["LATEST_S", "LONGEST_S", "NEVER", "UNSTARTED", "JobTable"]
 
 NEVER = 1 << 62
 UNSTARTED = -1
 LONGEST_S = 2**31 - 2
 """Longer requests and runs, beyond 68 years, count as so long."""
+LATEST_S = 2**38
+"""Nothing may happen at this second or later, though all jobs ran one after the other."""
 
 
 class JobTable:
@@ -24,6 +26,11 @@ class JobTable:
         Allocated cores, at least 1.
     keep_overruns
         Leave a run that is longer than its request as it is. Else it is cut to it: the job is killed at its limit.
+
+    Raises
+    ------
+    ValueError
+        A number below 1, or jobs so long or late that they might run beyond `LATEST_S`.
 
     Notes
     -----
@@ -47,6 +54,8 @@ class JobTable:
             np.minimum(column, most, out=column)
         if len(self.submit) and min(self.run.min(), self.request.min(), self.cores.min()) < 1:
             raise ValueError("run, request and cores of a background job are at least 1")
+        if len(self.submit) and int(self.submit[-1]) + int(self.run.sum()) + int(self.request.max()) >= LATEST_S:
+            raise ValueError(f"jobs that may run beyond second {LATEST_S}")
         self.order = order
         self._look()
 

@@ -407,8 +407,9 @@ def test_a_running_job_may_change_its_width():
     assert (engine.clients[job].end, engine.clients[job].state) == (80, JobState.COMPLETED)
     assert engine.free_cores == CAPACITY
     assert not engine.resize(job, 1)
-    with pytest.raises(ValueError, match="0 cores"):
-        engine.resize(job, 0)
+    for wrong in ({"cores": 0}, {"cores": 1, "left": 0}):
+        with pytest.raises(ValueError, match="cannot be"):
+            engine.resize(job, **wrong)
 
 
 @given(backgrounds, st.lists(st.tuples(st.integers(0, 30), st.integers(1, CAPACITY)), max_size=6))

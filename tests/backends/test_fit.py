@@ -8,20 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asa.backends.simulated.fit import (
-    MARGINALS,
-    Spread,
-    _place_of,
-    _run_there,
-    distances,
-    fit,
-    halves,
-    load_model,
-    marginals,
-    offered_load,
-    save_model,
-)
+from asa.backends.simulated.fit import MARGINALS, distances, fit, halves, marginals, offered_load
+from asa.backends.simulated.fitted import Spread, place_of_run, run_at_place
 from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.model_file import load_model, save_model
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
@@ -266,9 +256,9 @@ def test_a_runs_place_gives_it_back(pairs):
     """Short or long, whatever the request."""
     request = np.array([max(pair) for pair in pairs])
     run = np.array([min(pair) for pair in pairs])
-    place = _place_of(run, request)
+    place = place_of_run(run, request)
     assert np.all((place >= -1) & (place <= 1 + 1e-12))
-    assert _run_there(place, request.astype(float)).tolist() == run.tolist()
+    assert run_at_place(place, request.astype(float)).tolist() == run.tolist()
 
 
 def test_a_model_is_kept_as_json(model, tmp_path):
@@ -298,28 +288,37 @@ def put(data, path, value):
     [
         (("version",), 2, "version: is 2; this program reads 1"),
         (("format",), "else", "is no workload model"),
-        (("load",), "much", "load: is 'much' and no number"),
+        (("load",), "much", "load: is 'much'; input should be a valid number"),
         (("load",), True, "load: is True"),
-        (("load",), 0, "load: is 0 and no number from"),
+        (("load",), 0, "load: is 0; input should be greater"),
         (("load",), float("nan"), "load: is nan"),
-        (("machine", "nodes"), 0, r"machine.nodes: is 0 and no whole number"),
-        (("machine", "nodes"), 2.5, r"machine.nodes: is 2.5"),
-        (("machine", "name"), 7, r"machine.name: is no text"),
-        (("machine", "whole_nodes"), 1, r"machine.whole_nodes: is neither"),
-        (("machine", "racks"), 1, r"machine.racks: is not a field"),
-        (("hours",), [1.0] * 24, "hours: is no list of 168"),
-        (("hours",), [0.0] * 168, "hours: has no rate above 0"),
+        (("machine", "nodes"), 0, r"machine.nodes: is 0; input should be greater"),
+        (("machine", "nodes"), 2.5, r"machine.nodes: is 2.5; input should be a valid integer"),
+        (("machine", "name"), 7, r"machine.name: is 7; input should be a valid string"),
+        (("machine", "whole_nodes"), 1, r"machine.whole_nodes: is 1; input should be a valid boolean"),
+        (("machine", "racks"), 1, r"(?s)machine.racks: is not a field.*: name, nodes, cores_per_node, whole_nodes\."),
+        (("comment",), "mine", r"(?s)comment: is not a field.*: format, version, machine, source"),
+        (("kinds", 0, "memory"), 1, r"(?s)kinds\[0\].memory: is not a field.*: most_cores, most_request_s"),
+        (("kinds", 0, "cores", "mean"), 1, r"(?s)kinds\[0\].cores.mean: is not a field.*: popular, rest\."),
+        (("hours",), [1.0] * 24, "hours: has 24 entries and must have at least 168"),
+        (("hours",), [1.0] * 169, "hours: has 169 entries and must have at most 168"),
+        (("hours",), 1.0, "hours: is no list"),
+        (("hours",), [0.0] * 168, "hours: has no number above 0"),
         (("hours", 5), -1, r"hours\[5\]: is -1"),
         (("levels",), [1.0, 0.5], "levels: is not ascending"),
+        (("levels",), [], "levels: has no number above 0"),
         (("level_memory",), 2, "level_memory: is 2"),
-        (("gap_s", "rest"), [], "gap_s: has no gap above 0"),
-        (("gap_s", "rest"), [3.0], "gap_s.rest: has 1 quantiles"),
-        (("follow_s",), [], "follow_s: is no list of 3"),
-        (("alike",), None, "alike: is missing"),
-        (("kinds",), [], "kinds: is no list of 1"),
+        (("gap_s", "rest"), [], "gap_s: has no value above 0"),
+        (("gap_s", "rest"), [3.0], "gap_s.rest: has 1 quantile "),
+        (("follow_s",), [], "follow_s: has 0 entries and must have at least 3"),
+        (("follow_s", 1), {"popular": [[3, 0.0]], "rest": []}, r"follow_s\[1\]: has popular values of no share"),
+        (("alike",), None, "alike: is missing\nAdd it"),
+        (("kinds",), [], "kinds: has 0 entries and must have at least 1"),
         (("kinds", 0, "share"), 1.5, r"kinds\[0\].share: is 1.5"),
-        (("kinds", 0, "campaigns"), [0.0], r"kinds\[0\].campaigns: has no share"),
-        (("kinds", 0, "cores", "popular"), [[1]], r"kinds\[0\].cores.popular\[0\]: is no list of 2"),
+        (("kinds", 0, "campaigns"), [0.0], r"kinds\[0\].campaigns: has no number above 0"),
+        (("kinds", 0, "cores", "popular"), [[1]], r"kinds\[0\].cores.popular\[0\]\[1\]: is missing"),
+        (("kinds", 0, "cores", "popular"), [[1, 0.5, 2]], r"kinds\[0\].cores.popular\[0\]: has 3 entries"),
+        (("kinds", 0, "cores", "popular"), [1], r"kinds\[0\].cores.popular\[0\]: is no list"),
         (("kinds", 0, "cores", "popular"), [[1, 0.7], [2, 0.7]], r"kinds\[0\].cores.popular: has shares of more"),
         (("kinds", 0, "request_s", "popular"), [[0, 0.7]], r"kinds\[0\].request_s.popular\[0\]\[0\]: is 0"),
         (("kinds", 0, "request_s"), {"popular": [], "rest": []}, r"kinds\[0\].request_s: has no value"),
@@ -340,11 +339,17 @@ def test_a_model_that_makes_no_sense_is_refused(model, tmp_path, path, value, me
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    """No file, no JSON, no object."""
+    """No file, no JSON, no object, an object of another kind."""
     file = tmp_path / "model.json"
     with pytest.raises(InputError, match="cannot be read"):
         load_model(file)
-    for text, message in (("{", "is no JSON"), ("[1]", "is no workload model"), ("\udcff", "is no JSON")):
+    for text, message in (
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("\udcff", "is no JSON"),
+        ("[1]", "is no workload model"),
+        ("{}", "(?s)is no workload model.*asa workload fit"),
+    ):
         file.write_bytes(text.encode(errors="surrogateescape"))
         with pytest.raises(InputError, match=message):
             load_model(file)

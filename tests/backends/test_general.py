@@ -21,7 +21,7 @@ from asa.backends.simulated.policies import (
 from asa.backends.simulated.table import NEVER, JobTable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from plain_cluster import simulate
+from plain_cluster import PlainCluster, PlainJob, simulate
 
 from asa.backend import DependencyType
 from asa.errors import BackendError, InputError
@@ -68,7 +68,7 @@ orders = st.sampled_from(
     ]
 )
 backfills = st.sampled_from(
-    [NoBackfill(), Easy(), Conservative(), Periodic(7, 3, 40, 1), Periodic(5, 20, 1000, 4), Periodic(10, 20, 15, 3)]
+    [NoBackfill(), Easy(), Conservative(), Periodic(7, 2, 40, 1), Periodic(5, 20, 1000, 4), Periodic(3, 1, 15, 3)]
 )
 jobs_of_a_load = st.lists(
     st.fixed_dictionaries(
@@ -199,9 +199,9 @@ def one_pool(jobs):
     return [{**job, "demand": {"cores": job["demand"]["cores"]}, "partition": 0} for job in jobs]
 
 
-def load_of(jobs, cluster):
+def load_of(jobs, cluster, **columns_too):
     columns = [np.array([job[name] for job in jobs], dtype=np.int64) for name in ("submit", "run", "request")]
-    return Load(JobTable(*columns, np.array([job["demand"]["cores"] for job in jobs])), cluster)
+    return Load(JobTable(*columns, np.array([job["demand"]["cores"] for job in jobs])), cluster, **columns_too)
 
 
 @given(jobs_of_a_load, st.sampled_from([ByHand, HeadOnly]), st.integers(0, 40))
@@ -216,15 +216,22 @@ def test_a_scheduler_of_ones_own_sees_and_does_what_ours_do(jobs, scheduler, mom
         assert each.start.tolist() == [start for start, _, _ in expected]
 
 
-@given(jobs_of_a_load, backfills)
-def test_an_order_of_ones_own_sorts_the_queue(jobs, backfill):
-    """In numpy, between kernels; the highest score first."""
+class Drifting:
+    """An order that changes from second to second."""
+
+    def scores(self, view):
+        return (7.0 * view.now + 5.0 * view.queue) % 11
+
+
+@given(jobs_of_a_load, backfills, st.booleans(), st.sampled_from(["off", "requeue", "cancel"]))
+def test_an_order_of_ones_own_sorts_the_queue(jobs, backfill, drifts, preempt):
+    """In numpy, between kernels; the highest score first, at every pass and when one begins anew."""
     jobs = one_pool(jobs)
     widths = [job["demand"]["cores"] for job in jobs]
-    expected = simulate(
-        {"cores": CORES}, jobs, order=Fcfs(), backfill=backfill, priority_of=lambda number, _now: widths[number]
-    )
-    core = GeneralCore(load_of(jobs, Cluster({"cores": CORES})), Policy(Widest(), backfill))
+    rank = (lambda number, now: (7.0 * now + 5.0 * number) % 11) if drifts else (lambda number, _now: widths[number])
+    expected = simulate({"cores": CORES}, jobs, order=Fcfs(), backfill=backfill, preempt=preempt, priority_of=rank)
+    load = load_of(jobs, Cluster({"cores": CORES}), qos=[job["qos"] for job in jobs])
+    core = GeneralCore(load, Policy(Drifting() if drifts else Widest(), backfill, preempt))
     core.run(NEVER - 1)
     assert core.start.tolist() == [start for start, _, _ in expected]
 
@@ -275,16 +282,20 @@ def test_a_scheduler_that_errs_is_told(deed, words):
 
 def test_the_views_are_read_only_and_not_copies():
     """What a scheduler looks at is the engine's own memory."""
-    seen = []
+    seen = {}
 
     class Curious:
         def schedule(self, view):
-            arrays = (view.submit, view.request, view.demand, view.free, view.running, view.expected_end)
-            seen.extend(array.flags.writeable or array.base is None for array in arrays)
+            for name in ("submit", "request", "demand", "free", "capacity", "running", "expected", "queue"):
+                array = getattr(view, {"expected": "expected_end"}.get(name, name))
+                seen[name] = np.shares_memory(array, core._arrays[name]) and not array.flags.writeable
+            view.start(view.queue[0])
 
-    jobs = [{"submit": 0, "run": 9, "request": 9, "demand": {"cores": 1}, "user": 0, "qos": 0, "partition": 0}]
-    GeneralCore(load_of(jobs, Cluster({"cores": CORES})), Curious()).run(5)
-    assert seen == [False] * 6
+    shape = {"run": 9, "request": 9, "demand": {"cores": 1}, "user": 0, "qos": 0, "partition": 0}
+    core = GeneralCore(load_of([{"submit": at, **shape} for at in (0, 3)], Cluster({"cores": CORES})), Curious())
+    core.run(5)
+    assert all(seen.values())
+    assert len(seen) == 8
 
 
 def test_a_client_hears_of_preemption_and_failure():
@@ -368,7 +379,7 @@ def crowd(kind, policy):
 
 @pytest.mark.parametrize("backfill", [NoBackfill(), Easy(), Conservative(), Periodic(7, 50, 900, 3)], ids=repr)
 def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
-    """Everybody ends once, nothing is lost or held for ever, and plain Python, which checks bounds, tells the same."""
+    """Everybody ends once, nothing is lost or held for ever, and plain Python tells the same."""
     policy = Policy(Fcfs(), backfill, preempt="requeue")
     engines = [crowd(kind, policy) for kind in (GeneralCore, plain_cores("general").GeneralCore)]
     for engine in engines:
@@ -379,3 +390,211 @@ def test_a_crowd_of_clients_is_conserved(plain_cores, backfill):
     fates = [[(job.start, job.end) for job in engine.clients] for engine in engines]
     assert fates[0] == fates[1]
     assert engines[0].start.tolist() == engines[1].start.tolist()
+
+
+@settings(max_examples=300)
+@given(
+    jobs_of_a_load,
+    jobs_of_a_load.map(lambda jobs: jobs[:7]),
+    orders,
+    backfills,
+    st.sampled_from(["off", "requeue", "cancel"]),
+    st.booleans(),
+    outages_of_a_load,
+    st.integers(0, 40),
+)
+def test_a_clients_jobs_fare_as_anybodys(others, mine, order, backfill, preempt, requeue, outages, moment):
+    """Told not to begin before their time they fare as jobs of one more user of the load would; also in a fork."""
+    mine = [{**job, "user": 99, "submit": job["submit"] * 2 + 1} for job in mine]  # never in one second with others
+    others = [{**job, "submit": job["submit"] * 2} for job in others]
+    others[0]["submit"] = 0  # from there the learned functions count
+    for job in (*others, *mine):
+        job["demand"] = {"cores": job["demand"]["cores"]}
+    plain = [PlainJob(number, **job) for number, job in enumerate([*others, *mine])]
+    outages = [Outage(o.begin_s, {"cores": o.amounts["cores"]}, o.end_s, o.drain) for o in outages]
+    queue = PlainCluster({"cores": CORES}, plain, order, backfill, preempt, requeue, outages, None)
+    while not queue.over():
+        queue.second()
+    expected = {job.number: (job.start, job.end) for job in plain}
+    cluster = Cluster({"cores": CORES}, outages, {"a": "cores", "b": "cores"})
+    columns = {name: [job[name] for job in others] for name in ("qos",)}
+    load = load_of(
+        others, cluster, users=[job["user"] for job in others], partitions=[j["partition"] for j in others], **columns
+    )
+    core = GeneralCore(load, Policy(order, backfill, preempt, requeue))
+    engine = Engine(CORES, load.table, core=core, now=0, age_accrues=False)
+    for job in mine:
+        engine.submit(
+            cores=job["demand"]["cores"],
+            request=job["request"],
+            run=job["run"],
+            begin=job["submit"],
+            qos=job["qos"],
+            partition=job["partition"],
+        )
+    twin = None
+    while engine.advance(NEVER):
+        if twin is None and engine.now >= moment:
+            twin = engine.fork()
+    while twin and twin.advance(NEVER):
+        pass
+    for each in filter(None, (engine, twin)):
+        got = [(job.start, job.end) for job in each.clients]
+        assert got == [expected[len(others) + i] for i in range(len(mine))]
+        got = list(zip(each._core.start.tolist(), each._core.end.tolist(), strict=True))
+        assert got == [expected[i] for i in range(len(others))]
+
+
+def plan(policy, jobs, pools=None, pool_of=None, outages=(), **columns):
+    """An engine on jobs of (submit, run, request, cores)."""
+    table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))
+    load = Load(table, Cluster(pools or {"cores": CORES}, outages, pool_of or {}), **columns)
+    return Engine(CORES, table, core=GeneralCore(load, policy), now=0)
+
+
+def until_the_end(engine):
+    while engine.advance(NEVER):
+        pass
+    return engine
+
+
+def test_a_cancelled_job_moves_no_reservation_back():
+    """What others were promised stays, though they stand in another order by now."""
+    engine = plan(Policy(Sjf(), Conservative()), [(0, 10, 10, 6), (1, 10, 10, 8), (2, 9, 9, 6)])
+    engine.advance(3)
+    job = engine.submit(cores=8, request=50, run=50)
+    engine.advance(4)
+    engine.cancel(job)
+    assert until_the_end(engine).start.tolist() == [0, 10, 20]
+
+
+def test_a_shrinking_job_keeps_its_promises_to_others():
+    """What it gives back early lets reservations move forward, and never back."""
+    engine = plan(Policy(Fcfs(), Conservative()), [(1, 10, 10, 8), (2, 30, 30, 4)])
+    job = engine.submit(cores=8, request=40, run=40)
+    engine.advance(3)
+    while engine.now < 5:
+        engine.advance(5)
+    assert engine.resize(job, 4)
+    until_the_end(engine)
+    assert engine.start.tolist() == [40, 5]
+
+
+def test_a_failure_is_not_the_fault_of_who_may_finish():
+    """A drain lets a job finish; a failure elsewhere does not end it for that."""
+    outages = [Outage(5, {"cores": 4}, 60, drain=True), Outage(10, {"bb": 1}, 20)]
+    engine = plan(Policy(), [(0, 100, 100, 8)], {"cores": 8, "bb": 5}, outages=outages)
+    until_the_end(engine)
+    assert engine._core.end.tolist() == [100]
+    assert engine._core.requeues.tolist() == [0]
+
+
+def test_width_counts_in_whatever_partition():
+    """WFP ranks a job of a pool of its own by its cores."""
+    jobs = [(0, 10, 10, 2), (1, 10, 10, 1), (1, 10, 10, 2)]
+    engine = plan(
+        Policy(Wfp(), NoBackfill()),
+        jobs,
+        {"batch": 4, "debug": 2},
+        {"batch": "batch", "debug": "debug"},
+        partitions=[1, 1, 1],
+    )
+    assert until_the_end(engine).start.tolist() == [0, 20, 10]
+
+
+@pytest.mark.parametrize("users", [[7, 7, 9], [9, 9, 7]])
+def test_a_client_is_nobody_elses_user(users):
+    """It has used nothing, whatever numbers the log gives its users."""
+    policy = Policy(Multifactor(age=0), NoBackfill())
+    engine = plan(policy, [(0, 1000, 1000, 8), (1000, 1005, 1005, 8), (2001, 100, 100, 8)], users=users)
+    engine.advance(1999)
+    job = engine.submit(cores=8, request=10, run=10)
+    until_the_end(engine)
+    assert engine.clients[job].start == 2005
+
+
+def test_a_clients_quality_of_service_counts():
+    """Though all others have none."""
+    policy = Policy(Multifactor(age=0, fair_share=0, qos=1000), NoBackfill())
+    engine = plan(policy, [(0, 100, 100, 8), (1, 100, 100, 8)])
+    engine.advance(5)
+    job = engine.submit(cores=8, request=10, run=10, qos=9)
+    until_the_end(engine)
+    assert engine.clients[job].start == 100
+
+
+def test_shrinking_is_always_possible():
+    """Also while a drain has overdrawn the machine; and growing looks at the pool that the cores come from."""
+    engine = plan(Policy(), [(500, 1, 1, 1)], outages=[Outage(5, {"cores": 4}, 50, drain=True)])
+    job = engine.submit(cores=8, request=100, run=80)
+    engine.advance(10)
+    engine.advance(10)
+    assert engine.resize(job, 6)
+    assert not engine.resize(job, 7)
+    pools = {"batch": 4, "debug": 2}
+    engine = plan(Policy(), [(500, 1, 1, 1)], pools, {"batch": "batch", "debug": "debug"})
+    job = engine.submit(cores=1, request=100, run=80, partition=1)
+    engine.advance(10)
+    assert not engine.resize(job, 3)
+    assert engine.resize(job, 2)
+    assert engine.free_cores == 4
+
+
+@pytest.mark.parametrize(("partition", "cores", "words"), [(2, 1, "no partition 2"), (1, 3, "asks for 3 of 2")])
+def test_a_client_cannot_ask_for_what_there_is_not(partition, cores, words):
+    """No such partition, or more than it has."""
+    engine = plan(Policy(), [(0, 1, 1, 1)], {"batch": 4, "debug": 2}, {"batch": "batch", "debug": "debug"})
+    with pytest.raises(InputError, match=words):
+        engine.submit(cores=cores, request=5, run=5, partition=partition)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_client_may_come_before_the_log(number):
+    """The learned functions count time from the log's first submission, and no logarithm is of less than 1."""
+    engine = plan(Policy(F1(number), NoBackfill()), [(1000, 5, 5, 1)])
+    jobs = [engine.submit(cores=8, request=9 - i, run=9 - i) for i in range(3)]
+    until_the_end(engine)
+    assert sorted(engine.clients[job].start for job in jobs) == [0, 7, 15]
+
+
+def test_what_a_scheduler_leaves_out_it_may_start_on_an_overdrawn_machine():
+    """A job that asks for none of the overdrawn pool."""
+
+    class Greedy:
+        def schedule(self, view):
+            for job in view.queue.tolist():
+                if np.all(view.demand[job] <= np.maximum(view.free, 0)):
+                    view.start(job)
+
+    outages = [Outage(5, {"bb": 4}, 60, drain=True)]
+    engine = plan(
+        Greedy(), [(0, 50, 50, 1), (10, 5, 5, 1)], {"cores": 8, "bb": 5}, outages=outages, amounts={"bb": [5, 0]}
+    )
+    assert until_the_end(engine).start.tolist() == [0, 10]
+
+
+def test_forks_have_orders_of_their_own():
+    """What one remembers is nothing to the other."""
+
+    class Counting:
+        def __init__(self):
+            self.passes = 0
+
+        def scores(self, view):
+            self.passes += 1
+            return np.full(len(view.queue), float(self.passes))
+
+    engine = plan(Policy(Counting()), [(0, 5, 5, 8), (1, 5, 5, 8)])
+    twin = engine.fork()
+    until_the_end(twin)
+    assert twin._core.policy.order.passes > engine._core.policy.order.passes
+
+
+def test_a_machine_without_cores_is_possible():
+    """If an odd one: nobody divides by them."""
+    table = JobTable(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+    core = GeneralCore(Load(table, Cluster({"cores": 0, "bb": 3})), Policy(Multifactor(size=5)))
+    engine = Engine(1, table, core=core, now=0)
+    with pytest.raises(InputError, match="asks for 1 of 0 cores"):
+        engine.submit(cores=1, request=5, run=5)
+    assert engine.advance(10) == []

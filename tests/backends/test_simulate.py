@@ -142,6 +142,8 @@ def test_outages_take_cores_away(log, tmp_path):
         (["LOG", "--exceed", "ignore"], "'ignore' is no rule"),
         (["LOG", "--outages", "none.csv"], "cannot be read"),
         (["LOG", "--outages", "LOG"], "is no outage"),
+        (["LOG", "--scheduler", "multifactor", "--set", f"depth={10**20}"], "no number to count with"),
+        (["LOG", "--scheduler", "multifactor", "--set", "age=nan"], "no number to count with"),
         (["LOG", "--plot", "x.gif5"], "no kind of figure"),
         (["LOG", "--preset", "alea"], "no preset 'alea'"),
         (["LOG", "--starts", "/no/such/folder/x.csv"], "cannot be written"),
@@ -169,3 +171,28 @@ def test_without_numba_it_works_and_says_that_it_is_slow(log):
         assert json.loads(done.stdout)["mean_wait_s"] == 30
         assert "pip install 'asa-client[fast]'" in done.stderr
     assert not run(log, "--json").stderr
+
+
+@pytest.mark.parametrize(
+    "line", [f"5,9,{10**23},no", f"{'7' * 140_000}", "-1,9,1,no", "5,9,1,perhaps", "5,5,1,no", "5,9"]
+)
+def test_broken_outages_are_refused_with_their_line(log, tmp_path, line):
+    """Whatever is in it."""
+    path = tmp_path / "away.csv"
+    path.write_text(f"begin_s,end_s,cores,drain\n{line}\n")
+    assert "away.csv" in run(log, "--outages", path, code=2).stderr
+
+
+@pytest.mark.parametrize("columns", ["1", "20", "28", "200"])
+def test_any_terminal_will_do(log, monkeypatch, columns):
+    """However narrow."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert "cores" in run(log).stdout.replace("\n", "") or columns == "1"
+
+
+def test_a_scheduler_that_knows_no_overruns_says_so(tmp_path):
+    """With the option to change."""
+    path = tmp_path / "over.swf"
+    path.write_text("; MaxProcs: 4\n1 0 -1 100 3 -1 -1 3 50 -1 1 1 1 1 1 1 -1 -1\n")
+    assert "--exceed keep" in run(path, "--scheduler", "sjf", "--exceed", "keep", code=2).stderr
+    assert json.loads(run(path, "--exceed", "keep", "--json").stdout)["jobs"] == 1

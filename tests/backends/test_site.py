@@ -8,7 +8,7 @@ from asa.backends.simulated import Machine, SimulatedBackend, SimulatedSite, Wor
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Backend, Foresight, JobSpec, Site
-from asa.errors import BackendError, InputError, SubmitRejectedError, TraceError
+from asa.errors import BackendError, InputError, SubmitRejectedError, TraceError, UnknownNameError
 from asa.testing import check_backend
 
 NOBODY = np.zeros(0, dtype=np.int64)
@@ -206,3 +206,20 @@ def test_impossible_machines_are_refused():
     """At least one node and one core."""
     with pytest.raises(InputError, match="0 nodes"):
         Machine("none", 0, 4)
+
+
+@pytest.mark.parametrize("scheduler", ["conservative", "multifactor", "sjf"])
+def test_a_world_may_have_another_scheduler(scheduler):
+    """Equal for equal seeds, with another queue than under EASY; and it is told."""
+    site, easy = SimulatedSite(model=SMALL, scheduler=scheduler), SimulatedSite(model=SMALL)
+    assert site.notes == [f"the machine's scheduler is {scheduler}"]
+    waits = [each.open(seed=3).history().wait_s for each in (site, site, easy)]
+    assert np.array_equal(waits[0], waits[1])
+    assert not np.array_equal(waits[0], waits[2])
+    check_backend(lambda: site.open(seed=3), run_s=30)
+
+
+def test_an_unknown_scheduler_is_refused_at_once():
+    """Before anything is simulated."""
+    with pytest.raises(UnknownNameError, match="no scheduler 'sjff'\nDid you mean 'sjf'"):
+        SimulatedSite("hpc2n", scheduler="sjff")

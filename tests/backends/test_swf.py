@@ -141,8 +141,8 @@ def test_numbers_may_be_written_in_other_ways(tmp_path, written, meant):
 
 
 def test_large_submissions_are_exact(tmp_path):
-    """Up to fifteen digits."""
-    moments = [10**9 + 7, 123_456_789_012_345]
+    """Beyond 32 bits."""
+    moments = [10**9 + 7, 123_456_789_012]
     assert read_swf(log(tmp_path, *(line(submit=t) for t in moments))).table.submit.tolist() == moments
 
 
@@ -389,3 +389,14 @@ def test_real_logs(data, name, cores, jobs):
     assert trace.cores == cores
     left_out = sum(count for words, count in trace.oddities.items() if words.startswith("left out"))
     assert len(trace.table) + left_out == jobs
+
+
+def test_times_beyond_all_calendars_are_left_out_or_refused(tmp_path):
+    """Milliseconds taken for seconds, and so many long runs that the clock would not suffice."""
+    ms = log(tmp_path, line(), line(submit=1_700_000_000_000))
+    assert len(read_swf(ms).table) == 1
+    assert "in milliseconds" in " ".join(read_swf(ms).oddities)
+    with pytest.raises(TraceError, match="in milliseconds"):
+        read_swf(log(tmp_path, line(submit=1_700_000_000_000)))
+    with pytest.raises(TraceError, match="beyond second 274877906944\nAre its times in seconds"):
+        read_swf(log(tmp_path, *[line(run=3 * 10**9, request=3 * 10**9)] * 200))

@@ -75,7 +75,7 @@ class Core(Protocol):
         """Copy everything that changes."""
         ...
 
-    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
         """Give a client's job its number. What a machine does not tell apart, it ignores."""
         ...
 
@@ -103,8 +103,8 @@ class Core(Protocol):
         """Free the cores of a client's job that was expected to run until a time."""
         ...
 
-    def resize(self, index: int, cores: int, expected_end: int) -> None:
-        """Change the width of a client's running job, within what is idle."""
+    def resize(self, index: int, cores: int, expected_end: int) -> bool:
+        """Change the width of a client's running job; False, and nothing happens, beyond what is idle."""
         ...
 
     def insert(self, index: int, age_since: int) -> None:

@@ -148,16 +148,17 @@ class FastCore:
 
     # ------------------------------------------------------------------ the client's jobs
 
-    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
-        del qos, partition, user
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
+        del qos, partition
         if len(self._clients) == self._room:
             self._grow()
         self._clients.append((cores, request, UNSTARTED))
         return len(self.table) + len(self._clients) - 1
 
     def push_end(self, index: int, end: int) -> None:
-        while len(self._ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
-            self._grow()
+        if len(self._ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
+            self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
+            self._show()
         k.push(seen(self._ends), int(self._s[k.ENDS]), (end << k.BITS) | index)
         self._s[k.ENDS] += 1
 
@@ -167,16 +168,18 @@ class FastCore:
         s[k.RUNNING] -= 1
         self._stir()
 
-    def resize(self, index: int, cores: int, expected_end: int) -> None:
+    def resize(self, index: int, cores: int, expected_end: int) -> bool:
         s = self._s
         at = int(np.searchsorted(self._releases[: s[k.RUNNING]], (expected_end << k.BITS) | index))
         more = cores - int(self._release_widths[at])
-        assert more <= s[k.FREE], "grown beyond the idle cores"
+        if more > s[k.FREE]:
+            return False
         self._release_widths[at] = cores
         s[k.FREE] -= more
         _, request, since = self._clients[index - len(self.table)]
         self._clients[index - len(self.table)] = cores, request, since
         self._stir()
+        return True
 
     def insert(self, index: int, age_since: int) -> None:
         s, number = self._s, index - len(self.table)

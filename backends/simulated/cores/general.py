@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from .jit import seen
 __all__ = ["GeneralCore"]
 
 _MOST_JOBS = k.MASK // 2
-_FROM_LOAD = ("submit", "run", "request", "user", "qos", "partition")
+_FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
 _BY_JOB = (*_FROM_LOAD, *_OF_THE_RUN)
 _SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told")
@@ -55,7 +56,8 @@ class GeneralCore:
 
     Notes
     -----
-    A fork copies the columns, O(rows). A client's job has a row of them behind the background's.
+    A fork copies the columns that change, O(rows), and shares the others until a client submits a job: that has a row
+    of them behind the background's.
     """
 
     _SPARE = 64
@@ -71,14 +73,19 @@ class GeneralCore:
         self.ended: list[int] = []
         self.told: list[Told] = []
         self._clients = 0
+        self._shared = False  # columns that do not change, with a fork
         self._room = 0
         self._s = np.zeros(k.SCALARS, dtype=np.int64)
         self._s[[k.NOW, k.USED_AT, k.ROWS]] = now, now, rows
         self._s[[k.WAKE, k.TICK]] = NEVER
         self._s[k.FIRST] = table.submit[0] if rows else now
+        self._s[k.SIZE_POOL] = -1
         capacity = np.array(list(cluster.pools.values()), dtype=np.int64)
-        users = int(load.users.max()) + 1 if rows else 1
-        of_load = (table.submit, table.run, table.request, load.users, load.qos, load.partitions)
+        users = int(load.users.max()) + 1 if rows else 0
+        self._s[k.USERS] = users
+        of_load = (table.submit, table.run, table.request, table.cores, load.users, load.qos, load.partitions)
+        names = list(cluster.pools)
+        self._sources = [names.index(pool) for pool in cluster.partitions.values()] or [0]  # pools of the cores
         self._most = min(rows, cluster.cores)  # of the background that can run at once
         self._arrays: dict[str, NDArray[Any]] = {
             **dict(zip(_FROM_LOAD, of_load, strict=True)),
@@ -87,8 +94,8 @@ class GeneralCore:
             **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "times", "idle")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
-            "usage": np.zeros(users),
-            "rate": np.zeros(users),
+            "usage": np.zeros(users + 1),  # the last is the client
+            "rate": np.zeros(users + 1),
             "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
@@ -105,7 +112,7 @@ class GeneralCore:
         s = self._s
         self._weights = np.zeros(k.WEIGHTS + 1)
         self._weights[[k.MAX_AGE, k.HALF_LIFE]] = 1.0
-        self._weights[k.WEIGHTS] = self.load.cluster.cores
+        self._weights[k.WEIGHTS] = max(self.load.cluster.cores, 1)
         self._factors = np.zeros(max(partitions, 1))
         s[k.REBUILD] = s[k.REQUEUE] = 1
         if isinstance(policy, Policy):
@@ -125,7 +132,8 @@ class GeneralCore:
             case Sjf():
                 s[k.ORDER] = k.SJF
             case Wfp(pool):
-                s[k.ORDER], s[k.SIZE_POOL] = k.WFP, pool
+                s[k.ORDER] = k.WFP
+                s[k.SIZE_POOL] = -1 if pool is None else pool
             case F1(number):
                 s[k.ORDER] = (k.F1, k.F2, k.F3, k.F4)[number - 1]
             case Multifactor() as m:
@@ -157,39 +165,59 @@ class GeneralCore:
     def fork(self) -> GeneralCore:
         twin = copy.copy(self)
         twin.ended, twin.told = list(self.ended), list(self.told)
-        twin.policy = self.policy if isinstance(self.policy, Policy) else copy.deepcopy(self.policy)
+        own = not isinstance(self.policy, Policy) or self._s[k.ORDER] == k.CUSTOM
+        twin.policy = copy.deepcopy(self.policy) if own else self.policy
         twin._s = self._s.copy()
-        twin._arrays = self._arrays | self._copied(0)
+        self._shared = twin._shared = True
+        twin._arrays = self._arrays | self._copied(_OF_THE_RUN) | self._listed()
         twin._arrays |= {name: self._arrays[name].copy() for name in _SMALL}
         twin._show()
         return twin
 
     def _grow(self) -> None:
-        """Make room for more clients' jobs; one may have several ends in the heap, as its end may move."""
+        """Make room for more clients' jobs."""
         more = max(self._SPARE, self._room)
         self._room += more
-        self._arrays |= self._copied(more)
+        self._arrays |= self._copied((*_FROM_LOAD, "demand", *_OF_THE_RUN), more)
+        self._arrays |= self._listed()
         self._arrays["over"] = np.zeros(self._room, dtype=np.int64)
         self._arrays["told"] = np.zeros(8 * self._room, dtype=np.int64)
+        self._shared = False
         self._show()
 
-    def _copied(self, more: int) -> dict[str, NDArray[Any]]:
-        """Copy the columns, for so many more jobs; of the lists, only what is in use is written."""
-        s, arrays = self._s, self._arrays
-        jobs, pools = len(arrays["submit"]) + more, len(arrays["free"])
+    def _own(self) -> None:
+        """Have columns of one's own before a client's job is written into them."""
+        if self._shared:
+            self._arrays |= self._copied((*_FROM_LOAD, "demand"))
+            self._shared = False
+            self._show()
+
+    def _copied(self, names: Iterable[str], more: int = 0) -> dict[str, NDArray[Any]]:
+        """Copy columns, with room for so many more jobs."""
+        jobs = len(self._arrays["submit"])
         copies: dict[str, NDArray[Any]] = {}
-        sizes = dict.fromkeys(_BY_JOB, (jobs, jobs)) | {
-            "demand": (jobs * pools, jobs * pools),
+        for name in names:
+            ours = self._arrays[name]
+            each = len(ours) // jobs if jobs and len(ours) else len(self._arrays["free"]) if name == "demand" else 1
+            copies[name] = np.zeros((jobs + more) * each, dtype=ours.dtype)
+            copies[name][: len(ours)] = ours
+        return copies
+
+    def _listed(self) -> dict[str, NDArray[Any]]:
+        """Copy the lists; of their room only what is in use is written to, and costs memory."""
+        s, arrays = self._s, self._arrays
+        jobs, pools = len(arrays["submit"]), len(arrays["free"])
+        sizes = {
             "queue": (jobs, int(s[k.QUEUED])),
             "running": (jobs, int(s[k.RUNNING])),
-            "ends": (max(len(arrays["ends"]), self._most) + more, int(s[k.ENDS])),
+            "ends": (max(len(arrays["ends"]), self._most + self._SPARE), int(s[k.ENDS])),
             "times": (8 * jobs + 256, int(s[k.PROFILE])),
             "idle": ((8 * jobs + 256) * pools, int(s[k.PROFILE]) * pools),
         }
+        copies: dict[str, NDArray[Any]] = {}
         for name, (size, used) in sizes.items():
-            ours = arrays[name][:used]
-            copies[name] = np.zeros(size, dtype=ours.dtype)  # costs no memory before it is written to
-            copies[name][: len(ours)] = ours
+            copies[name] = np.zeros(size, dtype=np.int64)
+            copies[name][:used] = arrays[name][:used]
         return copies
 
     def _show(self) -> None:
@@ -229,7 +257,7 @@ class GeneralCore:
 
     @property
     def free(self) -> int:
-        return int(self._arrays["free"][0])
+        return int(sum(max(int(self._arrays["free"][pool]), 0) for pool in set(self._sources)))
 
     @property
     def queued(self) -> NDArray[np.int64]:
@@ -279,7 +307,11 @@ class GeneralCore:
             queue = self._arrays["queue"][: s[k.QUEUED]]
             k.in_order_of_age(self._seen, self._a)
             self._arrays["score"][queue] = order.scores(self.view)
-            k.schedule(self._seen, self._a, int(s[k.BACKFILL]))
+            while k.schedule(self._seen, self._a, int(s[k.BACKFILL])):
+                if s[k.TOLD] > len(self._arrays["told"]) // 2:
+                    break
+                k.in_order_of_age(self._seen, self._a)
+                self._arrays["score"][self.view.queue] = order.scores(self.view)
         else:
             k.in_order_of_age(self._seen, self._a)
             self.policy.schedule(self.view)
@@ -288,23 +320,34 @@ class GeneralCore:
 
     # ------------------------------------------------------------------ the client's jobs
 
-    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0, user: int = 0) -> int:
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
+        known = list(self.load.cluster.partitions) or ["the only one"]
+        if not 0 <= partition < len(known):
+            raise InputError(f"there is no partition {partition}", where="job", hint=f"Known: {', '.join(known)}.")
+        source = self._sources[partition]
+        most = list(self.load.cluster.pools.values())[source]
+        if cores > most:
+            raise InputError(f"asks for {cores} of {most} cores", where=f"partition {known[partition]}")
+        self._own()
         if self._clients == self._room:
             self._grow()
         index = len(self.table) + self._clients
         self._clients += 1
-        for name, value in (("request", request), ("qos", qos), ("partition", partition), ("user", user)):
-            self._arrays[name][index] = value
-        names = list(self.load.cluster.pools)
-        source = (
-            names.index(list(self.load.cluster.partitions.values())[partition]) if self.load.cluster.partitions else 0
-        )
-        self._arrays["demand"].reshape(-1, len(names))[index, source] = cores
+        arrays = self._arrays
+        users = len(arrays["usage"])
+        for name, value in (("request", request), ("cores", cores), ("qos", qos), ("partition", partition)):
+            arrays[name][index] = value
+        arrays["user"][index] = users - 1
+        arrays["weights"][k.HIGHEST_QOS] = max(arrays["weights"][k.HIGHEST_QOS], qos)
+        self._s[k.USERS] = users
+        arrays["demand"][index * len(arrays["free"]) + source] = cores
         return index
 
     def push_end(self, index: int, end: int) -> None:
-        while len(self._arrays["ends"]) - self._s[k.ENDS] <= self._most:  # the background's find room without asking
-            self._grow()
+        ends = self._arrays["ends"]
+        if len(ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
+            self._arrays["ends"] = np.concatenate([ends, np.zeros_like(ends)])
+            self._show()
         push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
         self._s[k.ENDS] += 1
 
@@ -313,15 +356,25 @@ class GeneralCore:
         k.age_usage(self._seen, self._a, self.now)
         k.vacate(self._seen, self._a, index)
 
-    def resize(self, index: int, cores: int, expected_end: int) -> None:
-        del expected_end
+    def resize(self, index: int, cores: int, expected_end: int) -> bool:
+        s, arrays = self._s, self._arrays
+        pool = self._sources[int(arrays["partition"][index])]
+        more = cores - int(arrays["cores"][index])
+        if more > max(int(arrays["free"][pool]), 0):
+            return False
+        self._own()
+        arrays = self._arrays
         k.age_usage(self._seen, self._a, self.now)
-        k.take(self._seen, self._a, index, -1)
-        demand = self._arrays["demand"].reshape(-1, len(self._arrays["free"]))
-        demand[index, np.flatnonzero(demand[index])[0]] = cores
-        k.take(self._seen, self._a, index, 1)
-        assert self._arrays["free"].min() >= 0, "grown beyond the idle cores"
-        self._s[[k.REBUILD, k.STIRRED]] = 1
+        planned = s[k.BACKFILL] == k.CONSERVATIVE and not s[k.REBUILD] and self.now < expected_end
+        k.take(self._a, index, -1)
+        if planned:
+            k.book(self._seen, self._a, index, self.now, expected_end, -1)
+        arrays["demand"][index * len(arrays["free"]) + pool] = arrays["cores"][index] = cores
+        k.take(self._a, index, 1)
+        if planned:
+            k.book(self._seen, self._a, index, self.now, expected_end, 1)
+        s[k.FREED if more < 0 else k.REBUILD] = s[k.STIRRED] = 1
+        return True
 
     def insert(self, index: int, age_since: int) -> None:
         self._arrays["submit"][index] = age_since
@@ -373,7 +426,8 @@ class _View:
     @property
     def queue(self) -> NDArray[np.int64]:
         queue = self._core._arrays["queue"][: self._s[k.QUEUED]]
-        return _frozen(queue[self._core._arrays["start"][queue] == UNSTARTED])
+        waits = self._core._arrays["start"][queue] == UNSTARTED
+        return _frozen(queue if waits.all() else queue[waits])
 
     @property
     def running(self) -> NDArray[np.int64]:
@@ -382,7 +436,7 @@ class _View:
     def start(self, job: int) -> None:
         core = self._core
         waits = job in core._arrays["queue"][: self._s[k.QUEUED]] and core._arrays["start"][job] == UNSTARTED
-        if not waits or np.any(self.demand[job] > core._arrays["free"]):
+        if not waits or np.any(self.demand[job] > np.maximum(core._arrays["free"], 0)):
             why = "does not fit into what is idle" if waits else "is not in the queue"
             raise BackendError(
                 f"cannot start now: it {why}", where=f"job {job} at {self.now} s", hint="Mend the scheduler."

@@ -49,12 +49,13 @@ MASK = (1 << BITS) - 1
     RESOLUTION,
     SIZE_POOL,
     FIRST,
+    USERS,
     USED_AT,
-) = range(28)
-SCALARS = 28
+) = range(29)
+SCALARS = 29
 
 # what `run_events` is asked for, and what it answers
-RUN, REST, PASS, BEGIN = range(4)
+RUN, REST, BEGIN = range(3)
 DONE, WANTED = range(2)
 
 # orders
@@ -63,6 +64,9 @@ FCFS, SJF, WFP, F1, F2, F3, F4, MULTIFACTOR, CUSTOM = range(9)
 NONE, EASY, CONSERVATIVE, PERIODIC, OUTSIDE = range(5)
 # preemption
 OFF, BACK, CANCEL = range(3)
+
+# outages
+RETURNED, DRAINED, FAILED = range(3)
 
 # places in the vector of weights
 (AGE, MAX_AGE, SIZE, FAVOR_SMALL, FAIR_SHARE, HALF_LIFE, PARTITION, QOS, HIGHEST_QOS) = range(9)
@@ -78,6 +82,7 @@ class Arrays(NamedTuple):
     user: Any
     qos: Any
     partition: Any
+    cores: Any
     demand: Any  # by job and pool
     arrival: Any  # by job: how many were queued before it
     start: Any
@@ -96,7 +101,7 @@ class Arrays(NamedTuple):
     times: Any  # of the profile
     idle: Any  # by time of the profile and pool
     outage_time: Any
-    outage_kind: Any  # 0 back, 1 drained, 2 failed
+    outage_kind: Any
     outage_amount: Any  # by outage and pool
     usage: Any  # by user: decayed core-seconds
     rate: Any  # by user: cores in use
@@ -171,7 +176,9 @@ def dequeue(s: Any, a: Any, job: int) -> None:
     for j in range(i, s[QUEUED] - 1):
         a.queue[At(j)] = a.queue[At(j + 1)]
     s[QUEUED] -= 1
-    s[REBUILD] = 1
+    if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and UNSTARTED < a.plan[At(job)] < NEVER:
+        book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
+        s[FREED] = 1
     s[STIRRED] = 1
 
 
@@ -202,12 +209,12 @@ def _running_place(s: Any, a: Any, job: int) -> int:
 
 
 @kernel
-def take(s: Any, a: Any, job: int, sign: int) -> None:
+def take(a: Any, job: int, sign: int) -> None:
     """Take a job's demand from what is idle, or give it back."""
     pools = len(a.free)
     for k in range(pools):
         a.free[k] -= sign * a.demand[At(job * pools + k)]
-    a.rate[At(a.user[At(job)])] += sign * a.demand[At(job * pools + s[SIZE_POOL])]
+    a.rate[At(a.user[At(job)])] += sign * a.cores[At(job)]
 
 
 @kernel
@@ -221,7 +228,7 @@ def _tell(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
 def launch(s: Any, a: Any, job: int) -> None:
     """Start a job that fits; whoever calls this closes the queue up afterwards."""
     now = s[NOW]
-    take(s, a, job, 1)
+    take(a, job, 1)
     a.start[At(job)] = now
     a.expected[At(job)] = now + a.request[At(job)]
     place = _running_place(s, a, job)
@@ -244,9 +251,9 @@ def vacate(s: Any, a: Any, job: int) -> None:
     for i in range(place, s[RUNNING] - 1):
         a.running[At(i)] = a.running[At(i + 1)]
     s[RUNNING] -= 1
-    take(s, a, job, -1)
+    take(a, job, -1)
     if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and s[NOW] < a.expected[At(job)]:
-        _book(s, a, job, s[NOW], a.expected[At(job)], -1)
+        book(s, a, job, s[NOW], a.expected[At(job)], -1)
         s[FREED] = 1
     s[STIRRED] = 1
 
@@ -340,7 +347,7 @@ def _cut(s: Any, a: Any, time: int) -> int:
     """Make a time, not before the profile's first, one of its times; return its place."""
     low = _place_of(s, a, time)
     if a.times[At(low)] == time:
-        return low
+        return int(low)
     low += 1
     pools = len(a.free)
     for i in range(s[PROFILE], low, -1):
@@ -349,11 +356,11 @@ def _cut(s: Any, a: Any, time: int) -> int:
         a.idle[At(i)] = a.idle[At(i - pools)]
     a.times[At(low)] = time
     s[PROFILE] += 1
-    return low
+    return int(low)
 
 
 @kernel
-def _book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
+def book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
     """Take a job's demand from the profile, from one time to another, or give it back."""
     pools = len(a.free)
     first = _cut(s, a, begin)
@@ -423,14 +430,14 @@ def age_usage(s: Any, a: Any, now: int) -> None:
 
 @kernel
 def _multifactor(s: Any, a: Any, job: int, total: float, cores: float) -> float:
-    w, pools = a.weights, len(a.free)
+    w = a.weights
     age = min((s[NOW] - a.submit[At(job)]) / w[MAX_AGE], 1.0)
-    size = a.demand[At(job * pools + s[SIZE_POOL])] / cores
+    size = a.cores[At(job)] / cores
     if w[FAVOR_SMALL] > 0:
         size = 1.0 - size
     share = 1.0
     if total > 0:
-        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * len(a.usage))
+        share = 2.0 ** (-a.usage[At(a.user[At(job)])] / total * s[USERS])
     score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * share
     score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
     if w[HIGHEST_QOS] > 0:
@@ -448,7 +455,9 @@ def _score(s: Any, a: Any, cores: float) -> None:
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
-        width = a.demand[At(job * pools + s[SIZE_POOL])]
+        width = a.cores[At(job)]
+        if s[SIZE_POOL] >= 0:
+            width = a.demand[At(job * pools + s[SIZE_POOL])]
         score = 0.0
         if order == SJF:
             score = -1.0 * request
@@ -457,7 +466,7 @@ def _score(s: Any, a: Any, cores: float) -> None:
         elif order == MULTIFACTOR:
             score = _multifactor(s, a, job, total, cores)
         else:
-            since = math.log10(a.submit[At(job)] - s[FIRST] + 1.0)
+            since = math.log10(max(a.submit[At(job)] - s[FIRST] + 1.0, 1.0))
             if order == F1:
                 score = -(math.log10(float(request)) * width + 870.0 * since)
             elif order == F2:
@@ -567,7 +576,7 @@ def easy(s: Any, a: Any) -> bool:
             continue
         if fits and (not known or _earliest(s, a, job, now) == now):
             if known:
-                _book(s, a, job, now, now + a.request[At(job)], 1)
+                book(s, a, job, now, now + a.request[At(job)], 1)
             launch(s, a, job)
         elif not waits:
             if not fits and _preempt(s, a, job):
@@ -579,7 +588,7 @@ def easy(s: Any, a: Any) -> bool:
                 known = True
             begin = _earliest(s, a, job, now)
             if begin < NEVER:
-                _book(s, a, job, begin, begin + a.request[At(job)], 1)
+                book(s, a, job, begin, begin + a.request[At(job)], 1)
     return False
 
 
@@ -596,16 +605,16 @@ def _conservative(s: Any, a: Any) -> bool:
             for i in range(s[QUEUED]):
                 job = a.queue[At(i)]
                 if UNSTARTED < a.plan[At(job)] < NEVER and a.plan[At(job)] > now:
-                    _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
+                    book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
                     a.plan[At(job)] = _earliest(s, a, job, now)
-                    _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+                    book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
     s[REBUILD] = s[FREED] = 0
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         if a.plan[At(job)] == UNSTARTED:
             a.plan[At(job)] = _earliest(s, a, job, now) if _fits(a.demand, a.capacity, job) else NEVER
             if a.plan[At(job)] < NEVER:
-                _book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+                book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
     for p in range(len(a.blocked)):
         a.blocked[p] = 0
     s[WAKE] = NEVER
@@ -630,24 +639,27 @@ def _periodic(s: Any, a: Any) -> None:
     """Plan as many as the depth allows, and start those whose time is now."""
     now, grid = s[NOW], s[RESOLUTION]
     _reset(s, a)
-    looked_at = min(s[QUEUED], s[DEPTH])
-    for i in range(looked_at):
+    left = s[DEPTH]
+    for i in range(s[QUEUED]):
         job = a.queue[At(i)]
         if not _fits(a.demand, a.capacity, job):
             continue
+        if left == 0:
+            break
+        left -= 1
         begin = _earliest(s, a, job, now)
         while now < begin < NEVER and begin % grid != 0:
             begin = _earliest(s, a, job, begin + grid - begin % grid)
         if begin - now > s[WINDOW]:
             continue
-        _book(s, a, job, begin, begin + a.request[At(job)], 1)
+        book(s, a, job, begin, begin + a.request[At(job)], 1)
         if begin == now:
             launch(s, a, job)
 
 
 @kernel
-def schedule(s: Any, a: Any, mode: int) -> None:
-    """Do one pass."""
+def schedule(s: Any, a: Any, mode: int) -> bool:
+    """Do one pass; tell whether it has to begin anew with other scores, which somebody outside makes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
     while again:
         _prepare(s, a)
@@ -658,8 +670,8 @@ def schedule(s: Any, a: Any, mode: int) -> None:
         else:
             again = _in_order(s, a)
         drop_started(s, a)
-        if again and s[TOLD] > len(a.told) // 2:
-            return  # let the client hear that much first; the pass goes on from here
+        if again and (s[ORDER] == CUSTOM or s[TOLD] > len(a.told) // 2):
+            return True  # or let the client hear that much first; the pass goes on from here
     if mode == PERIODIC:
         interval = s[INTERVAL]
         if s[TICK] == NEVER:
@@ -672,6 +684,7 @@ def schedule(s: Any, a: Any, mode: int) -> None:
         if s[QUEUED] == 0:
             s[TICK] = NEVER
     s[STIRRED] = 0
+    return False
 
 
 @kernel
@@ -691,22 +704,21 @@ def _change(s: Any, a: Any) -> None:
     while s[OUTAGE] < len(a.outage_time) and a.outage_time[At(s[OUTAGE])] <= s[NOW]:
         o = s[OUTAGE]
         s[OUTAGE] += 1
-        sign = 1 if a.outage_kind[At(o)] == 0 else -1
+        sign = 1 if a.outage_kind[At(o)] == RETURNED else -1
         for k in range(pools):
             amount = sign * a.outage_amount[At(o * pools + k)]
+            a.room[k] = min(a.free[k], 0)  # what was overdrawn before is not this outage's affair
             a.free[k] += amount
             a.capacity[k] += amount
         s[REBUILD] = s[STIRRED] = 1
-        while a.outage_kind[At(o)] == 2:
+        while a.outage_kind[At(o)] == FAILED:
             last = -1
             for i in range(s[RUNNING]):
                 job = a.running[At(i)]
                 for k in range(pools):
-                    if (
-                        a.free[k] < 0
-                        and a.demand[At(job * pools + k)] > 0
-                        and (last < 0 or _started_later(a, job, last))
-                    ):
+                    short = a.free[k] < a.room[k] and a.outage_amount[At(o * pools + k)] > 0
+                    holds = a.demand[At(job * pools + k)] > 0
+                    if short and holds and (last < 0 or _started_later(a, job, last)):
                         last = job
             if last < 0:
                 break
@@ -724,8 +736,8 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
     until
         Seconds, including it.
     phase
-        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it; ``PASS``: schedule only;
-        ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
+        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on; ``BEGIN``: set the
+        clock to `until`, let end what ends then, and stop.
 
     Returns
     -------
@@ -734,8 +746,9 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
 
     Notes
     -----
-    A pass costs O(q p) at least, with p the pools; EASY O(r + q) profile times more where jobs wait, conservative
-    O(q (q + r)) after an early end, in the queued and the running jobs.
+    In q queued and r running jobs: a pass costs O(q), EASY O(r) more where jobs wait, conservative O(q (q + r)) after
+    an early end, so that a queue that grows without end costs its cube; each times the pools. Multifactor adds
+    O(users) an event.
     """
     rows, outages = s[ROWS], len(a.outage_time)
     while True:
@@ -767,17 +780,16 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
                     s[ENDED] += 1
             if s[ENDED] > 0 or phase == BEGIN:
                 return DONE
-        if phase != PASS:
-            if s[OUTAGE] < outages:
-                _change(s, a)
-            while arrival == s[NOW]:
-                a.arrival[At(s[NEXT])] = s[ARRIVED]
-                s[ARRIVED] += 1
-                enqueue(s, a, s[NEXT])
-                s[NEXT] += 1
-                arrival = a.submit[At(s[NEXT])] if s[NEXT] < rows else NEVER
+        if s[OUTAGE] < outages:
+            _change(s, a)
+        while arrival == s[NOW]:
+            a.arrival[At(s[NEXT])] = s[ARRIVED]
+            s[ARRIVED] += 1
+            enqueue(s, a, s[NEXT])
+            s[NEXT] += 1
+            arrival = a.submit[At(s[NEXT])] if s[NEXT] < rows else NEVER
         if s[STIRRED] or s[WAKE] <= s[NOW] or s[TICK] <= s[NOW]:
-            if (s[BACKFILL] == OUTSIDE or s[ORDER] == CUSTOM) and phase != PASS:
+            if s[BACKFILL] == OUTSIDE or s[ORDER] == CUSTOM:
                 return WANTED
             s[WAKE] = NEVER
             schedule(s, a, s[BACKFILL])

@@ -1,0 +1,578 @@
+"""A workload that was fitted to a log: tables of about a thousand numbers, and how jobs are drawn from them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from .machine import Machine
+from .table import JobTable
+
+__all__ = [
+    "FOLLOWER_SIZES",
+    "LONGEST_CAMPAIGN",
+    "MOST_LOAD",
+    "WEEK_HOURS",
+    "FittedWorkload",
+    "Kind",
+    "Spread",
+    "place_of_run",
+    "quantile_table",
+    "run_at_place",
+]
+
+WEEK_HOURS = 168
+LONGEST_CAMPAIGN = 128
+"""Campaigns of more jobs count as several."""
+FOLLOWER_SIZES = (4, 32, LONGEST_CAMPAIGN)
+"""Campaigns of up to so many jobs share a table of gaps."""
+MOST_LOAD = 100.0
+
+_HOUR, _DAY = 3600, 86400
+_ALIKE_JITTER = 0.05
+_DRAWN_AT_ONCE = 4096
+_SHORT_RUN_S = 60
+
+# How fine spreads are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
+_MOST_POPULAR, _LEAST_POPULAR = 6, 0.02
+_LEAST_POINTS, _MORE_POINTS = 5, 6
+
+
+def _grid(points: int) -> NDArray[np.float64]:
+    """Probabilities of the quantiles of a table of so many: denser at both ends."""
+    return (1.0 - np.cos(np.pi * np.arange(points) / (points - 1))) / 2.0
+
+
+def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...]:
+    """Take as many quantiles of values as said, denser at both ends; none of no values.
+
+    Parameters
+    ----------
+    values
+        In any order and of any unit.
+    points
+        How many quantiles: those at probabilities (1 - cos(pi k / (points - 1))) / 2.
+
+    Returns
+    -------
+    tuple of float
+        Ascending, in the unit of the values, with five significant digits.
+
+    Examples
+    --------
+    >>> quantile_table(np.arange(101.0), 5)
+    (0.0, 14.645, 50.0, 85.355, 100.0)
+    """
+    if not len(values):
+        return ()
+    return tuple(float(f"{q:.5g}") for q in np.quantile(values, _grid(points)))
+
+
+def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Lower the largest quantile, which one value alone sets, as long as the table's mean exceeds the values'."""
+    if not quantiles or Spread((), quantiles).mean() <= values.mean():
+        return quantiles
+    low, high = math.log1p(quantiles[-2]), math.log1p(quantiles[-1])
+    for _ in range(20):
+        middle = (low + high) / 2
+        above = Spread((), (*quantiles[:-1], math.expm1(middle))).mean() > values.mean()
+        low, high = (low, middle) if above else (middle, high)
+    return (*quantiles[:-1], max(float(f"{math.expm1(low):.5g}"), quantiles[-2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How whole numbers are spread: some popular ones, each with its share, and quantiles of the rest.
+
+    Parameters
+    ----------
+    popular
+        Pairs of a value and its share.
+    rest
+        Quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of
+        1 + value is straight. Empty if the popular ones are all.
+    """
+
+    popular: tuple[tuple[int, float], ...]
+    rest: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: NDArray[np.int64]) -> Spread:
+        """Take the few most popular values, and quantiles of the rest: the more, the more there is."""
+        found, counts = np.unique(values, return_counts=True)
+        best = np.argsort(-counts, kind="stable")[:_MOST_POPULAR]
+        best = np.sort(best[counts[best] >= _LEAST_POPULAR * len(values)])
+        others = values[~np.isin(values, found[best])]
+        if len(best) and len(np.unique(others)) <= 1:  # a rest of one value is as well popular
+            best = np.sort(np.append(best, np.flatnonzero(np.isin(found, others))))
+            others = others[:0]
+        popular = tuple((int(found[i]), float(f"{counts[i] / len(values):.4g}")) for i in best)
+        points = _LEAST_POINTS + round(_MORE_POINTS * len(others) / max(len(values), 1))
+        return cls(popular, cls.of_quantiles(others.astype(np.float64), points).rest)
+
+    @classmethod
+    def of_quantiles(cls, values: NDArray[np.float64], points: int) -> Spread:
+        """Take so many quantiles and no popular values; its mean is at most that of the values."""
+        return cls((), _with_mean(quantile_table(values, points), values))
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """Draw so many; those of the rest are no whole numbers yet. An empty spread gives zeros."""
+        u = rng.random(count)
+        if not self.popular and not self.rest:
+            return np.zeros(count)
+        if not self.popular:
+            return self._of_rest(u)
+        edges = np.cumsum([share for _, share in self.popular])
+        if not self.rest:
+            u *= edges[-1]
+        place = np.searchsorted(edges, u, side="right")
+        values = np.array([float(value) for value, _ in self.popular])[np.minimum(place, len(edges) - 1)]
+        others = place == len(edges)
+        if self.rest and others.any():
+            values[others] = self._of_rest(np.clip((u[others] - edges[-1]) / max(1.0 - edges[-1], 1e-9), 0.0, 1.0))
+        return values
+
+    def _of_rest(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        table = np.log1p(np.array(self.rest))
+        return np.asarray(np.expm1(np.interp(u, _grid(len(table)), table)), dtype=np.float64)
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give values with weights that stand for the whole spread."""
+        values = [np.array([float(value) for value, _ in self.popular])]
+        weights = [np.array([share for _, share in self.popular])]
+        if self.rest:
+            fine = np.interp(np.arange(0, len(self.rest) - 1, 0.0625), np.arange(len(self.rest)), _grid(len(self.rest)))
+            middle = (fine + np.append(fine[1:], 1.0)) / 2
+            values.append(self._of_rest(middle))
+            weights.append(max(1.0 - float(weights[0].sum()), 1e-9) * np.diff(fine, append=1.0))
+        weight = np.concatenate(weights)
+        return np.concatenate(values), weight / weight.sum()
+
+    def mean(self) -> float:
+        """Mean of the spread."""
+        if not self.popular and not self.rest:
+            return 0.0
+        values, weights = self.points()
+        return float(values @ weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Jobs within a range of widths and of requests.
+
+    Parameters
+    ----------
+    most_cores, most_request_s
+        The widest and the longest that belong here. Kinds are ordered by width, then by request: the narrowest here is
+        wider than the kinds before with another `most_cores`, the shortest longer than the kind before with this one.
+    share
+        Of all jobs.
+    campaigns
+        Share of the campaigns with 1 job, 2, 3 to 4, 5 to 8 and so on.
+    cores, request_s
+        Their widths and requested times.
+    at_limit
+        Share of the jobs that run to their limit.
+    run_place
+        Quantiles (see `Spread`) of how long the others run: from -1 to 0 the logarithm of the run time, from 1 s to a
+        minute; from 0 to 1 likewise, from there to the request.
+    """
+
+    most_cores: int
+    most_request_s: int
+    share: float
+    campaigns: tuple[float, ...]
+    cores: Spread
+    request_s: Spread
+    at_limit: float
+    run_place: tuple[float, ...]
+
+    def run_s(self, request_s: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Run times of jobs with these requests that stand there, 0 to 1, among their like."""
+        if not self.run_place:
+            return request_s
+        below = np.clip(u / max(1.0 - self.at_limit, 1e-9), 0.0, 1.0)
+        run = run_at_place(np.interp(below, _grid(len(self.run_place)), self.run_place), request_s)
+        return np.asarray(np.where(u < 1.0 - self.at_limit, run, request_s), dtype=np.float64)
+
+    def mean_campaign(self) -> float:
+        """Mean number of jobs of a campaign."""
+        return sum(share * _mean_of_octave(octave) for octave, share in enumerate(self.campaigns)) / sum(self.campaigns)
+
+    def mean_work_s(self) -> float:
+        """Mean core-seconds of a job."""
+        requests, weights = self.request_s.points()
+        requests = np.maximum(np.round(requests), 1.0)
+        u = (np.arange(256) + 0.5) / 256
+        runs = self.run_s(np.repeat(requests, len(u)), np.tile(u, len(requests))).reshape(len(requests), -1)
+        return self.cores.mean() * float(runs.mean(axis=1) @ weights)
+
+
+def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Say where runs stand, as in `Kind`: short runs are failures and trials, which know nothing of the request.
+
+    Parameters
+    ----------
+    run, request
+        Run times and requested times in seconds, 1 or more, a value a job; no run is longer than its request.
+
+    Returns
+    -------
+    ndarray
+        A value a job: -1 for a second, 0 for a minute, 1 for the whole request.
+
+    Examples
+    --------
+    >>> place_of_run(np.array([1, 60, 6000]), np.array([6000, 6000, 6000])).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    turn = np.minimum(request, _SHORT_RUN_S)
+    short = np.log(run) / np.maximum(np.log(turn), 1e-9) - 1.0
+    long = np.log(np.maximum(run / turn, 1.0)) / np.maximum(np.log(request / turn), 1e-9)
+    return np.asarray(np.where(run < turn, short, long), dtype=np.float64)
+
+
+def run_at_place(place: NDArray[np.float64], request: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn `place_of_run` round: give whole seconds that runs take which stand there.
+
+    Parameters
+    ----------
+    place
+        From -1 to 1, a value a job.
+    request
+        Requested seconds, a value a job.
+
+    Returns
+    -------
+    ndarray
+        Run times in seconds, a value a job.
+
+    Examples
+    --------
+    >>> run_at_place(np.array([-1.0, 0.0, 0.5]), np.array([6000.0, 6000.0, 6000.0])).tolist()
+    [1.0, 60.0, 600.0]
+    """
+    turn = np.minimum(request, _SHORT_RUN_S)
+    short = turn ** (1.0 + np.minimum(place, 0.0))
+    return np.asarray(np.round(short * (request / turn) ** np.maximum(place, 0.0)), dtype=np.float64)
+
+
+def _count(data: Any) -> int:
+    """How many numbers there are in JSON-ready data."""
+    if isinstance(data, dict):
+        return sum(map(_count, data.values()))
+    if isinstance(data, list | tuple):
+        return sum(map(_count, data))
+    return int(isinstance(data, int | float))
+
+
+def _octave_start(octave: int) -> int:
+    return 1 if octave == 0 else 2 ** (octave - 1) + 1
+
+
+def _mean_of_octave(octave: int) -> float:
+    """Mean of the integers of an octave under weights that fall as 1 / n."""
+    numbers = np.arange(_octave_start(octave), 2**octave + 1, dtype=np.float64)
+    return float(len(numbers) / np.sum(1.0 / numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class FittedWorkload:
+    """A workload fitted to a log by `fit`.
+
+    Jobs come in campaigns: one user's jobs of one width and one request that follow each other within ten minutes.
+    The time between campaigns is drawn from a table, and passes faster at busy hours of the week and in busy weeks.
+    A campaign is of a kind, which is a range of widths and of requests with its own tables of campaign lengths, widths,
+    requests and run times; the jobs of a campaign run more or less alike.
+
+    Not captured: users, and that they come back after a while with the jobs that they had before, so that the mix of
+    jobs varies less from month to month than it does in a log; short gaps that come in a row; holidays, shutdowns, and
+    trends over years; how widths, requests and run times hang together within a kind; campaigns of more than 128 jobs
+    (they are several); memory, queues and partitions; failures.
+
+    Parameters
+    ----------
+    machine
+        What the log's machine was.
+    source
+        What it was fitted to, in words.
+    load
+        Work that arrives, as a share of what the machine could do. With another load all gaps are shorter or longer.
+    hours
+        Rate of submissions in the 168 hours of the week from Monday at midnight, of mean 1.
+    levels
+        Quantiles, at even probabilities, of a week's rate of campaigns, of mean 1.
+    level_memory
+        Correlation of a week's level with the next week's, -1 to 1.
+    gap_s
+        Time from the last job of a campaign to the first of the next, at the mean rate.
+    follow_s
+        Time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more.
+    alike
+        Chance that a job of a campaign runs about as long as the others of its kind there.
+    kinds
+        The jobs, by width and by request.
+    """
+
+    machine: Machine
+    source: str
+    load: float
+    hours: tuple[float, ...]
+    levels: tuple[float, ...]
+    level_memory: float
+    gap_s: Spread
+    follow_s: tuple[Spread, Spread, Spread]
+    alike: float
+    kinds: tuple[Kind, ...]
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.load <= MOST_LOAD:
+            raise InputError(
+                f"load = {self.load} is outside 0 to {MOST_LOAD:g}",
+                where=f"workload of {self.machine.name!r}",
+                hint="Change it; 1 is all that the machine can do.",
+            )
+
+    def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
+        """Draw the jobs submitted within a duration that begins on a Monday at midnight.
+
+        Parameters
+        ----------
+        duration_s
+            Seconds.
+        seed
+            The same seed gives the same jobs.
+
+        Returns
+        -------
+        JobTable
+            In order of submission.
+
+        Notes
+        -----
+        The load is met in the mean over seeds. Linear in the number of jobs: about a second for a million.
+        """
+        rng = np.random.Generator(np.random.PCG64(seed))
+        clock = _Clock(self._rates(rng, duration_s))
+        pace = self._pace()
+        parts: list[NDArray[np.int64]] = []
+        more = True
+        while more:
+            which, jobs = self._campaigns(rng)
+            campaign = np.repeat(np.arange(len(jobs)), jobs)
+            nth = np.arange(len(campaign)) - np.repeat(np.cumsum(jobs) - jobs, jobs)
+            follow = np.round(self._follow(rng, jobs[campaign], nth) / pace)
+            so_far = np.cumsum(follow)
+            ends = np.cumsum(jobs) - 1
+            since = so_far - (so_far[ends] - np.add.reduceat(follow, ends - jobs + 1))[campaign]
+            gaps = np.maximum(self.gap_s.draw(rng, len(jobs)), 0.0) / pace
+            first = clock.pass_by(gaps, since[ends], duration_s)
+            more = len(first) == len(jobs)
+            cores, request, run = self._jobs(rng, which, jobs, campaign)
+            there = campaign < len(first)
+            submit = first[campaign[there]] + since[there].astype(np.int64)
+            parts.append(np.stack([submit, run[there], request[there], cores[there]]))
+        submit, run, request, cores = np.concatenate(parts, axis=1)
+        within = submit < duration_s
+        return JobTable(submit[within], run[within], request[within], cores[within])
+
+    def summary(self) -> dict[str, Any]:
+        """Sum the model up for people.
+
+        Returns
+        -------
+        dict
+            ``load``, ``jobs_per_day``, ``numbers`` (how many it is made of), ``serial``, ``powers_of_two``,
+            ``other_popular`` and ``other_widths`` (shares of the jobs), ``widths`` (a row a class of widths),
+            ``requests`` (the five most popular), ``busiest_hour`` and ``quietest_hour`` of the day with their rates
+            relative to the mean, ``weekend`` (rate relative to weekdays), ``quietest_week`` and ``busiest_week``, and
+            ``alike``.
+        """
+        total = sum(kind.share for kind in self.kinds)
+        widths: dict[int, float] = {}
+        requests: dict[int, float] = {}
+        for kind in self.kinds:
+            for found, spread in ((widths, kind.cores), (requests, kind.request_s)):
+                for value, share in spread.popular:
+                    found[value] = found.get(value, 0.0) + share * kind.share / total
+        powers = sum(share for width, share in widths.items() if width > 1 and width & (width - 1) == 0)
+        best = sorted(requests, key=lambda value: -requests[value])[:5]
+        week = np.array(self.hours).reshape(7, 24)
+        day = week.mean(axis=0) / week.mean()
+        weekday = max(float(week[:5].mean()), 1e-9)
+        return {
+            "load": self.load,
+            "jobs_per_day": self.jobs_per_day(),
+            "numbers": _count(asdict(self)),
+            "serial": widths.get(1, 0.0),
+            "powers_of_two": powers,
+            "other_popular": sum(widths.values()) - powers - widths.get(1, 0.0),
+            "other_widths": max(1.0 - sum(widths.values()), 0.0),
+            "widths": self._widths(total),
+            "requests": [{"request_s": value, "share": requests[value]} for value in best],
+            "busiest_hour": int(day.argmax()),
+            "busiest_rate": float(day.max()),
+            "quietest_hour": int(day.argmin()),
+            "quietest_rate": float(day.min()),
+            "weekend": float(week[5:].mean()) / weekday,
+            "quietest_week": self.levels[0],
+            "busiest_week": self.levels[-1],
+            "alike": self.alike,
+        }
+
+    def _widths(self, total: float) -> list[dict[str, float]]:
+        rows: list[dict[str, float]] = []
+        least = 1
+        all_work = self._mean_work_s() * total
+        for most in sorted({kind.most_cores for kind in self.kinds}):
+            kinds = [kind for kind in self.kinds if kind.most_cores == most]
+            share = sum(kind.share for kind in kinds) or 1.0
+            campaigns = sum(kind.share / kind.mean_campaign() for kind in kinds) or 1.0
+            rows.append(
+                {
+                    "least_cores": least,
+                    "most_cores": most,
+                    "jobs": share / total,
+                    "work": sum(kind.share * kind.mean_work_s() for kind in kinds) / all_work,
+                    "jobs_a_campaign": share / campaigns,
+                    "mean_cores": sum(kind.share * kind.cores.mean() for kind in kinds) / share,
+                    "mean_request_s": sum(kind.share * kind.request_s.mean() for kind in kinds) / share,
+                    "mean_run_s": sum(kind.share * kind.mean_work_s() / kind.cores.mean() for kind in kinds) / share,
+                    "at_limit": sum(kind.share * kind.at_limit for kind in kinds) / share,
+                }
+            )
+            least = most + 1
+        return rows
+
+    def jobs_per_day(self) -> float:
+        """Mean number of jobs submitted in a day."""
+        return self.load * self.machine.cores * _DAY / self._mean_work_s()
+
+    def _mean_work_s(self) -> float:
+        return sum(kind.share * kind.mean_work_s() for kind in self.kinds) / sum(kind.share for kind in self.kinds)
+
+    def _pace(self) -> float:
+        """How much faster than fitted time must run for the load."""
+        chances = self._kind_chances()
+        jobs = sum(p * kind.mean_campaign() for p, kind in zip(chances, self.kinds, strict=True))
+        spent = sum(p * self._mean_spent_s(kind) for p, kind in zip(chances, self.kinds, strict=True))
+        # a gap takes the less the busier the hour, a campaign takes as long at any hour
+        levels = np.interp(np.linspace(0.0, 1.0, 65), np.linspace(0.0, 1.0, len(self.levels)), self.levels)
+        rates = np.outer(self.hours, levels)
+        campaigns_per_s = float((rates / (self.gap_s.mean() + rates * spent)).mean())
+        return float(self.load * self.machine.cores / (campaigns_per_s * jobs * self._mean_work_s()))
+
+    def _mean_spent_s(self, kind: Kind) -> float:
+        """Mean time from the first to the last job of a campaign."""
+        total = 0.0
+        means = [follow.mean() for follow in self.follow_s]
+        for octave, share in enumerate(kind.campaigns):
+            table = int(np.searchsorted(FOLLOWER_SIZES, 2**octave))
+            total += share * (_mean_of_octave(octave) - 1.0) * means[table]
+        return total / sum(kind.campaigns)
+
+    def _kind_chances(self) -> NDArray[np.float64]:
+        """Chance of a campaign to be of each kind: shares are of jobs, and campaigns differ in length."""
+        chances = np.array([kind.share / kind.mean_campaign() for kind in self.kinds])
+        return np.asarray(chances / chances.sum(), dtype=np.float64)
+
+    def _rates(self, rng: np.random.Generator, duration_s: int) -> NDArray[np.float64]:
+        """Rate of each hour of the duration."""
+        hours = np.resize(np.array(self.hours), -(-duration_s // _HOUR))
+        weeks = -(-len(hours) // WEEK_HOURS)
+        normal = rng.standard_normal(weeks)
+        for week in range(1, weeks):
+            fresh = math.sqrt(1.0 - self.level_memory**2)
+            normal[week] = self.level_memory * normal[week - 1] + fresh * normal[week]
+        chance = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in normal.tolist()])
+        level = np.interp(chance, np.linspace(0.0, 1.0, len(self.levels)), self.levels)
+        rates = hours * np.repeat(level, WEEK_HOURS)[: len(hours)]
+        # what a period brings is the load's business; levels only say when
+        return np.asarray(np.maximum(rates * hours.sum() / max(float(rates.sum()), 1e-9), 1e-6), dtype=np.float64)
+
+    def _campaigns(self, rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Kind and number of jobs of the next campaigns."""
+        which = rng.choice(len(self.kinds), size=_DRAWN_AT_ONCE, p=self._kind_chances())
+        jobs = np.ones(_DRAWN_AT_ONCE, dtype=np.int64)
+        for i, kind in enumerate(self.kinds):
+            mine = np.flatnonzero(which == i)
+            shares = np.array(kind.campaigns)
+            octave = rng.choice(len(shares), size=len(mine), p=shares / shares.sum())
+            for o in range(1, len(shares)):
+                numbers = np.arange(_octave_start(o), 2**o + 1)
+                chosen = mine[octave == o]
+                jobs[chosen] = rng.choice(numbers, size=len(chosen), p=(1.0 / numbers) / np.sum(1.0 / numbers))
+        return which, jobs
+
+    def _follow(self, rng: np.random.Generator, jobs: NDArray[np.int64], nth: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Whole seconds since the job before in its campaign, as fitted; 0 for the first."""
+        seconds = np.zeros(len(jobs))
+        table = np.where(nth > 0, np.searchsorted(FOLLOWER_SIZES, jobs), -1)
+        for i, follow in enumerate(self.follow_s):
+            mine = np.flatnonzero(table == i)
+            if len(mine):
+                seconds[mine] = np.round(follow.draw(rng, len(mine)))
+        return np.maximum(seconds, 0.0)
+
+    def _jobs(
+        self,
+        rng: np.random.Generator,
+        which: NDArray[np.intp],
+        jobs: NDArray[np.int64],
+        campaign: NDArray[np.intp],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Cores, request and run of each job."""
+        cores, request = np.empty(len(which)), np.empty(len(which))
+        for i, kind in enumerate(self.kinds):
+            mine = np.flatnonzero(which == i)
+            cores[mine] = kind.cores.draw(rng, len(mine))
+            request[mine] = kind.request_s.draw(rng, len(mine))
+        request = np.maximum(np.round(request), 1.0)
+        # a place among its like: about the campaign's, or its own. Reflection at the borders keeps it uniform.
+        place = rng.random(len(jobs))[campaign] + rng.uniform(-_ALIKE_JITTER, _ALIKE_JITTER, size=len(campaign))
+        place = 1.0 - np.abs(1.0 - np.abs(place))
+        place = np.where(rng.random(len(campaign)) < self.alike, place, rng.random(len(campaign)))
+        of_job = which[campaign]
+        run = np.empty(len(campaign))
+        for i, kind in enumerate(self.kinds):
+            mine = np.flatnonzero(of_job == i)
+            run[mine] = kind.run_s(request[campaign[mine]], place[mine])
+        width = np.clip(np.round(cores), 1, self.machine.cores).astype(np.int64)
+        asked = request.astype(np.int64)
+        return width[campaign], asked[campaign], np.clip(run.astype(np.int64), 1, asked[campaign])
+
+
+class _Clock:
+    """Time that passes at a rate which changes from hour to hour."""
+
+    def __init__(self, rates: NDArray[np.float64]) -> None:
+        self.rates = rates.tolist()
+        self.reached = np.concatenate([[0.0], np.cumsum(rates * _HOUR)]).tolist()  # at the begin of each hour
+        self.now = 0
+
+    def pass_by(self, gaps: NDArray[np.float64], spent: NDArray[np.float64], until: int) -> NDArray[np.int64]:
+        """Let a gap at the mean rate pass, note the second, let so many real seconds pass, and so on."""
+        rates, reached, now = self.rates, self.reached, self.now
+        noted: list[int] = []
+        for gap, seconds in zip(gaps.tolist(), spent.tolist(), strict=True):
+            hour = now // _HOUR
+            if hour >= len(rates):
+                break
+            target = reached[hour] + (now - hour * _HOUR) * rates[hour] + gap
+            if target >= reached[-1]:
+                break
+            hour = bisect_right(reached, target, hour) - 1
+            now = int(hour * _HOUR + (target - reached[hour]) / rates[hour])
+            if now >= until:
+                break
+            noted.append(now)
+            now += int(seconds)
+        self.now = now
+        return np.array(noted, dtype=np.int64)
