@@ -74,7 +74,7 @@ def schedules() -> Iterator[Row]:
             f"replay of {name}, {len(t):,} jobs",
             took,
             "reference in plain Python",
-            best(lambda j=jobs, n=trace.cores: plain.simulate(j, n), 3),
+            best(lambda j=jobs, n=trace.cores: plain.simulate(j, n), 9),
         )
         for what, policy in (
             ("EASY", Policy()),
