@@ -220,7 +220,7 @@ def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
     console = Console()
     console.print(render(runs, seeds=seeds))
     for note in site.notes:
-        console.print(f"[dim]Note: {note}[/]", highlight=False)
+        console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
 
 
 def _print_json(runs: Sequence[CompareRun]) -> None:

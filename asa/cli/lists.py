@@ -27,7 +27,10 @@ def lists() -> None:
             padding=(0, 2),
         )
         for name in plugins.names(f"asa.{group}"):
-            doc = inspect.getdoc(plugins.load(f"asa.{group}", name)) or ""
-            table.add_row(name, doc.split("\n\n")[0].replace("\n", " "))
+            made = plugins.load(f"asa.{group}", name)
+            words = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
+            if group == "schedulers" and (settings := ", ".join(inspect.signature(made).parameters)):
+                words += f" Settings: {settings}."
+            table.add_row(name, words)
         console.print(table)
         console.print()

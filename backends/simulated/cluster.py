@@ -139,7 +139,7 @@ class Load:
         sources = np.array([places[name] for name in cluster.partitions.values()] or [0], dtype=np.int64)
         if rows and not 0 <= self.partitions.min() <= self.partitions.max() < len(sources):
             raise InputError(
-                f"a job is of partition {self.partitions.max()}",
+                f"jobs are of partitions {self.partitions.min()} to {self.partitions.max()}",
                 where="load",
                 hint=f"Number them from 0 to {len(sources) - 1}.",
             )
@@ -171,8 +171,13 @@ def read_outages(path: str | Path) -> list[Outage]:
     """
     outages = []
     try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
-            for number, row in enumerate(csv.DictReader(file), start=2):
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file, skipinitialspace=True)
+            if not {"begin_s", "end_s", "cores"} <= set(rows.fieldnames or ()):
+                raise InputError(
+                    "has no header", where=f"{path}:1", hint="Let the first line be begin_s,end_s,cores,drain."
+                )
+            for number, row in enumerate(rows, start=2):
                 try:
                     outages.append(_outage(row))
                 except (KeyError, TypeError, ValueError, InputError) as error:
@@ -187,7 +192,8 @@ def read_outages(path: str | Path) -> list[Outage]:
 
 
 def _outage(row: Mapping[str, str | None]) -> Outage:
-    drain = {"yes": True, "no": False, "": False, None: False}[row.get("drain")]
+    said = (row.get("drain") or "no").strip().lower()
+    drain = {"yes": True, "true": True, "no": False, "false": False}[said]
     begin, cores = int(row["begin_s"] or ""), int(row["cores"] or "")
     end = int(row["end_s"]) if row["end_s"] else NEVER
     if not 0 <= begin < LATEST_S or not 0 <= cores < LATEST_S or end > NEVER:

@@ -13,6 +13,8 @@ import typer
 
 from asa.errors import InputError
 
+from .table import MOST_CORES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
@@ -92,7 +94,8 @@ def calibrate(
 def fit(
     trace: Annotated[Path, typer.Argument(help="Workload log (SWF, plain or .gz).", metavar="TRACE")],
     trace_cores: Annotated[
-        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+        int | None,
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here, as JSON.", metavar="MODEL.json")] = None,
     seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0)] = 0,
@@ -143,7 +146,7 @@ def generate(
     model: Annotated[
         str, typer.Argument(help="A model that `asa workload fit` wrote, or hpc2n or uppmax.", metavar="MODEL|SYSTEM")
     ],
-    days: Annotated[int, typer.Option(help="Length of the log, which begins on a Monday.", min=1)],
+    days: Annotated[int, typer.Option(help="Length of the log, which begins on a Monday.", min=1, max=36500)],
     seed: Annotated[int, typer.Option(help="The same seed gives the same log.", min=0)],
     out: Annotated[Path, typer.Option(help="Write the log here; compressed if it ends in .gz.", metavar="FILE.swf")],
     load: Annotated[
@@ -165,6 +168,12 @@ def generate(
     if load is not None:
         workload = replace(workload, load=load)
     jobs = workload.generate(days * 86400, seed)
+    if not len(jobs):
+        raise InputError(
+            f"no job came in {days} days at a load of {workload.load:g}",
+            where="--days --load",
+            hint="Give more of them.",
+        )
     cores = workload.machine.cores
     note = f"Drawn from the workload model {model} by asa: load {workload.load:g}, seed {seed}, {days} days."
     # second 0 is a Monday, as in the models

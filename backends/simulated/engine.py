@@ -122,6 +122,8 @@ class Engine:
     ) -> None:
         if len(table) and int(table.cores.max()) > capacity:
             raise ValueError("a background job asks for more than the machine has")
+        if core is not None and (core.table is not table or core.capacity != capacity):
+            raise ValueError("a core of another machine, or of other jobs")
         self.capacity = capacity
         self.table = table
         self.age_accrues = age_accrues
@@ -153,6 +155,8 @@ class Engine:
         partition: int = 0,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it."""
+        if min(cores, request, run) < 1 or cores > self.capacity:
+            raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
         request, run = min(request, LONGEST_S), min(run, LONGEST_S)
         job = ClientJob(
             self._core.add(cores, request, qos=qos, partition=partition),

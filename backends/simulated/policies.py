@@ -120,6 +120,10 @@ class F1:
 
     number: Literal[1, 2, 3, 4] = 1
 
+    def __post_init__(self) -> None:
+        if self.number not in (1, 2, 3, 4):
+            raise InputError(f"there is no F{self.number}", where="f1", hint="Give a number from 1 to 4.")
+
 
 @dataclass(frozen=True, slots=True)
 class Multifactor:
@@ -337,6 +341,19 @@ class Policy:
     preempt: Literal["off", "requeue", "cancel"] = "off"
     requeue: bool = True
 
+    def __post_init__(self) -> None:
+        known = (
+            isinstance(self.order, Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder)
+            and isinstance(self.backfill, NoBackfill | Easy | Conservative | Periodic)
+            and self.preempt in ("off", "requeue", "cancel")
+        )
+        if not known:
+            raise InputError(
+                f"{self.order!r}, {self.backfill!r}, {self.preempt!r} are no order, backfilling and way to preempt",
+                where="policy",
+                hint="Give objects of asa.backends.simulated.policies; off, requeue or cancel.",
+            )
+
 
 def easy() -> Policy:
     """First come first served; others go ahead if they do not delay the first that waits (EASY backfilling)."""
@@ -365,8 +382,6 @@ def wfp(*, backfill: str = "easy") -> Policy:
 
 def f1(*, number: int = 1, backfill: str = "easy") -> Policy:
     """First by a function of request, width and time of submission that was learned from simulations (F1 to F4)."""
-    if number not in (1, 2, 3, 4):
-        raise InputError(f"there is no F{number}", where="f1", hint="Give a number from 1 to 4.")
     return Policy(F1(number), _backfill(backfill))  # type: ignore[arg-type]
 
 

@@ -124,4 +124,6 @@ def replay(
 
     columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (submit, run, request, cores)]
     rules = rules or Rules()
-    return schedule_all(columns, capacity, None if rules == Rules() else rules.flags)
+    overruns = bool(np.any(columns[1] > columns[2]))
+    lasting = rules.extra == "all" and rules.candidates == "request" and not rules.flags[3] and not overruns
+    return schedule_all(columns, capacity, None if rules == Rules() and lasting else (*rules.flags, lasting))

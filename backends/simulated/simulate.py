@@ -13,7 +13,7 @@ import typer
 from asa.errors import InputError
 
 from .cores import slow
-from .table import NEVER
+from .table import MOST_CORES, NEVER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,13 +34,18 @@ def simulate(
     scheduler: Annotated[str, typer.Option(help="easy, fcfs, or another that `asa list` shows.")] = "easy",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of the scheduler, such as fair_share=0; may be repeated.", metavar="K=V"),
+        typer.Option(
+            "--set",
+            help="A setting of the scheduler (see `asa list`), such as backfill=none.",
+            metavar="K=V",
+        ),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="Whose conventions easy and fcfs follow: default, pyss or cqsim.")
     ] = "default",
     trace_cores: Annotated[
-        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+        int | None,
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
     ] = None,
     exceed: Annotated[
         str,
@@ -49,7 +54,9 @@ def simulate(
     outages: Annotated[
         Path | None, typer.Option(help="What is away when: begin_s,end_s,cores,drain a line.", metavar="FILE.csv")
     ] = None,
-    starts: Annotated[Path | None, typer.Option(help="Write job_id,start of each job here.", metavar="FILE")] = None,
+    starts: Annotated[
+        Path | None, typer.Option(help="Write job_id,start of each job here; -1 if it never started.", metavar="FILE")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw utilisation and queue over time (.png, .svg).", metavar="FILE")
     ] = None,
@@ -73,6 +80,14 @@ def simulate(
             raise InputError(f"{exceed!r} is no rule", where="--exceed", hint="Known: raise, kill, keep.")
     if plot is not None:
         check_figure_path(plot)
+    if starts is not None and not starts.absolute().parent.is_dir():
+        raise InputError("cannot be written: no such folder", where=f"--starts {starts}", hint="Make the folder first.")
+    if exceed == "keep" and preset == "pyss":
+        raise InputError(
+            "pyss gives cores out again at their expected ends, and would give out more than there are",
+            where="--preset pyss --exceed keep",
+            hint="Use raise or kill.",
+        )
     given = _settings(settings or [])
     if slow():
         sys.stderr.write(f"asa: {slow()}\n")
@@ -83,7 +98,8 @@ def simulate(
     if as_json:
         import json
 
-        sys.stdout.write(json.dumps(summary(done), indent=1) + "\n")
+        told = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
+        sys.stdout.write(json.dumps(told, indent=1) + "\n")
     else:
         _print(done, f"{log.path.name}: {scheduler}, {preset} conventions")
     if plot is not None:
@@ -168,9 +184,10 @@ def summary(done: Schedule) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``jobs``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``, ``bounded_slowdown`` (runs below 10 s
-        count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the waits by width) and ``oddities``. All but
-        ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
+        ``trace``, ``jobs``, ``started``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``,
+        ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
+        waits by width) and ``oddities``. All but ``jobs`` are of the jobs that started, and of the last run of those
+        that were requeued.
     """
     import numpy as np
 
@@ -182,14 +199,16 @@ def summary(done: Schedule) -> dict[str, Any]:
     span = max(int(end.max() - table.submit.min()), 1)
     sizes = np.ceil(np.log2(cores)).astype(np.int8)
     return {
+        "trace": str(log.path),
         "jobs": len(table),
+        "started": len(wait),
         "cores": log.cores,
         **_waits(wait),
         "bounded_slowdown": float(np.maximum(1.0, (wait + run) / np.maximum(run, _SHORTEST_S)).mean()),
         "utilisation": float((run * cores).sum() / (log.cores * span)),
         "mean_queue_length": float(wait.sum() / span),
         "sizes": [
-            {"most_cores": int(2**size), "jobs": int((sizes == size).sum()), **_waits(wait[sizes == size])}
+            {"most_cores": 2 ** int(size), "jobs": int((sizes == size).sum()), **_waits(wait[sizes == size])}
             for size in np.unique(sizes)
         ],
         "oddities": log.oddities | done.oddities,
@@ -263,7 +282,7 @@ def _print(done: Schedule, title: str) -> None:
         label = f"{few}-{size['most_cores']}" if few < size["most_cores"] else str(size["most_cores"])
         table.add_row(label, f"{size['jobs']:,}", *_shown(size))
     table.add_section()
-    table.add_row("all", f"{told['jobs']:,}", *_shown(told), style="bold")
+    table.add_row("all", f"{told['started']:,}", *_shown(told), style="bold")
     console = Console()
     console.print(table)
     console.print(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError, TraceError
 
-from .table import LATEST_S, LONGEST_S, JobTable
+from .table import LATEST_S, LONGEST_S, MOST_CORES, JobTable
 
 __all__ = ["Trace", "read_swf", "write_swf"]
 
@@ -140,7 +140,14 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
         raise _first_broken_line(file)
     if not log.rows:
         raise TraceError("holds no jobs", where=str(file), hint="Give a log in the Standard Workload Format.")
-    return _clean(file, log, cores or _machine_size(file, log.header), exceed)
+    cores = cores or _machine_size(file, log.header)
+    if cores > MOST_CORES:
+        raise TraceError(
+            f"has a machine of {cores} processors",
+            where=str(file),
+            hint=f"Give at most {MOST_CORES} with --trace-cores.",
+        )
+    return _clean(file, log, cores, exceed)
 
 
 class _BrokenError(Exception):
@@ -487,7 +494,9 @@ def write_swf(
     told = [("job_ids", ids), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
     told += [("queues", queues), ("partitions", partitions)]
     extra = [_told_column(file, name, given, len(table)) for name, given in told]
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    file = file.resolve()  # a link stays one
+    # what is no plain file, such as a pipe, is written into; it must not be put another in its place
+    beside = file.with_name(f".{file.name}.{os.getpid()}") if file.is_file() or not file.exists() else file
     try:
         try:
             with beside.open("wb") as raw:
@@ -497,9 +506,11 @@ def write_swf(
                         _write(stream, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
                 else:
                     _write(raw, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
-            beside.replace(file)
+            if beside != file:
+                beside.replace(file)
         finally:
-            beside.unlink(missing_ok=True)
+            if beside != file:
+                beside.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror or error}", where=str(file), hint="Name another file."

@@ -436,3 +436,19 @@ def test_what_is_submitted_together_is_looked_at_together():
     jobs = [engine.submit(cores=1, request=50, run=50) for _ in range(3)]
     until_the_end(engine)
     assert [engine.clients[job].start for job in jobs] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("wrong", [{"cores": 0}, {"cores": -3}, {"cores": CAPACITY + 1}, {"request": 0}, {"run": -7}])
+def test_a_clients_job_that_cannot_be_is_refused(wrong):
+    """Nothing is taken that there is not, and nothing ends before it begins."""
+    with pytest.raises(ValueError, match="cannot be"):
+        idle().submit(**{"cores": 1, "request": 5, "run": 5} | wrong)
+
+
+def test_a_core_must_be_of_the_same_machine():
+    """And of the same jobs."""
+    table_of = table([(0, 1, 1, 1)])
+    core = FastCore(CAPACITY, table_of, backfill=True, now=0)
+    for capacity, jobs in ((CAPACITY + 1, table_of), (CAPACITY, table([(0, 1, 1, 1)]))):
+        with pytest.raises(ValueError, match="another machine"):
+            Engine(capacity, jobs, core=core)

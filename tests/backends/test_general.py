@@ -1,8 +1,12 @@
 """Every discipline of the general core, against a second-by-second cluster."""
 
+import pickle
+
 import numpy as np
 import pytest
 from asa.backends.simulated.cluster import Cluster, Load, Outage
+from asa.backends.simulated.cores import fast as fast_module
+from asa.backends.simulated.cores import general as general_module
 from asa.backends.simulated.cores.base import Fate
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.engine import Engine, Need
@@ -330,12 +334,17 @@ def test_a_client_hears_of_preemption_and_failure():
         (lambda: Cluster({"cores": 4}, partitions={"batch": "batch"}), "no pool 'batch'"),
         (lambda: Outage(5, {"cores": 1}, 5), "cannot be"),
         (lambda: Load(table_of(5), Cluster({"cores": 4})), "asks for"),
-        (lambda: Load(table_of(4), Cluster({"cores": 4}), partitions=[1]), "partition 1"),
+        (lambda: Load(table_of(4), Cluster({"cores": 4}), partitions=[1]), "partitions 1 to 1"),
         (lambda: Load(table_of(4), Cluster({"cores": 4}), amounts={"bb": [1]}), "no pool 'bb'"),
         (lambda: Load(table_of(4), Cluster({"cores": 4}), users=[1, 2]), r"\(2,\) for 1 jobs"),
         (lambda: Load(table_of(4, run=9), Cluster({"cores": 4})), "longer than its request"),
         (lambda: Periodic(interval_s=0), "below 1"),
         (lambda: Multifactor(half_life_s=0), "less than a second"),
+        (lambda: F1(9), "no F9"),
+        (lambda: Policy(Fcfs(), "easy"), "no order, backfilling"),
+        (lambda: Policy(preempt="foo"), "no order, backfilling"),
+        (lambda: GeneralCore(Load(table_of(4), Cluster({"cores": 4})), Policy(Wfp(7))), "no pool 7"),
+        (lambda: GeneralCore(Load(table_of(4), Cluster({"cores": 4})), "easy"), "no scheduler"),
     ],
 )
 def test_what_cannot_be_is_refused(make, words):
@@ -449,7 +458,7 @@ def plan(policy, jobs, pools=None, pool_of=None, outages=(), **columns):
     """An engine on jobs of (submit, run, request, cores)."""
     table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))
     load = Load(table, Cluster(pools or {"cores": CORES}, outages, pool_of or {}), **columns)
-    return Engine(CORES, table, core=GeneralCore(load, policy), now=0)
+    return Engine(load.cluster.cores, table, core=GeneralCore(load, policy), now=0)
 
 
 def until_the_end(engine):
@@ -540,7 +549,9 @@ def test_shrinking_is_always_possible():
     assert engine.free_cores == 4
 
 
-@pytest.mark.parametrize(("partition", "cores", "words"), [(2, 1, "no partition 2"), (1, 3, "asks for 3 of 2")])
+@pytest.mark.parametrize(
+    ("partition", "cores", "words"), [(2, 1, "no partition 2"), (1, 3, "asks for 3 of 2"), (0, 5, "asks for 5 of 4")]
+)
 def test_a_client_cannot_ask_for_what_there_is_not(partition, cores, words):
     """No such partition, or more than it has."""
     engine = plan(Policy(), [(0, 1, 1, 1)], {"batch": 4, "debug": 2}, {"batch": "batch", "debug": "debug"})
@@ -594,7 +605,41 @@ def test_a_machine_without_cores_is_possible():
     """If an odd one: nobody divides by them."""
     table = JobTable(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
     core = GeneralCore(Load(table, Cluster({"cores": 0, "bb": 3})), Policy(Multifactor(size=5)))
-    engine = Engine(1, table, core=core, now=0)
-    with pytest.raises(InputError, match="asks for 1 of 0 cores"):
+    engine = Engine(0, table, core=core, now=0)
+    with pytest.raises(ValueError, match="cannot be"):
         engine.submit(cores=1, request=5, run=5)
     assert engine.advance(10) == []
+
+
+@pytest.mark.parametrize("scores", [np.ones(1), np.array([1.0, np.nan])])
+def test_scores_that_mean_nothing_are_refused(scores):
+    """One for all, or no number."""
+
+    class Odd:
+        def scores(self, view):
+            return scores
+
+    with pytest.raises(BackendError, match="for 2 jobs"):
+        plan(Policy(Odd()), [(0, 5, 5, 8), (0, 5, 5, 8)])
+
+
+@pytest.mark.parametrize("backfill", [Easy(), Conservative()])
+def test_worlds_travel_between_processes(backfill, plain_cores):
+    """An engine in the middle of its work goes on elsewhere as it would have here; without numba, too."""
+    jobs = [(i, 5 + i % 7, 12, 1 + i % 5) for i in range(40)]
+    table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))
+    load = Load(table, Cluster({"cores": CORES}))
+    cores = [
+        make("general").GeneralCore(load, Policy(Fcfs(), backfill)) for make in (plain_cores, lambda _: general_module)
+    ]
+    cores += [
+        make("fast").FastCore(CORES, table, backfill=True, now=0) for make in (plain_cores, lambda _: fast_module)
+    ]
+    for core in cores:
+        engine = Engine(CORES, table, core=core, now=0)
+        job = engine.submit(cores=3, request=30, run=30, begin=20)
+        engine.advance(15)
+        twin = pickle.loads(pickle.dumps(core))
+        twin.run(NEVER - 1)
+        assert twin.start.min() >= 0
+        assert until_the_end(engine).clients[job].start >= 20

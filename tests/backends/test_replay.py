@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from asa.backends.simulated.replay import PRESETS, Rules, preset_rules, replay
 from asa.backends.simulated.swf import read_swf
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from asa.errors import UnknownNameError
@@ -46,8 +46,9 @@ def columns(jobs):
 
 
 @pytest.mark.data
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(jobs_of_a_log, st.booleans())
+@example([(0, 2, 1, 3), (0, 1, 1, 6), (0, 1, 2, 3), (1, 1, 1, 3)], True)
 def test_every_start_equals_the_reference_under_every_rule(reference, jobs, keep):
     """All 64 combinations, with runs within their requests and beyond."""
     if not keep:
@@ -86,7 +87,7 @@ def test_every_start_of_a_real_trace_equals_the_simulators(data, preset, name):
 @given(jobs_of_a_log, st.sampled_from(ALL_RULES))
 def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
     """The source itself gives the same."""
-    plain = plain_cores("fast").schedule_all(columns(jobs), CAPACITY, rules.flags)
+    plain = plain_cores("fast").schedule_all(columns(jobs), CAPACITY, (*rules.flags, False))
     assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain.tolist()
 
 
@@ -130,6 +131,16 @@ def test_no_schedule_of_a_real_trace_takes_more_than_there_is(data, preset):
     order = np.lexsort((change, when))  # ends first
     assert np.cumsum(change[order]).max() <= trace.cores
     assert change.sum() == 0
+
+
+@pytest.mark.parametrize("cores", [1, 4, 64])
+def test_more_may_run_for_a_moment_than_there_is_room_for(cores, plain_cores):
+    """Pyss starts who fits into what should be free by now, before it takes up who ends: wave after wave."""
+    jobs = [(10 * wave, 10, 10, 1) for wave in range(30) for _ in range(cores)]
+    starts = replay(*columns(jobs), cores, PRESETS["pyss"])
+    assert starts.tolist() == [submit for submit, *_ in jobs]
+    plain = plain_cores("fast").schedule_all(columns(jobs), cores, (*PRESETS["pyss"].flags, False))
+    assert starts.tolist() == plain.tolist()
 
 
 def test_an_unknown_preset_is_refused():

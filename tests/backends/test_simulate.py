@@ -141,10 +141,11 @@ def test_outages_take_cores_away(log, tmp_path):
         (["LOG", "--scheduler", "sjf", "--preset", "pyss"], "Leave it out"),
         (["LOG", "--exceed", "ignore"], "'ignore' is no rule"),
         (["LOG", "--outages", "none.csv"], "cannot be read"),
-        (["LOG", "--outages", "LOG"], "is no outage"),
+        (["LOG", "--outages", "LOG"], "has no header"),
         (["LOG", "--scheduler", "multifactor", "--set", f"depth={10**20}"], "no number to count with"),
         (["LOG", "--scheduler", "multifactor", "--set", "age=nan"], "no number to count with"),
         (["LOG", "--plot", "x.gif5"], "no kind of figure"),
+        (["LOG", "--preset", "pyss", "--exceed", "keep"], "more than there are"),
         (["LOG", "--preset", "alea"], "no preset 'alea'"),
         (["LOG", "--starts", "/no/such/folder/x.csv"], "cannot be written"),
     ],
@@ -179,7 +180,7 @@ def test_without_numba_it_works_and_says_that_it_is_slow(log):
 def test_broken_outages_are_refused_with_their_line(log, tmp_path, line):
     """Whatever is in it."""
     path = tmp_path / "away.csv"
-    path.write_text(f"begin_s,end_s,cores,drain\n{line}\n")
+    path.write_text(f"begin_s,end_s,cores,drain\n{line}\n" if line else "5,9,1,no\n")  # or without a header
     assert "away.csv" in run(log, "--outages", path, code=2).stderr
 
 
@@ -196,3 +197,19 @@ def test_a_scheduler_that_knows_no_overruns_says_so(tmp_path):
     path.write_text("; MaxProcs: 4\n1 0 -1 100 3 -1 -1 3 50 -1 1 1 1 1 1 1 -1 -1\n")
     assert "--exceed keep" in run(path, "--scheduler", "sjf", "--exceed", "keep", code=2).stderr
     assert json.loads(run(path, "--exceed", "keep", "--json").stdout)["jobs"] == 1
+
+
+def test_wide_jobs_have_classes_of_their_own(tmp_path):
+    """Up to any width."""
+    path = tmp_path / "wide.swf"
+    jobs = "".join(f"{i} {i} -1 9 {w} -1 -1 {w} 9 -1 1 1 1 1 1 1 -1 -1\n" for i, w in enumerate([1, 200, 70_000]))
+    path.write_text(f"; MaxProcs: 100000\n{jobs}")
+    assert [size["most_cores"] for size in json.loads(run(path, "--json").stdout)["sizes"]] == [1, 256, 131072]
+    assert "65537-131072" in run(path).stdout
+
+
+def test_outages_as_spreadsheets_write_them(log, tmp_path):
+    """With a byte-order mark, spaces, and words in capitals."""
+    path = tmp_path / "away.csv"
+    path.write_text("\ufeffbegin_s, end_s, cores, drain\n5, 9, 1, YES\n")
+    assert json.loads(run(log, "--outages", path, "--json").stdout)["started"] == 3

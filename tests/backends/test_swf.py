@@ -1,6 +1,8 @@
 """Reading workload logs: what is odd is counted or refused."""
 
 import gzip
+import os
+import threading
 import tracemalloc
 
 import numpy as np
@@ -400,3 +402,26 @@ def test_times_beyond_all_calendars_are_left_out_or_refused(tmp_path):
         read_swf(log(tmp_path, line(submit=1_700_000_000_000)))
     with pytest.raises(TraceError, match="beyond second 274877906944\nAre its times in seconds"):
         read_swf(log(tmp_path, *[line(run=3 * 10**9, request=3 * 10**9)] * 200))
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path):
+    """Only a plain file is put in another's place."""
+    table = JobTable(*(np.array([value]) for value in (0, 5, 5, 1)))
+    real, link, pipe = (tmp_path / name for name in ("real.swf", "link.swf", "pipe"))
+    real.write_text("old")
+    link.symlink_to(real)
+    write_swf(link, table, cores=4)
+    assert link.is_symlink()
+    assert len(read_swf(real).table) == 1
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=pipe.read_bytes)
+    reader.start()
+    write_swf(pipe, table, cores=4)
+    reader.join(timeout=10)
+    assert pipe.is_fifo()
+
+
+def test_a_machine_that_cannot_be_is_refused(tmp_path):
+    """Larger than any."""
+    with pytest.raises(TraceError, match="machine of 99999999999999999999 processors"):
+        read_swf(log(tmp_path, line(), header="; MaxProcs: 99999999999999999999\n"))

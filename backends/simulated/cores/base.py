@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..table import JobTable
+
 __all__ = ["Core", "Fate", "Told"]
 
 
@@ -48,6 +50,8 @@ class Core(Protocol):
     """
 
     now: int
+    capacity: int
+    table: JobTable
     ended: list[int]
     told: list[Told]
 

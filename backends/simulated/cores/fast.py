@@ -19,7 +19,7 @@ from .jit import seen
 __all__ = ["FCFS", "FastCore", "schedule_all"]
 
 _MOST_JOBS = k.MASK // 2  # of the background, that can be numbered beside a client's
-FCFS = (True, True, True, False, False, False)
+FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""
 
 
@@ -38,6 +38,7 @@ class FastCore:
     def __init__(self, capacity: int, table: JobTable, *, backfill: bool, now: int) -> None:
         rows = _numbered(len(table))
         self.table = table
+        self.capacity = capacity
         self.backfill = backfill
         self.ended: list[int] = []
         self.told: list[Told] = []
@@ -55,6 +56,13 @@ class FastCore:
         self._grow()
 
     # ------------------------------------------------------------------ what is copied, and what grows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_seen"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show()
 
     def fork(self) -> FastCore:
         twin = copy.copy(self)
@@ -235,7 +243,8 @@ def schedule_all(
         As the kernel has them.
     """
     rows = _numbered(len(columns[0]))
-    most = min(rows, capacity)
+    # with cores free by expected ends, more may run for a moment than there is room for
+    most = min(rows, capacity) if rules is None or not rules[3] else rows
     start = np.full(rows, UNSTARTED, dtype=np.int64)
     s = np.zeros(k.SCALARS, dtype=np.int64)
     s[k.FREE] = capacity

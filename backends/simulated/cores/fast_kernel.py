@@ -325,7 +325,10 @@ def run_events(
         ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
     rules
         Conventions, as `Rules` names them: whether by the second, ends first, all extra, expected free, tested by run
-        time, backfilling at all. None for the default, which is compiled apart, and faster for it.
+        time, backfilling at all; and whether a reservation lasts until something ends. It does not where who starts
+        under it would not be counted again as it was when it was made: where candidates are tested by their run time,
+        only the least extra counts, or overdue jobs are expected to end in a second ever anew. None for the default,
+        which is compiled apart, and faster for it.
 
     Notes
     -----
@@ -334,8 +337,9 @@ def run_events(
     """
     if rules is None:
         by_second, ends_first, extra_all, expected_free, test_by_run, backfill = True, True, True, False, False, True
+        lasting = True
     else:
-        by_second, ends_first, extra_all, expected_free, test_by_run, backfill = rules
+        by_second, ends_first, extra_all, expected_free, test_by_run, backfill, lasting = rules
     rows = len(submit)
     now, row, free, head, tail, live = s[NOW], s[NEXT], s[FREE], s[HEAD], s[TAIL], s[LIVE]
     running, pending, sequence = s[RUNNING], s[ENDS], s[SEQUENCE]
@@ -388,10 +392,9 @@ def run_events(
         if live == 0:
             continue
         idle = free
-        if test_by_run:  # who ends before the shadow time, and does not say so, is not there again to be counted
+        if not lasting:
             valid = False
         if expected_free:
-            valid = False
             i = 0
             while i < running and releases[At(i)] >> BITS <= now:
                 idle += release_widths[At(i)]
@@ -441,8 +444,8 @@ def run_events(
             live -= 1
             idle -= width
             free -= width
-            lasting = request[At(job)] if test_by_run else lasts[At(at - 1)]
-            _promise(releases, release_widths, running, ((now + lasting) << BITS) | job, width)
+            asked = request[At(job)] if test_by_run else lasts[At(at - 1)]
+            _promise(releases, release_widths, running, ((now + asked) << BITS) | job, width)
             running += 1
             if job < rows:
                 start[At(job)] = now

@@ -63,12 +63,15 @@ class GeneralCore:
     _SPARE = 64
 
     def __init__(self, load: Load, policy: Policy | PassScheduler, *, now: int = 0) -> None:
+        if not isinstance(policy, Policy | PassScheduler):
+            raise InputError(f"{policy!r} is no scheduler", hint="Give a Policy, or an object that can `schedule`.")
         table, cluster = load.table, load.cluster
         rows = len(table)
         if rows > _MOST_JOBS:
             raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MOST_JOBS}.")
         self.table = table
         self.load = load
+        self.capacity = cluster.cores
         self.policy = policy
         self.ended: list[int] = []
         self.told: list[Told] = []
@@ -133,6 +136,8 @@ class GeneralCore:
                 s[k.ORDER] = k.SJF
             case Wfp(pool):
                 s[k.ORDER] = k.WFP
+                if pool is not None and not 0 <= pool < len(self.load.cluster.pools):
+                    raise InputError(f"there is no pool {pool}", where="WFP", hint="Give the place of one.")
                 s[k.SIZE_POOL] = -1 if pool is None else pool
             case F1(number):
                 s[k.ORDER] = (k.F1, k.F2, k.F3, k.F4)[number - 1]
@@ -224,7 +229,21 @@ class GeneralCore:
         """Open the views that the kernels work on, and those that a scheduler outside looks through."""
         self._a = k.Arrays(**{name: seen(array) for name, array in self._arrays.items()})
         self._seen = seen(self._s)
-        self.view = _View(self)
+        self._view: _View | None = None
+
+    @property
+    def view(self) -> _View:
+        """What a scheduler outside looks through; made when it is asked for, as it refers back to here."""
+        if self._view is None:
+            self._view = _View(self)
+        return self._view
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_a", "_seen", "_view")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show()
 
     # ------------------------------------------------------------------ views
 
@@ -306,17 +325,27 @@ class GeneralCore:
             order: Any = self.policy.order
             queue = self._arrays["queue"][: s[k.QUEUED]]
             k.in_order_of_age(self._seen, self._a)
-            self._arrays["score"][queue] = order.scores(self.view)
+            self._arrays["score"][queue] = self._scores(order)
             while k.schedule(self._seen, self._a, int(s[k.BACKFILL])):
                 if s[k.TOLD] > len(self._arrays["told"]) // 2:
                     break
                 k.in_order_of_age(self._seen, self._a)
-                self._arrays["score"][self.view.queue] = order.scores(self.view)
+                self._arrays["score"][self.view.queue] = self._scores(order)
         else:
             k.in_order_of_age(self._seen, self._a)
             self.policy.schedule(self.view)
             k.drop_started(self._seen, self._a)
             s[k.STIRRED] = 0
+
+    def _scores(self, order: Any) -> NDArray[np.float64]:
+        scores = np.asarray(order.scores(self.view), dtype=np.float64)
+        if scores.shape != self.view.queue.shape or np.isnan(scores).any():
+            raise BackendError(
+                f"gives scores of shape {scores.shape}, or no numbers, for {len(self.view.queue)} jobs",
+                where=f"order at {self.now} s",
+                hint="Give a number for each job of the queue.",
+            )
+        return scores
 
     # ------------------------------------------------------------------ the client's jobs
 

@@ -35,8 +35,11 @@ def kernel(function: Any) -> Any:
     """Compile a function at its first call, and keep the result for the next process."""
     if not COMPILED:
         return function
-    options: dict[str, Any] = {"cache": True, "boundscheck": False, "_nrt": False}
-    return njit(**options)(function)
+    options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to keep the result: a folder that cannot be written to, and no home
+        return njit(**options)(function)
 
 
 def seen(array: NDArray[Any]) -> Any:
