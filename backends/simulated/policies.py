@@ -342,9 +342,11 @@ class Policy:
     requeue: bool = True
 
     def __post_init__(self) -> None:
+        order: object = self.order
+        backfill: object = self.backfill
         known = (
-            isinstance(self.order, Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder)
-            and isinstance(self.backfill, NoBackfill | Easy | Conservative | Periodic)
+            isinstance(order, Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder)
+            and isinstance(backfill, NoBackfill | Easy | Conservative | Periodic)
             and self.preempt in ("off", "requeue", "cancel")
         )
         if not known:
