@@ -44,6 +44,9 @@ def test_a_schedule_by_hand(log):
     assert told["bounded_slowdown"] == pytest.approx((1 + 140 / 50 + 1) / 3)
     assert told["utilisation"] == pytest.approx((300 + 200 + 5) / (4 * 150))
     assert told["mean_queue_length"] == pytest.approx(90 / 150)
+    for total in ("utilisation", "mean_queue_length"):
+        assert sum(size[total] for size in told["sizes"]) == pytest.approx(told[total])
+    assert [size["bounded_slowdown"] for size in told["sizes"]] == pytest.approx([1, (1 + 140 / 50) / 2])
     assert [(size["most_cores"], size["jobs"], size["mean_wait_s"]) for size in told["sizes"]] == [
         (1, 1, 0),
         (4, 2, 45),
@@ -65,7 +68,7 @@ def test_tables_are_for_people(log):
     for words in (
         "log.swf: easy, default conventions",
         "3-4",
-        "bounded slowdown 1.60",
+        "1.60",
         "busy cores",
         "waiting jobs",
         "of 4",
