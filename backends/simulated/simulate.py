@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,6 +28,7 @@ __all__ = ["Schedule", "schedule", "simulate", "summary"]
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
 _ROWS_AT_ONCE = 50_000
+_PATIENCE_S = 0.7
 _SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
 
 
@@ -143,7 +146,8 @@ def schedule(
     table = log.table
     if name in ("easy", "fcfs") and outages is None and not settings:
         chosen = replace(rules, backfill=name == "easy")
-        start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen)
+        with _telling_of_compilation():
+            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen)
         return Schedule(log, start, start + table.run, {})
     if preset != "default":
         raise InputError(
@@ -162,12 +166,32 @@ def schedule(
         )
     away = read_outages(outages) if outages else ()
     core = GeneralCore(Load(table, Cluster({"cores": log.cores}, away), users=log.users), policy)
-    core.run(NEVER - 1)
+    with _telling_of_compilation():
+        core.run(NEVER - 1)
     met = {
         "never started": int((core.start < 0).sum()),
         "ended by an outage and requeued": int((core.requeues > 0).sum()),
     }
     return Schedule(log, core.start, core.end, {words: count for words, count in met.items() if count})
+
+
+@contextmanager
+def _telling_of_compilation() -> Iterator[None]:
+    """Say why nothing happens for a while, if it is because a loop is used for the first time."""
+    from .cores.jit import is_ready
+
+    def tell() -> None:
+        loops = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
+        if not any(is_ready(loop.run_events) for loop in loops if loop is not None):
+            sys.stderr.write("asa: compiling the scheduler for its first use, which takes up to 20 s, once\n")
+
+    timer = threading.Timer(_PATIENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -216,3 +217,11 @@ def test_outages_as_spreadsheets_write_them(log, tmp_path):
     path = tmp_path / "away.csv"
     path.write_text("\ufeffbegin_s, end_s, cores, drain\n5, 9, 1, YES\n")
     assert json.loads(run(log, "--outages", path, "--json").stdout)["started"] == 3
+
+
+@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+def test_the_first_use_says_why_it_takes_long(log, tmp_path, monkeypatch):
+    """And the second neither takes long nor says so."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert "for its first use" in run(log, "--json").stderr
+    assert not run(log, "--json").stderr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COMPILED", "At", "kernel", "seen"]
+__all__ = ["COMPILED", "At", "is_ready", "kernel", "seen"]
 
 try:
     from numba import njit
@@ -40,6 +40,11 @@ def kernel(function: Any) -> Any:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep the result: a folder that cannot be written to, and no home
         return njit(**options)(function)
+
+
+def is_ready(function: Any) -> bool:
+    """Whether a kernel can run at once; else it is being compiled, or will be at its first call."""
+    return not COMPILED or bool(function.nopython_signatures)
 
 
 def seen(array: NDArray[Any]) -> Any:
