@@ -14,11 +14,12 @@ from asa.errors import InputError
 from ..table import NEVER, UNSTARTED, JobTable
 from . import fast_kernel as k
 from .base import Fate, Told
+from .heap import BITS, MASK, push
 from .jit import seen
 
 __all__ = ["FCFS", "FastCore", "schedule_all"]
 
-_MOST_JOBS = k.MASK // 2  # of the background, that can be numbered beside a client's
+_MOST_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
 FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""
 
@@ -140,7 +141,7 @@ class FastCore:
 
     def schedule(self) -> None:
         if self._s[k.DUE]:
-            self._go(self.now, k.PASS)
+            self._go(self.now, k.REST)
 
     def _go(self, until: int, phase: int) -> None:
         k.run_events(*self._seen, until, phase, None if self.backfill else FCFS)
@@ -167,18 +168,18 @@ class FastCore:
         if len(self._ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
             self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
             self._show()
-        k.push(seen(self._ends), int(self._s[k.ENDS]), (end << k.BITS) | index)
+        push(seen(self._ends), int(self._s[k.ENDS]), (end << BITS) | index)
         self._s[k.ENDS] += 1
 
     def give_back(self, index: int, expected_end: int) -> None:
-        s, key = self._s, (expected_end << k.BITS) | index
+        s, key = self._s, (expected_end << BITS) | index
         s[k.FREE] += k.give_back(seen(self._releases), seen(self._release_widths), int(s[k.RUNNING]), key)
         s[k.RUNNING] -= 1
         self._stir()
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
         s = self._s
-        at = int(np.searchsorted(self._releases[: s[k.RUNNING]], (expected_end << k.BITS) | index))
+        at = int(np.searchsorted(self._releases[: s[k.RUNNING]], (expected_end << BITS) | index))
         more = cores - int(self._release_widths[at])
         if more > s[k.FREE]:
             return False
@@ -219,7 +220,7 @@ class FastCore:
 
     def _age_since(self, index: Any) -> int:
         rows = len(self.table)
-        return int(self.table.view_submit[index]) if index < rows else self._clients[index - rows][2]
+        return int(self.table.submit[index]) if index < rows else self._clients[index - rows][2]
 
 
 def _numbered(rows: int) -> int:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from ..table import NEVER
+from .heap import BITS, MASK, pop, push
 from .jit import COMPILED, At, kernel
 
 __all__ = [
     "BEGIN",
-    "BITS",
     "BLOCK",
     "DUE",
     "ENDED",
@@ -35,10 +35,8 @@ __all__ = [
     "GONE",
     "HEAD",
     "LIVE",
-    "MASK",
     "NEXT",
     "NOW",
-    "PASS",
     "REST",
     "RUN",
     "RUNNING",
@@ -51,13 +49,9 @@ __all__ = [
     "VALID",
     "close_up",
     "give_back",
-    "push",
     "run_events",
 ]
 
-BITS = 24
-"""Of a key, how many number a job."""
-MASK = (1 << BITS) - 1
 GONE = 2**31 - 1
 """Width of a job that has left the queue."""
 BLOCK = 32
@@ -71,45 +65,7 @@ _FAR = 2**31 - 2
 SCALARS = 16
 
 # what `run_events` is asked for
-RUN, REST, PASS, BEGIN = range(4)
-
-
-@kernel
-def push(keys: Any, count: int, key: int) -> None:
-    """Put a key into a heap of so many."""
-    i = count
-    while i > 0:
-        parent = (i - 1) >> 1
-        if keys[At(parent)] <= key:
-            break
-        keys[At(i)] = keys[At(parent)]
-        i = parent
-    keys[At(i)] = key
-
-
-@kernel
-def _pop(keys: Any, last: int) -> None:
-    """Take the least key out of a heap of ``last + 1``.
-
-    The hole sinks to a leaf without looking at the key that will fill it, as that one nearly always belongs there.
-    """
-    i, child = 0, 1
-    while child + 1 < last:
-        child += keys[At(child + 1)] < keys[At(child)]
-        keys[At(i)] = keys[At(child)]
-        i = child
-        child = 2 * i + 1
-    if child < last:
-        keys[At(i)] = keys[At(child)]
-        i = child
-    key = keys[At(last)]
-    while i > 0:
-        parent = (i - 1) >> 1
-        if keys[At(parent)] <= key:
-            break
-        keys[At(i)] = keys[At(parent)]
-        i = parent
-    keys[At(i)] = key
+RUN, REST, BEGIN = range(3)
 
 
 if COMPILED:
@@ -321,8 +277,8 @@ def run_events(
         The client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in the middle of a
         second in which one ended, and at the end of one in which one started.
     phase
-        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it; ``PASS``: schedule only;
-        ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
+        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on; ``BEGIN``: set the
+        clock to `until`, let end what ends then, and stop.
     rules
         Conventions, as `Rules` names them: whether by the second, ends first, all extra, expected free, tested by run
         time, backfilling at all; and whether a reservation lasts until something ends. It does not where who starts
@@ -361,7 +317,7 @@ def run_events(
                 number = ends[0] & MASK
                 job = number if by_second else by_sequence[At(number)]
                 pending -= 1
-                _pop(ends, pending)
+                pop(ends, pending, 0)
                 end = ends[0] >> BITS if pending > 0 else NEVER
                 took = True
                 if job < rows:
@@ -375,19 +331,18 @@ def run_events(
             if ended > 0 or phase == BEGIN:
                 s[ENDED] = ended
                 break
-        if phase != PASS:
-            while arrival == now and (by_second or not took):
-                if live == 0:
-                    head = tail = 0
-                    valid = False
-                jobs[At(tail)] = row
-                widths[At(tail)] = cores[At(row)]
-                lasts[At(tail)] = run[At(row)] if test_by_run else request[At(row)]
-                tail += 1
-                live += 1
-                row += 1
-                arrival = submit[At(row)] if row < rows else NEVER
-                took = True
+        while arrival == now and (by_second or not took):
+            if live == 0:
+                head = tail = 0
+                valid = False
+            jobs[At(tail)] = row
+            widths[At(tail)] = cores[At(row)]
+            lasts[At(tail)] = run[At(row)] if test_by_run else request[At(row)]
+            tail += 1
+            live += 1
+            row += 1
+            arrival = submit[At(row)] if row < rows else NEVER
+            took = True
         phase = RUN
         if live == 0:
             continue

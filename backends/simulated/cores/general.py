@@ -30,12 +30,12 @@ from ..policies import (
 from ..table import NEVER, UNSTARTED
 from . import general_kernel as k
 from .base import Fate, Told
-from .fast_kernel import push
+from .heap import BITS, MASK, push
 from .jit import seen
 
 __all__ = ["GeneralCore"]
 
-_MOST_JOBS = k.MASK // 2
+_MOST_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
 _BY_JOB = (*_FROM_LOAD, *_OF_THE_RUN)
@@ -377,7 +377,7 @@ class GeneralCore:
         if len(ends) - self._s[k.ENDS] <= self._most:  # the background's ends find room without asking
             self._arrays["ends"] = np.concatenate([ends, np.zeros_like(ends)])
             self._show()
-        push(self._a.ends, int(self._s[k.ENDS]), (end << k.BITS) | index)
+        push(self._a.ends, int(self._s[k.ENDS]), (end << BITS) | index)
         self._s[k.ENDS] += 1
 
     def give_back(self, index: int, expected_end: int) -> None:

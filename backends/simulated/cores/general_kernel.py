@@ -14,11 +14,8 @@ import math
 from typing import Any, NamedTuple
 
 from ..table import NEVER, UNSTARTED
-from .fast_kernel import push
+from .heap import BITS, MASK, forget, pop, push
 from .jit import At, kernel
-
-BITS = 24
-MASK = (1 << BITS) - 1
 
 # places in the vector of scalars
 (
@@ -264,8 +261,8 @@ def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
     s[REBUILD] = 1
     vacate(s, a, job)
     if job < s[ROWS]:
-        _forget(a.ends, s[ENDS], (a.due[At(job)] << BITS) | job)
         s[ENDS] -= 1
+        forget(a.ends, s[ENDS], (a.due[At(job)] << BITS) | job)
     if again:
         a.requeues[At(job)] += 1
         enqueue(s, a, job)
@@ -274,36 +271,6 @@ def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
         a.end[At(job)] = s[NOW]
     if job >= s[ROWS]:
         _tell(s, a, job, cause, again)
-
-
-@kernel
-def _sink(keys: Any, count: int, place: int, key: int) -> None:
-    """Put a key into the hole at a place of a heap, which is not above where it belongs."""
-    i = place
-    while True:
-        child = 2 * i + 1
-        if child >= count:
-            break
-        if child + 1 < count and keys[At(child + 1)] < keys[At(child)]:
-            child += 1
-        if keys[At(child)] >= key:
-            break
-        keys[At(i)] = keys[At(child)]
-        i = child
-    keys[At(i)] = key
-
-
-@kernel
-def _forget(keys: Any, count: int, key: int) -> None:
-    """Take a key out of a heap, wherever it is."""
-    i = 0
-    while keys[At(i)] != key:
-        i += 1
-    last = keys[At(count - 1)]
-    while i > 0 and keys[At((i - 1) >> 1)] > last:
-        keys[At(i)] = keys[At((i - 1) >> 1)]
-        i = (i - 1) >> 1
-    _sink(keys, count - 1, i, last)
 
 
 # ---------------------------------------------------------------------- the profile
@@ -771,7 +738,7 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
             while s[ENDS] > 0 and a.ends[0] >> BITS == now:
                 job = a.ends[0] & MASK
                 s[ENDS] -= 1
-                _sink(a.ends, s[ENDS], 0, a.ends[At(s[ENDS])])
+                pop(a.ends, s[ENDS], 0)
                 if job < rows:
                     a.end[At(job)] = now
                     vacate(s, a, job)

@@ -1,0 +1,55 @@
+"""A binary heap of integers: when each running job ends, and which one it is, in one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jit import At, kernel
+
+__all__ = ["BITS", "MASK", "forget", "pop", "push"]
+
+BITS = 24
+"""Of a key, how many number a job."""
+MASK = (1 << BITS) - 1
+
+
+@kernel
+def push(keys: Any, count: int, key: int) -> None:
+    """Put a key into a heap of so many; or into the hole at that place, which is not below where it belongs."""
+    i = count
+    while i > 0:
+        parent = (i - 1) >> 1
+        if keys[At(parent)] <= key:
+            break
+        keys[At(i)] = keys[At(parent)]
+        i = parent
+    keys[At(i)] = key
+
+
+@kernel
+def pop(keys: Any, last: int, place: int) -> None:
+    """Take the key at a place, 0 for the least, out of a heap of ``last + 1``.
+
+    The hole sinks to a leaf without looking at the key that will fill it, as that one nearly always belongs there.
+    """
+    i = place
+    child = 2 * i + 1
+    while child + 1 < last:
+        child += keys[At(child + 1)] < keys[At(child)]
+        keys[At(i)] = keys[At(child)]
+        i = child
+        child = 2 * i + 1
+    if child < last:
+        keys[At(i)] = keys[At(child)]
+        i = child
+    if i < last:
+        push(keys, i, keys[At(last)])
+
+
+@kernel
+def forget(keys: Any, last: int, key: int) -> None:
+    """Take a key out of a heap of ``last + 1``, wherever it is."""
+    i = 0
+    while keys[At(i)] != key:
+        i += 1
+    pop(keys, last, i)
