@@ -17,7 +17,7 @@ from asa.estimators.bank import WaitBank
 from asa.estimators.base import (
     Distribution,
     Prediction,
-    WaitEstimator,
+    WaitLearner,
     WaitObservation,
     at_least,
     at_most,
@@ -31,7 +31,7 @@ __all__ = [
     "LearningRate",
     "Prediction",
     "WaitBank",
-    "WaitEstimator",
+    "WaitLearner",
     "WaitObservation",
     "at_least",
     "at_most",

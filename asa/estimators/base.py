@@ -1,55 +1,16 @@
-"""The port of every wait estimator, and the values that cross it."""
+"""The port of what learns the wait of one job geometry, and the values that cross it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.errors import InputError
+from asa.waits import WaitObservation, at_least, at_most, exactly
 
-__all__ = ["Distribution", "Prediction", "WaitEstimator", "WaitObservation", "at_least", "at_most", "exactly"]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitObservation:
-    """What became known of a queue wait.
-
-    A wait is not always seen whole. A job that was kept back by a dependency and started the moment it was let go
-    would have been ready earlier: its wait is *at most* the time since its submission. A job that was cancelled in
-    the queue would have waited *at least* until then. Fed as exact, such waits teach errors that feed themselves.
-
-    Parameters
-    ----------
-    wait_s
-        Seconds, at least 0.
-    kind
-        ``exact``, or which side of the wait this bounds.
-    """
-
-    wait_s: float
-    kind: Literal["exact", "at_most", "at_least"] = "exact"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.wait_s < float("inf"):
-            raise InputError(f"a wait of {self.wait_s} s cannot be", hint="Waits are finite and not negative.")
-
-
-def exactly(wait_s: float) -> WaitObservation:
-    """Note a wait that was seen from beginning to end."""
-    return WaitObservation(wait_s)
-
-
-def at_most(wait_s: float) -> WaitObservation:
-    """Note an upper bound: the job was ready before it was allowed to start."""
-    return WaitObservation(wait_s, "at_most")
-
-
-def at_least(wait_s: float) -> WaitObservation:
-    """Note a lower bound: the job was still waiting when it was last seen in the queue."""
-    return WaitObservation(wait_s, "at_least")
+__all__ = ["Distribution", "Prediction", "WaitLearner", "WaitObservation", "at_least", "at_most", "exactly"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +37,7 @@ class Distribution(NamedTuple):
 
 
 @runtime_checkable
-class WaitEstimator(Protocol):
+class WaitLearner(Protocol):
     """Learns the wait of one job geometry.
 
     `predict` may be called before anything was observed, as often as wanted, and several predictions may be under way

@@ -3,10 +3,10 @@
 Each check raises `AssertionError` that says what was expected. Run them from your own tests:
 
 >>> from asa.estimators import Asa
->>> check_estimator(lambda seed: Asa(seed=seed), Asa.from_state)
+>>> check_learner(lambda seed: Asa(seed=seed), Asa.from_state)
 """
 
 from .backends import check_backend
-from .estimators import check_estimator
+from .estimators import check_learner
 
-__all__ = ["check_backend", "check_estimator"]
+__all__ = ["check_backend", "check_learner"]

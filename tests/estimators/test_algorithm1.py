@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from asa.errors import InputError, StateError
 from asa.estimators import PAPER_ALTERNATIVES_S, Asa, LearningRate, Prediction, at_least, at_most, exactly, nearest
 from asa.estimators.alternatives import closest_losses
-from asa.testing import check_estimator
+from asa.testing import check_learner
 
 FOUR = (1.0, 10.0, 100.0, 1000.0)  # the example of Section 3.2
 POLICIES = ("default", "greedy", "tuned")
@@ -22,7 +22,7 @@ POLICIES = ("default", "greedy", "tuned")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_each_policy_keeps_the_contract(policy):
     """One suite for all estimators."""
-    check_estimator(lambda seed: Asa(policy, seed=seed), Asa.from_state)
+    check_learner(lambda seed: Asa(policy, seed=seed), Asa.from_state)
 
 
 def test_the_papers_alternatives():

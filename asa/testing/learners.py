@@ -1,4 +1,4 @@
-"""The contract of `asa.estimators.WaitEstimator`."""
+"""The contract of `asa.estimators.WaitLearner`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from asa.estimators import WaitEstimator, WaitObservation, at_least, at_most, exactly
+from asa.estimators import WaitLearner, WaitObservation, at_least, at_most, exactly
 
-__all__ = ["check_estimator"]
+__all__ = ["check_learner"]
 
 _WAITS = [0.0, 30.0, 500.0, 500.0, 42_000.0, 3.0, 1e6, 500.0] * 6
 _MIXED: list[WaitObservation] = [
@@ -24,8 +24,8 @@ _MIXED: list[WaitObservation] = [
 ]
 
 
-def check_estimator(
-    make: Callable[[int], WaitEstimator], from_state: Callable[[Mapping[str, Any]], WaitEstimator]
+def check_learner(
+    make: Callable[[int], WaitLearner], from_state: Callable[[Mapping[str, Any]], WaitLearner]
 ) -> None:
     """Check that an estimator keeps the contract.
 
@@ -50,13 +50,13 @@ def check_estimator(
     _learns_a_steady_wait(make(7))
 
 
-def _says_something_at_first(estimator: WaitEstimator) -> None:
+def _says_something_at_first(estimator: WaitLearner) -> None:
     wait = estimator.predict().wait_s
     assert np.isfinite(wait), "the first prediction, before any observation, is a finite wait"
     assert wait >= 0, "the first prediction is no negative wait"
 
 
-def _believes_a_distribution(estimator: WaitEstimator) -> None:
+def _believes_a_distribution(estimator: WaitLearner) -> None:
     for observation in _MIXED:
         estimator.observe(observation)
         waits, probabilities = estimator.distribution()
@@ -67,7 +67,7 @@ def _believes_a_distribution(estimator: WaitEstimator) -> None:
         assert np.isfinite(estimator.predict().wait_s), "predictions stay finite whatever was observed"
 
 
-def _predictions(estimator: WaitEstimator) -> list[float]:
+def _predictions(estimator: WaitLearner) -> list[float]:
     told = []
     for wait in _WAITS:
         prediction = estimator.predict()
@@ -76,12 +76,12 @@ def _predictions(estimator: WaitEstimator) -> list[float]:
     return told
 
 
-def _is_its_seed(make: Callable[[int], WaitEstimator]) -> None:
+def _is_its_seed(make: Callable[[int], WaitLearner]) -> None:
     assert _predictions(make(3)) == _predictions(make(3)), "the same seed gives the same predictions"
 
 
 def _continues_from_its_state(
-    make: Callable[[int], WaitEstimator], from_state: Callable[[Mapping[str, Any]], WaitEstimator]
+    make: Callable[[int], WaitLearner], from_state: Callable[[Mapping[str, Any]], WaitLearner]
 ) -> None:
     original = make(4)
     _predictions(original)
@@ -93,14 +93,14 @@ def _continues_from_its_state(
     assert state == kept, "making an estimator from a state does not change the state"
 
 
-def _keeps_predictions_apart(estimator: WaitEstimator) -> None:
+def _keeps_predictions_apart(estimator: WaitLearner) -> None:
     first, second = estimator.predict(), estimator.predict()
     estimator.observe(100.0, second)
     estimator.observe(100.0, first)
     assert np.isfinite(estimator.predict().wait_s), "predictions may be answered in any order"
 
 
-def _leaves_its_inputs_alone(estimator: WaitEstimator) -> None:
+def _leaves_its_inputs_alone(estimator: WaitLearner) -> None:
     prediction, observation = estimator.predict(), exactly(77.0)
     before = (prediction.wait_s, prediction.alternative, observation.wait_s, observation.kind)
     estimator.observe(observation, prediction)
@@ -109,7 +109,7 @@ def _leaves_its_inputs_alone(estimator: WaitEstimator) -> None:
     assert _rewriting_is_harmless(estimator), "a distribution handed out is not the estimator's own"
 
 
-def _rewriting_is_harmless(estimator: WaitEstimator) -> bool:
+def _rewriting_is_harmless(estimator: WaitLearner) -> bool:
     before = estimator.distribution().probabilities.copy()
     handed_out = estimator.distribution().probabilities
     if handed_out.flags.writeable:
@@ -117,7 +117,7 @@ def _rewriting_is_harmless(estimator: WaitEstimator) -> bool:
     return bool(np.array_equal(estimator.distribution().probabilities, before))
 
 
-def _learns_a_steady_wait(estimator: WaitEstimator) -> None:
+def _learns_a_steady_wait(estimator: WaitLearner) -> None:
     waits, probabilities = estimator.distribution()
     near = (waits >= 500.0) & (waits <= 2000.0)
     before = float(probabilities[near].sum())

@@ -1,0 +1,190 @@
+"""Queue waits as values: the job that waits, what is predicted of it, what becomes known of it; and who predicts.
+
+These cross every border: between estimators, evaluation, the runner and the backends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from asa.errors import InputError
+from asa.geometry import JobGeometry
+
+__all__ = [
+    "LEVELS",
+    "QueuedJob",
+    "WaitEstimator",
+    "WaitForecast",
+    "WaitObservation",
+    "at_least",
+    "at_most",
+    "exactly",
+]
+
+LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitObservation:
+    """What became known of a queue wait.
+
+    A wait is not always seen whole. A job that was kept back by a dependency and started the moment it was let go
+    would have been ready earlier: its wait is *at most* the time since its submission. A job that was cancelled in
+    the queue would have waited *at least* until then. Fed as exact, such waits teach errors that feed themselves.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds, at least 0.
+    kind
+        ``exact``, or which side of the wait this bounds.
+    """
+
+    wait_s: float
+    kind: Literal["exact", "at_most", "at_least"] = "exact"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.wait_s < float("inf"):
+            raise InputError(f"a wait of {self.wait_s} s cannot be", hint="Waits are finite and not negative.")
+
+
+def exactly(wait_s: float) -> WaitObservation:
+    """Note a wait that was seen from beginning to end."""
+    return WaitObservation(wait_s)
+
+
+def at_most(wait_s: float) -> WaitObservation:
+    """Note an upper bound: the job was ready before it was allowed to start."""
+    return WaitObservation(wait_s, "at_most")
+
+
+def at_least(wait_s: float) -> WaitObservation:
+    """Note a lower bound: the job was still waiting when it was last seen in the queue."""
+    return WaitObservation(wait_s, "at_least")
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job as it stands in a queue: what may be known of it at the moment it is submitted, and nothing later.
+
+    Parameters
+    ----------
+    submit_s
+        Since when it queues, on the scheduler's clock. For a job that a dependency or a begin time kept back, since it
+        was let go.
+    cores, walltime_s
+        What it asks for.
+    user
+        Whose it is; any text that tells users apart, empty if unknown.
+    system, partition
+        Where it was sent; may be empty.
+    """
+
+    submit_s: float
+    cores: int
+    walltime_s: float
+    user: str = ""
+    system: str = ""
+    partition: str = ""
+
+    @property
+    def geometry(self) -> JobGeometry:
+        """Its geometry."""
+        return JobGeometry.of(
+            cores=self.cores, walltime_s=self.walltime_s, system=self.system, partition=self.partition
+        )
+
+
+class WaitForecast(NamedTuple):
+    """What is believed of a wait before it is known.
+
+    Parameters
+    ----------
+    quantiles_s
+        Waits in seconds that are not exceeded with the probabilities of `LEVELS`; ascending.
+    wait_s
+        The one number to count on, in seconds; for most estimators the p50.
+    alternative
+        Index of the alternative that `wait_s` was drawn from, for estimators that draw (Algorithm 1); else -1.
+
+    Examples
+    --------
+    >>> forecast = WaitForecast((0.0, 0.0, 10.0, 20.0, 60.0, 90.0, 120.0, 600.0, 3600.0), 60.0)
+    >>> forecast.at(0.5), forecast.at(0.55), round(forecast.probability_within(105.0), 2)
+    (60.0, 75.0, 0.65)
+    """
+
+    quantiles_s: tuple[float, ...]
+    wait_s: float
+    alternative: int = -1
+
+    def at(self, level: float) -> float:
+        """Wait that is not exceeded with a probability, straight between the stated quantiles.
+
+        With what a second too late costs against a second too early, ``late / (late + early)`` is the level whose
+        quantile, taken as lead, costs least.
+
+        Parameters
+        ----------
+        level
+            Between 0 and 1. Below p10 it goes down to 0 s; above p90 the last step is carried on.
+        """
+        q = self.quantiles_s
+        if level <= LEVELS[0]:
+            return q[0] * max(level, 0.0) / LEVELS[0]
+        if level >= LEVELS[-1]:
+            beyond = (min(level, 1.0) - LEVELS[-1]) / (LEVELS[-1] - LEVELS[-2])
+            return q[-1] + beyond * (q[-1] - q[-2])
+        after = bisect_right(LEVELS, level)
+        share = (level - LEVELS[after - 1]) / (LEVELS[after] - LEVELS[after - 1])
+        return q[after - 1] + share * (q[after] - q[after - 1])
+
+    def probability_within(self, wait_s: float) -> float:
+        """Probability that the job starts within so many seconds; the inverse of `at`."""
+        q = self.quantiles_s
+        if wait_s < 0:
+            return 0.0
+        if wait_s < q[0]:
+            return LEVELS[0] * wait_s / q[0]
+        if wait_s >= q[-1]:
+            step = q[-1] - q[-2]
+            if step <= 0:
+                return 1.0 if wait_s > q[-1] else LEVELS[-1]
+            return min(1.0, LEVELS[-1] + (wait_s - q[-1]) / step * (LEVELS[-1] - LEVELS[-2]))
+        after = bisect_right(q, wait_s)
+        share = (wait_s - q[after - 1]) / (q[after] - q[after - 1])
+        return LEVELS[after - 1] + share * (LEVELS[after] - LEVELS[after - 1])
+
+
+@runtime_checkable
+class WaitEstimator(Protocol):
+    """Learns a whole site's waits from what is submitted and started there, and predicts.
+
+    The order of calls is the order of time. `predict` may be asked as often as wanted and changes nothing. A job that
+    is really submitted is announced by `submitted`, which returns a ticket; the ticket is handed back to `observe` when
+    something became known of its wait, and to `ended` when its run ended. Many jobs wait at once. State is plain data,
+    so that it can be kept and shared; an estimator made from another's state continues exactly where that one stood.
+    """
+
+    def predict(self, job: QueuedJob) -> WaitForecast:
+        """Predict the wait of a job that is submitted now, that is at its `submit_s`."""
+        ...
+
+    def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
+        """Learn that a job waits from now on; `forecast` is the one that was acted upon, if there was one."""
+        ...
+
+    def observe(self, ticket: int, observation: WaitObservation) -> None:
+        """Learn what became of a wait; the job waits no longer."""
+        ...
+
+    def ended(self, ticket: int, run_s: float) -> None:
+        """Learn that a started job ran for so long. Only what a visible queue tells; many have no use for it."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to continue, as JSON-ready data."""
+        ...
