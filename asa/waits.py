@@ -15,6 +15,7 @@ from asa.geometry import JobGeometry
 __all__ = [
     "LEVELS",
     "QueuedJob",
+    "Surroundings",
     "WaitEstimator",
     "WaitForecast",
     "WaitObservation",
@@ -157,6 +158,22 @@ class WaitForecast(NamedTuple):
         after = bisect_right(q, wait_s)
         share = (wait_s - q[after - 1]) / (q[after] - q[after - 1])
         return LEVELS[after - 1] + share * (LEVELS[after] - LEVELS[after - 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an estimator is made for.
+
+    Parameters
+    ----------
+    seed
+        Of whatever it draws.
+    machine_cores
+        Cores of the machine, 0 where that is not known.
+    """
+
+    seed: int = 0
+    machine_cores: int = 0
 
 
 @runtime_checkable

@@ -178,7 +178,7 @@ def schedule(
 @contextmanager
 def _telling_of_compilation() -> Iterator[None]:
     """Say why nothing happens for a while, if it is because a loop is used for the first time."""
-    from .cores.jit import is_ready
+    from asa.compiled import is_ready
 
     def tell() -> None:
         loops = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]

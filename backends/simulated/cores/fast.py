@@ -15,7 +15,7 @@ from ..table import NEVER, UNSTARTED, JobTable
 from . import fast_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
-from .jit import seen
+from asa.compiled import seen
 
 __all__ = ["FCFS", "FastCore", "schedule_all"]
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..table import NEVER
 from .heap import BITS, MASK, pop, push
-from .jit import COMPILED, At, kernel
+from asa.compiled import COMPILED, At, kernel
 
 __all__ = [
     "BEGIN",

@@ -31,7 +31,7 @@ from ..table import NEVER, UNSTARTED
 from . import general_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
-from .jit import seen
+from asa.compiled import seen
 
 __all__ = ["GeneralCore"]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..table import NEVER, UNSTARTED
 from .heap import BITS, MASK, forget, pop, push
-from .jit import At, kernel
+from asa.compiled import At, kernel
 
 # places in the vector of scalars
 (

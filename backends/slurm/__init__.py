@@ -1,0 +1,1 @@
+"""Slurm: what its accounting tells."""
