@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.errors import InputError
+from asa import plugins
+from asa.errors import InputError, TraceError
 
-__all__ = ["JobHistory"]
+__all__ = ["JobHistory", "opened", "read_history"]
+
+_READERS = "asa.histories"
 
 
 def _none() -> NDArray[np.float64]:
@@ -83,3 +91,83 @@ class JobHistory:
         cut = {name: getattr(self, name)[:jobs] for name in columns}
         kept = ("users", "partitions", "system", "machine_cores", "source", "oddities")
         return JobHistory(**cut, **{name: getattr(self, name) for name in kept})
+
+
+@contextmanager
+def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """Open a log, compressed by gzip or not, and say in our words what goes wrong while it is read.
+
+    For readers of histories. Gzip is seen by its first bytes, not by the name.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hint
+        What to do if it cannot be read.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, or its compressed content is broken.
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            if packed:
+                with gzip.open(raw) as stream:
+                    yield stream
+            else:
+                yield raw
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError("is cut off or no gzip file", where=str(file), hint="Fetch it again.") from error
+    except OSError as error:
+        raise TraceError(f"cannot be read: {error.strerror or error}", where=str(file), hint=hint) from error
+
+
+def read_history(path: str | Path) -> JobHistory:
+    r"""Read jobs of the past from a file of any kind that an installed reader knows.
+
+    Readers are functions of a path in the entry-point group ``asa.histories``; one returns None for a file that is
+    clearly of another kind. The first that returns a history is believed. A reader may have an attribute
+    ``how_to_make``: where such files come from, told to whoever gives a file that none knows.
+
+    Parameters
+    ----------
+    path
+        The file; plain or compressed by gzip.
+
+    Returns
+    -------
+    JobHistory
+        With at least one job. What its reader left out or changed is counted in its `oddities`.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, is empty, is of no known kind, or is broken.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = Path(folder, "log.swf")
+    ...     _ = log.write_text("1 0 30 60 4 -1 -1 4 600\n2 5 0 7 9 -1 -1 9 70\n")
+    ...     read_history(log).wait_s.tolist()
+    [30.0, 0.0]
+    """
+    file = Path(path)
+    with opened(file) as stream:
+        empty = not stream.read(1)
+    readers = {name: plugins.load(_READERS, name) for name in sorted(plugins.names(_READERS))}
+    sources = [f"{name}: {getattr(reader, 'how_to_make', '')}".rstrip(": ") for name, reader in readers.items()]
+    known = "\n".join(["Kinds that can be read:", *sources])
+    if empty:
+        raise TraceError("is empty", where=str(file), hint=known)
+    for reader in readers.values():
+        history: JobHistory | None = reader(file)
+        if history is not None:
+            return history
+    raise TraceError("is no job history of a known kind", where=str(file), hint=known)

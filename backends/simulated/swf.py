@@ -8,9 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -19,26 +17,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError, TraceError
+from asa.history import JobHistory, opened
 
 from .table import LATEST_S, LONGEST_S, MOST_CORES, JobTable
 
-__all__ = ["Trace", "read_swf", "write_swf"]
+__all__ = ["Trace", "read_history", "read_swf", "write_swf"]
 
 # The columns of a row that are read, by their place among the 18 fields of SWF, counted from 0.
-_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 3, 4, 7, 8
-_MEMORY, _USER, _GROUP, _QUEUE, _PARTITION = 9, 11, 12, 14, 15
-_NEEDED = (_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
-_TOLD = (_MEMORY, _USER, _GROUP, _QUEUE, _PARTITION)  # what need not be there
-_TYPES = dict.fromkeys((_USER, _GROUP, _QUEUE, _PARTITION), np.int32)  # the others are of 64 bits
+_ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 2, 3, 4, 7, 8
+_MEMORY, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION = 9, 10, 11, 12, 14, 15
+_SMALL = (_WAIT, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION)  # of 32 bits; the others are of 64
+_TO_REPLAY = (_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
+_TO_REPLAY_TOLD = (_WAIT, _MEMORY, _USER, _GROUP, _QUEUE, _PARTITION)
+_TO_LEARN = (_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
+_TO_LEARN_TOLD = (_WAIT, _STATUS, _USER, _QUEUE, _PARTITION)
 _FIELDS_NEEDED = 9
+_CANCELLED = 5
+_PARTS = (2, 3, 4)  # statuses of lines that tell one stretch of a job that was swapped out
 _LARGEST = 2**53  # beyond it a float is no whole number any more
-_LARGEST_NUMBER_OF_ANYBODY = 2**31 - 1
+_LARGEST_SMALL = 2**31 - 1
 _HEADER = re.compile(rb"\s*;\s*(MaxProcs|MaxNodes|UnixStartTime|TimeZone)\s*:\s*(-?\d[\d,]*)")
 
 _BLOCK_BYTES = 1 << 18  # with its arrays it stays in the cache
 _LONGEST_LINE_BYTES = 1 << 20
 _LINES_WRITTEN_AT_ONCE = 1 << 16
 _PAD = b"\n" * 16  # before a block: the first numbers are loaded with what stands before them
+_MARK = b"\xef\xbb\xbf"  # of UTF-8
+_HINT = "Check the path; it must be an SWF log."
 
 Exceed = Literal["raise", "kill", "keep"]
 _Stream = IO[bytes] | gzip.GzipFile
@@ -65,6 +70,8 @@ class Trace:
         log does not say.
     memory_kb
         Requested memory per processor, in KB, likewise.
+    wait_s
+        Seconds that each job queued in the log, likewise.
     clock_s
         What the clock on the wall showed at second 0 of the log, in seconds since 1970-01-01 00:00: ``UnixStartTime``
         plus ``TimeZone`` of the header, 0 where it does not say.
@@ -80,6 +87,7 @@ class Trace:
     queues: NDArray[np.int32]
     partitions: NDArray[np.int32]
     memory_kb: NDArray[np.int64]
+    wait_s: NDArray[np.int32]
     clock_s: int = 0
 
 
@@ -98,9 +106,9 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     - no requested time: the run time stands for it;
     - run or request of more than 68 years: counts as so long;
     - not in order of submission: sorted, ties as in the file;
-    - user, group, queue, partition or memory that is no number, or one too large: unknown.
+    - wait, user, group, queue, partition or memory that is no number, or one too large: unknown.
 
-    Job ids may repeat or be missing; they are only handed on. So is what the log tells of users and their like.
+    Job ids may repeat or be missing; they are only handed on. So is what the log tells of waits, users and their like.
 
     Parameters
     ----------
@@ -127,19 +135,7 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     Linear in the length of the file, which is read in blocks: about half a second and 150 MB for a million jobs.
     """
     file = Path(path)
-    log = _Log()
-    with _opened(file) as stream:
-        try:
-            for block in _blocks(file, stream):
-                log.add(block)
-        except _BrokenError:
-            broken = True
-        else:
-            broken = False
-    if broken:
-        raise _first_broken_line(file)
-    if not log.rows:
-        raise TraceError("holds no jobs", where=str(file), hint="Give a log in the Standard Workload Format.")
+    log = _read(file, _Log(_TO_REPLAY, _TO_REPLAY_TOLD))
     cores = cores or _machine_size(file, log.header)
     if cores > MOST_CORES:
         raise TraceError(
@@ -150,30 +146,80 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     return _clean(file, log, cores, exceed)
 
 
+def read_history(path: str | Path) -> JobHistory | None:
+    """Read the waits of a log, for learning.
+
+    Other jobs count here than in `read_swf`: one that failed at once has waited all the same. Times are the log's own,
+    in seconds since its begin. Users are named ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue
+    where no partition is noted. Widths and requested times are found as by `read_swf`.
+
+    Rules, each counted in `JobHistory.oddities`:
+
+    - wait unknown: left out;
+    - status 5, cancelled, and run time of 0 or unknown: never started, its wait would have been at least the noted one;
+    - status 2, 3 or 4: left out, another line tells of the whole job;
+    - width of 0 or unknown: left out; wider than the machine: kept, headers are often wrong;
+    - no requested time: the run time stands for it; that unknown or 0, too: left out;
+    - submitted before second 0, or more than 4000 years after it: left out;
+    - not in order of submission: sorted, ties as in the file;
+    - wait, status, user, queue or partition that is no number, or one too large: unknown.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    JobHistory or None
+        With at least one job; None if nothing at the file's begin looks like a line or header of a log.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, a line is broken, or no wait is known.
+
+    Notes
+    -----
+    Linear in the length of the file, as `read_swf`.
+    """
+    file = Path(path)
+    with opened(file, _HINT) as stream:
+        begin = _newlines(stream.read(_BLOCK_BYTES).removeprefix(_MARK))
+    if not any(_HEADER.match(line) or _is_job(line) for line in begin.split(b"\n")):
+        return None
+    return _history(file, _read(file, _Log(_TO_LEARN, _TO_LEARN_TOLD)))
+
+
+read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history` tells of this reader
+    "a log in the Standard Workload Format, such as those of the Parallel Workloads Archive"
+)
+
+
+def _is_job(line: bytes) -> bool:
+    fields = line.split(b";")[0].split()
+    return len(fields) >= _FIELDS_NEEDED and all(_number(fields[column]) is not None for column in _TO_LEARN)
+
+
 class _BrokenError(Exception):
     """A line of this log is broken; which one is looked for only then."""
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[_Stream]:
-    """Open a log, compressed or not, and say in our words what goes wrong while it is read."""
-    try:
-        with file.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            if packed:
-                with gzip.open(raw) as stream:
-                    yield stream
-            else:
-                yield raw
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError("is cut off or no gzip file", where=str(file), hint="Fetch it again.") from error
-    except OSError as error:
-        raise TraceError(
-            f"cannot be read: {error.strerror or error}",
-            where=str(file),
-            hint="Check the path; it must be an SWF log.",
-        ) from error
+def _read(file: Path, log: _Log) -> _Log:
+    """Fill a log from its file."""
+    with opened(file, _HINT) as stream:
+        try:
+            for block in _blocks(file, stream):
+                log.add(block)
+        except _BrokenError:
+            broken = True
+        else:
+            broken = False
+    if broken:
+        raise _first_broken_line(file, log.needed)
+    if not log.rows:
+        raise TraceError("holds no jobs", where=str(file), hint="Give a log in the Standard Workload Format.")
+    return log
 
 
 def _blocks(file: Path, stream: _Stream) -> Iterator[bytes]:
@@ -183,7 +229,7 @@ def _blocks(file: Path, stream: _Stream) -> Iterator[bytes]:
     while chunk := stream.read(_BLOCK_BYTES):
         text = rest + chunk
         if first:
-            text, first = text.removeprefix(b"\xef\xbb\xbf"), False
+            text, first = text.removeprefix(_MARK), False
         cut = max(text.rfind(b"\n"), text.rfind(b"\r") if b"\n" not in chunk else -1) + 1
         rest = text[cut:]
         if len(rest) > _LONGEST_LINE_BYTES:
@@ -200,13 +246,18 @@ def _newlines(text: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Log:
-    """The columns of a log, as they are read."""
+    """The columns of a log, as they are read: those that every line must have, and those that need not be there."""
 
+    needed: tuple[int, ...]
+    told: tuple[int, ...]
     header: dict[bytes, int] = field(default_factory=dict)
     rows: int = 0
     unknown: int = 0
-    columns: dict[int, list[NDArray[Any]]] = field(default_factory=lambda: {c: [] for c in _NEEDED + _TOLD})
+    columns: dict[int, list[NDArray[Any]]] = field(init=False)
     _in_header: bool = True
+
+    def __post_init__(self) -> None:
+        self.columns = {column: [] for column in self.needed + self.told}
 
     def add(self, block: bytes) -> None:
         if self._in_header:
@@ -243,18 +294,25 @@ class _Log:
     def _append(
         self, column: int, values: NDArray[np.int64], broken: NDArray[np.bool_], missing: NDArray[np.bool_]
     ) -> None:
-        if column in _TOLD:
-            if column != _MEMORY:
-                broken |= values > _LARGEST_NUMBER_OF_ANYBODY
+        small = column in _SMALL
+        if column in self.told:
+            if small:
+                broken |= values > _LARGEST_SMALL
             self.unknown += int(np.count_nonzero(broken & ~missing))
             values[broken | missing | (values < 0)] = -1
         elif broken.any():
             raise _BrokenError
-        self.columns[column].append(values.astype(_TYPES.get(column, np.int64), copy=False))
+        self.columns[column].append(values.astype(np.int32 if small else np.int64, copy=False))
 
     def taken(self, column: int) -> NDArray[Any]:
         """Give a column away: its parts are freed."""
         return np.concatenate(self.columns.pop(column))
+
+    def width(self) -> NDArray[np.int64]:
+        """Take what each job requested, or was allocated where no request is noted."""
+        width, allocated = self.taken(_REQUESTED), self.taken(_ALLOCATED)
+        np.copyto(width, allocated, where=width <= 0)
+        return width
 
     def _look_for_header(self, block: bytes) -> None:
         for line in block.split(b"\n"):
@@ -333,8 +391,8 @@ def _number(token: bytes) -> int | None:
     return int(value // 1) if abs(value) < _LARGEST and b"_" not in token else None
 
 
-def _first_broken_line(file: Path) -> TraceError:
-    with _opened(file) as stream:
+def _first_broken_line(file: Path, needed: Iterable[int]) -> TraceError:
+    with opened(file, _HINT) as stream:
         lines = (line for block in _blocks(file, stream) for line in block.split(b"\n")[:-1])
         for number, line in enumerate(lines, start=1):
             fields = line.split(b";")[0].split()
@@ -347,7 +405,7 @@ def _first_broken_line(file: Path) -> TraceError:
                     where=where,
                     hint="An SWF line has 18 numbers; mend or delete this one.",
                 )
-            for column in _NEEDED:
+            for column in needed:
                 if _number(fields[column]) is None:
                     return TraceError(
                         f"field {column + 1} is {fields[column].decode(errors='replace')!r}, which no log can mean",
@@ -357,8 +415,13 @@ def _first_broken_line(file: Path) -> TraceError:
     return TraceError("is no log in the Standard Workload Format", where=str(file), hint="Give an SWF log.")
 
 
+def _noted_size(header: Mapping[bytes, int]) -> int:
+    """Processors of the machine by the header; 0 if it does not say."""
+    return max(header.get(b"MaxProcs", 0), 0) or max(header.get(b"MaxNodes", 0), 0)
+
+
 def _machine_size(file: Path, header: dict[bytes, int]) -> int:
-    size = max(header.get(b"MaxProcs", 0), 0) or max(header.get(b"MaxNodes", 0), 0)
+    size = _noted_size(header)
     if not size:
         raise TraceError(
             "does not say how large its machine is (no MaxProcs or MaxNodes in the header)",
@@ -368,31 +431,49 @@ def _machine_size(file: Path, header: dict[bytes, int]) -> int:
     return size
 
 
-def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
-    submit, run = log.taken(_SUBMIT), log.taken(_RUN)
-    width, allocated = log.taken(_REQUESTED), log.taken(_ALLOCATED)
-    np.copyto(width, allocated, where=width <= 0)
-    del allocated
-    left_out = {
-        "left out: run time 0 or unknown": run < 1,
-        "left out: width 0 or unknown": width < 1,
-        "left out: wider than the machine": width > cores,
+def _impossible(submit: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+    return {
         "left out: submitted before second 0": submit < 0,
         "left out: submitted after more than 4000 years, as if the log were in milliseconds": submit >= LATEST_S // 2,
     }
+
+
+def _chosen(left_out: Mapping[str, NDArray[np.bool_]]) -> tuple[slice | NDArray[np.bool_] | None, dict[str, int]]:
+    """Choose the rows that no rule leaves out, None if there are none; each left out is counted for its first rule."""
     oddities: dict[str, int] = {}
-    keep = np.ones(log.rows, dtype=np.bool_)
+    out = np.zeros(len(next(iter(left_out.values()))), dtype=np.bool_)
     for words, odd in left_out.items():
-        oddities[words] = int(np.count_nonzero(odd & keep))
-        keep &= ~odd
-    if not keep.any():
-        why = "; ".join(f"{count} {words}" for words, count in oddities.items() if count)
+        oddities[words] = int(np.count_nonzero(odd & ~out))
+        out |= odd
+    if not out.any():
+        return slice(None), oddities  # a slice copies nothing
+    return None if out.all() else ~out, oddities
+
+
+def _met(oddities: Mapping[str, int]) -> dict[str, int]:
+    return {words: count for words, count in oddities.items() if count}
+
+
+def _why(oddities: Mapping[str, int]) -> str:
+    return "; ".join(f"{count} {words}" for words, count in _met(oddities).items())
+
+
+def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
+    submit, run, width = log.taken(_SUBMIT), log.taken(_RUN), log.width()
+    chosen, oddities = _chosen(
+        {
+            "left out: run time 0 or unknown": run < 1,
+            "left out: width 0 or unknown": width < 1,
+            "left out: wider than the machine": width > cores,
+            **_impossible(submit),
+        }
+    )
+    if chosen is None:
         raise TraceError(
-            f"has no job that a machine of {cores} processors can run ({why})",
+            f"has no job that a machine of {cores} processors can run ({_why(oddities)})",
             where=str(file),
             hint="Give another log, or the machine's processors with --trace-cores.",
         )
-    chosen = slice(None) if keep.all() else keep  # a slice copies nothing
     submit, run, width = submit[chosen], run[chosen], width[chosen]
     asked = log.taken(_REQUEST_S)[chosen]
     over = (asked > 0) & (run > asked)
@@ -408,9 +489,9 @@ def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
     oddities["run or request of more than 68 years: counts as so long"] = int(np.count_nonzero(longest > LONGEST_S))
     del longest
     oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit) < 0))
-    oddities["user, group, queue, partition or memory no number or too large: unknown"] = log.unknown
+    oddities["wait, user, group, queue, partition or memory no number or too large: unknown"] = log.unknown
     np.copyto(asked, run, where=(asked < 1) | over if exceed == "raise" else asked < 1)
-    del over, left_out
+    del over
     try:
         table = JobTable(submit, run, asked, width, keep_overruns=exceed == "keep")
     except ValueError as error:
@@ -425,14 +506,79 @@ def _clean(file: Path, log: _Log, cores: int, exceed: Exceed) -> Trace:
         cores,
         table,
         ordered(_ID),
-        {words: count for words, count in oddities.items() if count},
+        _met(oddities),
         ordered(_USER),
         ordered(_GROUP),
         ordered(_QUEUE),
         ordered(_PARTITION),
         ordered(_MEMORY),
+        ordered(_WAIT),
         log.header.get(b"UnixStartTime", 0) + log.header.get(b"TimeZone", 0),
     )
+
+
+def _history(file: Path, log: _Log) -> JobHistory:
+    submit, run, asked, wait = (log.taken(column) for column in (_SUBMIT, _RUN, _REQUEST_S, _WAIT))
+    width, status = log.width(), log.taken(_STATUS)
+    chosen, oddities = _chosen(
+        {
+            "left out: part of a job that another line tells whole": np.isin(status, _PARTS),
+            "left out: wait unknown": wait < 0,
+            "left out: width 0 or unknown": width < 1,
+            "left out: neither requested time nor run time known": (asked < 1) & (run < 1),
+            **_impossible(submit),
+        }
+    )
+    if chosen is None:
+        raise TraceError(
+            f"has no job whose wait is known ({_why(oddities)})",
+            where=str(file),
+            hint="Give a log that notes waits (field 3) and requested processors (field 8).",
+        )
+    order = np.argsort(submit[chosen], kind="stable")
+
+    def ordered(column: NDArray[Any]) -> NDArray[Any]:
+        return column[chosen][order]
+
+    # counted before they are sorted: it is the file's order that is odd
+    oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit[chosen]) < 0))
+    submit, run, asked, wait, width, status = map(ordered, (submit, run, asked, wait, width, status))
+    noted = _noted_size(log.header)
+    machine_cores = noted if noted <= MOST_CORES else 0
+    started = (status != _CANCELLED) | (run > 0)
+    oddities["no requested time: run time taken"] = int(np.count_nonzero(asked < 1))
+    oddities["cancelled before it started: waited at least so long"] = int(np.count_nonzero(~started))
+    if machine_cores:
+        oddities["wider than the machine: kept"] = int(np.count_nonzero(width > machine_cores))
+    oddities["wait, status, user, queue or partition no number or too large: unknown"] = log.unknown
+    partition, queue = (ordered(log.taken(column)).astype(np.int64) for column in (_PARTITION, _QUEUE))
+    users, user_names = _named(ordered(log.taken(_USER)).astype(np.int64), "u")
+    # both kinds of names in one column: partitions are even, queues odd
+    sent = np.where(partition >= 0, 2 * partition, np.where(queue >= 0, 2 * queue + 1, -1))
+    partitions, partition_names = _named(sent, "pq")
+    return JobHistory(
+        submit_s=submit.astype(np.float64),
+        wait_s=wait.astype(np.float64),
+        cores=width,
+        walltime_s=np.where(asked > 0, asked, run).astype(np.float64),
+        started=started,
+        run_s=np.where(started & (run >= 0), run, -1).astype(np.float64),
+        user=users,
+        partition=partitions,
+        users=user_names,
+        partitions=partition_names,
+        machine_cores=machine_cores,
+        source=str(file),
+        oddities=_met(oddities),
+    )
+
+
+def _named(numbers: NDArray[np.int64], letters: str) -> tuple[NDArray[np.int32], list[str]]:
+    """Name numbers by a letter and what is left of them, as many letters as there are kinds; -1 has no name."""
+    values, places = np.unique(numbers, return_inverse=True)
+    unnamed = int(np.count_nonzero(values < 0))  # at most one, the first
+    names = [f"{letters[value % len(letters)]}{value // len(letters)}" for value in values[unnamed:].tolist()]
+    return (places.reshape(-1) - unnamed).astype(np.int32), names
 
 
 def write_swf(

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from asa.backends.simulated import swf
-from asa.backends.simulated.swf import read_swf, write_swf
+from asa.backends.simulated.swf import read_history, read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +18,8 @@ from asa.errors import InputError, TraceError
 HEADER = "; Version: 2.2\n; MaxProcs: 100\n"
 
 
-def line(job=1, submit=0, run=60, used=4, asked=4, request=600):
-    return f"{job} {submit} -1 {run} {used} -1 -1 {asked} {request} -1 1 1 1 1 1 1 -1 -1\n"
+def line(job=1, submit=0, run=60, used=4, asked=4, request=600, wait=-1, status=1, user=1, queue=1, part=1):
+    return f"{job} {submit} {wait} {run} {used} -1 -1 {asked} {request} -1 {status} {user} 1 1 {queue} {part} -1 -1\n"
 
 
 def log(tmp_path, *lines, header=HEADER, name="log.swf"):
@@ -122,7 +122,7 @@ def test_what_no_number_can_be_read_from_is_unknown_where_it_need_not_be_known(t
     odd = "1 0 -1 60 4 -1 -1 4 600 nan 1 ada 99999999999 1 -7 3\n"
     trace = read_swf(log(tmp_path, odd, line(submit=1)))
     assert told(trace) == [[-1, -1], [-1, 1], [-1, 1], [-1, 1], [3, 1]]
-    assert trace.oddities == {"user, group, queue, partition or memory no number or too large: unknown": 3}
+    assert trace.oddities == {"wait, user, group, queue, partition or memory no number or too large: unknown": 3}
 
 
 def test_the_clock_of_the_header(tmp_path):
@@ -425,3 +425,207 @@ def test_a_machine_that_cannot_be_is_refused(tmp_path):
     """Larger than any."""
     with pytest.raises(TraceError, match="machine of 99999999999999999999 processors"):
         read_swf(log(tmp_path, line(), header="; MaxProcs: 99999999999999999999\n"))
+
+
+def test_waits_are_told_in_the_order_of_the_table(tmp_path):
+    """Unknown below 0, and where no number can be read."""
+    rows = [line(submit=9, wait=70), line(submit=2, wait=0), line(submit=3, wait=5, run=0), line(submit=4, wait=-7)]
+    trace = read_swf(log(tmp_path, *rows, line(submit=5, wait="nan"), line(submit=6, wait=3 * 10**9)))
+    assert trace.wait_s.tolist() == [0, -1, -1, -1, 70]
+    assert trace.oddities["wait, user, group, queue, partition or memory no number or too large: unknown"] == 2
+
+
+def slowly(path):
+    """Read a log line by line: its machine, and fields 1 to 18 as numbers."""
+    rows, cores = [], 0
+    with gzip.open(path, "rt") as stream:
+        for text in stream:
+            if text.startswith(("; MaxProcs:", ";MaxProcs:")) or (not cores and text.startswith("; MaxNodes:")):
+                cores = int(text.split(":")[1].split()[0])
+            fields = text.split(";")[0].split()
+            if fields:
+                rows.append([int(float(number) // 1) for number in fields] + [-1] * (18 - len(fields)))
+    return rows, cores
+
+
+def width(row):
+    return row[7] if row[7] > 0 else row[4]
+
+
+REAL = [
+    "HPC2N-2002-2.2-cln",
+    "KTH-SP2-1996-2-unfiltered",
+    "CTC-SP2-1996-3.1-cln",
+    "theta_2022",
+    "DOST-ASTI_COARE-Saliksik-2020-cln",
+]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", REAL)
+def test_waits_of_real_logs_are_those_of_a_plain_reader(data, name):
+    """For replay and for learning, whose rules differ."""
+    path = data / "swf" / f"{name}.swf.gz"
+    rows, cores = slowly(path)
+    rows.sort(key=lambda row: row[1])
+    trace = read_swf(path)
+    assert trace.wait_s.tolist() == [row[2] for row in rows if row[3] > 0 and 0 < width(row) <= cores]
+    history = read_history(path)
+    kept = [row for row in rows if row[2] >= 0 and width(row) > 0]
+    assert history.submit_s.tolist() == [row[1] for row in kept]
+    assert history.wait_s.tolist() == [row[2] for row in kept]
+    assert history.cores.tolist() == [width(row) for row in kept]
+    assert history.walltime_s.tolist() == [row[8] if row[8] > 0 else row[3] for row in kept]
+    assert history.started.all()
+    assert history.machine_cores == cores
+    users = [f"u{row[11]}" if row[11] >= 0 else None for row in kept]
+    assert [history.users[place] if place >= 0 else None for place in history.user.tolist()] == users
+
+
+@pytest.mark.data
+def test_a_real_log_without_waits_is_no_history(data):
+    """It was made for schedulers."""
+    with pytest.raises(TraceError, match=r"no job whose wait is known \(10000 left out: wait unknown\)"):
+        read_history(data / "swf" / "lublin_256.swf.gz")
+
+
+UNKNOWN = "wait, status, user, queue or partition no number or too large: unknown"
+
+
+@pytest.mark.parametrize(
+    ("odd", "words", "left"),
+    [
+        ({"wait": -1}, "left out: wait unknown", 1),
+        ({"status": 2}, "left out: part of a job that another line tells whole", 1),
+        ({"status": 4}, "left out: part of a job that another line tells whole", 1),
+        ({"used": -1, "asked": 0}, "left out: width 0 or unknown", 1),
+        ({"request": -1, "run": -1}, "left out: neither requested time nor run time known", 1),
+        ({"request": 0, "run": 0}, "left out: neither requested time nor run time known", 1),
+        ({"submit": -3}, "left out: submitted before second 0", 1),
+        ({"request": -1}, "no requested time: run time taken", 2),
+        ({"status": 5, "run": 0}, "cancelled before it started: waited at least so long", 2),
+        ({"status": 5, "run": -1}, "cancelled before it started: waited at least so long", 2),
+        ({"asked": 101}, "wider than the machine: kept", 2),
+        ({"user": "ada"}, UNKNOWN, 2),
+        ({"run": 700}, None, 2),
+        ({"run": 0, "status": 0}, None, 2),
+        ({"run": -1}, None, 2),
+        ({"status": 5}, None, 2),
+        ({"asked": -1}, None, 2),
+    ],
+)
+def test_each_oddity_has_its_rule_for_learning(tmp_path, odd, words, left):
+    """Beside a good job, which stays; what is no oddity for waits is not counted."""
+    history = read_history(log(tmp_path, line(**{"wait": 5} | odd), line(submit=9, wait=7)))
+    assert history.oddities == ({words: 1} if words else {})
+    assert history.wait_s.tolist() == [5, 7][2 - left :]
+
+
+def test_the_rules_for_learning_change_what_they_say(tmp_path):
+    """What started, what it asked for, how long it ran."""
+    rows = [
+        line(wait=1, status=0, run=0),
+        line(wait=2, status=5, run=0),
+        line(wait=3, status=5, run=30),
+        line(wait=4, run=-1),
+        line(wait=5, asked=-1, request=-1, used=6),
+        line(wait=6, run=700),
+    ]
+    history = read_history(log(tmp_path, *rows))
+    assert history.wait_s.tolist() == [1, 2, 3, 4, 5, 6]
+    assert history.started.tolist() == [True, False, True, True, True, True]
+    assert history.run_s.tolist() == [0, -1, 30, -1, 60, 700]
+    assert history.walltime_s.tolist() == [600, 600, 600, 600, 60, 600]
+    assert history.cores.tolist() == [4, 4, 4, 4, 6, 4]
+    assert history.machine_cores == 100
+
+
+def test_users_and_partitions_get_names(tmp_path):
+    """A queue stands for a partition that is not noted; what is unknown has no name."""
+    rows = [(7, 1, 3), (0, 3, -1), (-1, -1, -1), (7, 3, 0)]
+    history = read_history(log(tmp_path, *(line(wait=0, user=u, queue=q, part=p) for u, q, p in rows)))
+    assert [history.users[place] if place >= 0 else "" for place in history.user] == ["u7", "u0", "", "u7"]
+    assert [history.partitions[place] if place >= 0 else "" for place in history.partition] == ["p3", "q3", "", "p0"]
+    short = read_history(log(tmp_path, "1 0 30 60 4 -1 -1 4 600\n", header=""))
+    assert (short.user.tolist(), short.users, short.partitions, short.machine_cores) == ([-1], [], [], 0)
+
+
+SMALL = st.integers(-1, 6)
+
+
+@given(
+    st.lists(st.tuples(SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL, SMALL), min_size=1, max_size=30)
+)
+def test_any_log_is_learned_from_as_a_plain_reader_would(tmp_path, rows):
+    """Sorted by submission, ties as in the file; every line is kept or counted once as left out."""
+    names = ("submit", "wait", "run", "used", "asked", "request", "status", "user", "queue", "part")
+    jobs = [dict(zip(names, row, strict=True)) for row in rows]
+    expected = []
+    for job in sorted(jobs, key=lambda job: job["submit"]):
+        cores = job["asked"] if job["asked"] > 0 else job["used"]
+        limit = job["request"] if job["request"] > 0 else job["run"]
+        if min(job["submit"], job["wait"]) >= 0 and min(cores, limit) > 0 and job["status"] not in {2, 3, 4}:
+            started = job["run"] > 0 or job["status"] != 5
+            part = f"p{job['part']}" if job["part"] >= 0 else f"q{job['queue']}" if job["queue"] >= 0 else ""
+            user = f"u{job['user']}" if job["user"] >= 0 else ""
+            expected.append(
+                (job["submit"], job["wait"], cores, limit, started, job["run"] if started else -1, user, part)
+            )
+    path = log(tmp_path, *(line(**job) for job in jobs))
+    if not expected:
+        with pytest.raises(TraceError, match="no job whose wait is known"):
+            read_history(path)
+        return
+    history = read_history(path)
+    columns = (history.submit_s, history.wait_s, history.cores, history.walltime_s, history.started, history.run_s)
+    users = [history.users[place] if place >= 0 else "" for place in history.user]
+    parts = [history.partitions[place] if place >= 0 else "" for place in history.partition]
+    assert list(zip(*(column.tolist() for column in columns), users, parts, strict=True)) == expected
+    left_out = sum(count for words, count in history.oddities.items() if words.startswith("left out"))
+    assert left_out + len(expected) == len(jobs)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_history_is_read_from_blocks_of_any_size(tmp_path, monkeypatch, packed):
+    """Also if the header alone fills the first."""
+    monkeypatch.setattr(swf, "_BLOCK_BYTES", 64)
+    text = HEADER + ";" * 300 + "\n" + "".join(line(submit=i, wait=i * i) for i in range(50))
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    assert read_history(path).wait_s.tolist() == [i * i for i in range(50)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "",
+        "\n",
+        "; a remark\n",
+        "1 2 3\n4 5 6\n",
+        "JobID|State\n1|COMPLETED\n",
+        "a b c d e f g h i j\n",
+        "1 b c d e f g h i j\n",
+        "1 2 3 4 5 6 7 8 nan\n",
+        "\0" * 300_000,
+    ],
+)
+def test_files_of_other_kinds_are_left_to_other_readers(tmp_path, other):
+    """Whatever they are called."""
+    assert read_history(log(tmp_path, other, header="")) is None
+
+
+def test_a_log_that_is_broken_is_refused_for_learning_too(tmp_path):
+    """A line, named; a log of remarks only; a torn one. An id that is no number is no matter: none is learned."""
+    path = log(tmp_path, line(wait=1), line(wait=2).replace("600", "ten"))
+    with pytest.raises(TraceError, match="field 9 is 'ten'") as caught:
+        read_history(path)
+    assert caught.value.where == f"{path}:4"
+    with pytest.raises(TraceError, match="field 9 is 'ten'"):
+        read_history(log(tmp_path, line().replace("600", "ten")))
+    with pytest.raises(TraceError, match="no jobs"):
+        read_history(log(tmp_path))
+    torn = tmp_path / "torn.swf.gz"
+    torn.write_bytes(gzip.compress("".join(line(job=i, wait=i) for i in range(20_000)).encode())[:9000])
+    with pytest.raises(TraceError, match="cut off"):
+        read_history(torn)
+    assert len(read_history(log(tmp_path, line(job="a-7", wait=1)))) == 1

@@ -1,0 +1,452 @@
+"""Reading job histories from what Slurm's accounting tells: the output of ``sacct -P``.
+
+Accounts are odd. Each oddity is handled by a stated rule and counted, or refused with file and line; see
+`read_history`.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Mapping
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError, TraceError
+from asa.history import JobHistory, opened
+from asa.units import parse_duration
+
+__all__ = ["SACCT_COMMAND", "read_history"]
+
+SACCT_COMMAND = (
+    "SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days"
+    " -o JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason"
+)
+"""What makes a file that `read_history` reads, with Slurm 21.08 and later.
+
+Times are seconds since 1970, which no change of clocks makes ambiguous; ``-a`` asks for all users' jobs, ``-D`` for
+every record of jobs that were requeued, ``-X`` for no job steps. There is no ``Restarts`` among the columns: older
+versions know none, and ``-D`` tells the same.
+"""
+
+_LONGEST_HEADER_BYTES = 1 << 16
+_JOB, _USER, _LIMIT = ("jobid", "jobidraw"), ("user", "uid"), ("timelimitraw", "timelimit")
+_WIDTHS = ("reqcpus", "reqtres", "alloccpus", "ncpus", "alloctres")
+_NODES = ("reqnodes", "nnodes", "allocnodes")
+_TELLING = {"jobid", "jobidraw", "submit", "start", "state"}
+
+_UNKNOWN = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
+_NO_TIME = frozenset({"0", "4294967294", "4294967295"})  # never, not set and endless, as Slurm keeps them
+_LIMITLESS = _UNKNOWN | {"unlimited", "infinite", "partition_limit"}
+_ENDED, _RAN, _RUNNING, _CANCELLED, _PENDING, _REVOKED = range(6)
+_KINDS = {
+    **dict.fromkeys(("COMPLETED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMPTED"), _RAN),
+    **dict.fromkeys(("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED"), _RUNNING),
+    **dict.fromkeys(("CANCELLED", "DEADLINE"), _CANCELLED),  # whether it had started or not
+    **dict.fromkeys(("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), _PENDING),
+    "REVOKED": _REVOKED,
+}
+_HELD = frozenset({"JobArrayTaskLimit", "JobHeldUser", "JobHeldAdmin"})
+_KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # told by Eligible, too
+_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)")
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMG]?)")
+_NO_LIMIT_S = 7 * 86400.0
+_LATEST_S = 1e11  # beyond it, times are no seconds
+_MOST_DIGITS = 11
+_NO_DAY = float("-inf")
+_MOST_CORES = 2**31 - 2
+
+_TIMES = ("submit", "eligible", "start", "end")
+_COLUMNS = (*_TIMES, "elapsed", "kind", "cores", "limit", "user", "partition", "key")
+_FLAGS = ("reserved", "restarted", "held", "nodes")
+
+
+def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory | None:
+    r"""Read what ``sacct -P`` or ``sacct -p`` printed, plain or compressed by gzip.
+
+    Columns are found by their names in the first line, in any order; unknown ones are ignored. Needed are JobID or
+    JobIDRaw, Submit, Start, State, a width and a time limit. A job's width is the first above 0 of ReqCPUS, ReqTRES,
+    AllocCPUS, NCPUS and AllocTRES; only where there is no such column, nodes stand for cores. Its limit is that of
+    TimelimitRaw or Timelimit.
+
+    A job queues from its submission, or from when it became eligible if that was later: until then a dependency or a
+    begin time kept it back.
+
+    Rules, each counted in `JobHistory.oddities`:
+
+    - job steps: left out;
+    - more or fewer fields than the first line, as a name with a ``|`` or a line end in it makes, or no number at the
+      begin of its id: left out;
+    - parts of heterogeneous jobs, which wait for each other: left out;
+    - told more than once, as ``sacct -D`` tells jobs that were requeued: the first record by submission is kept;
+    - still pending: left out, there is no telling until when it waits;
+    - revoked, since another cluster of a federation started the job: left out;
+    - in a reservation: left out, it did not queue;
+    - requeued by the column Restarts, and its first record not there: left out;
+    - held by its user, an administrator or the limit of its own array, by the column Reason: left out; without the
+      column Eligible those that a dependency or a begin time kept back, too;
+    - ended without ever being eligible: left out;
+    - ended before it started: its wait would have been at least until its end. A cancelled job that started in the
+      second of its end is one: some versions of Slurm note it so;
+    - wait below 0, as a change of clocks makes it, or unknown: left out;
+    - width of 0 or unknown: left out;
+    - no limit, unlimited or the partition's: the longest limit seen in the partition stands for it, or 7 days.
+
+    Parameters
+    ----------
+    path
+        The file; `SACCT_COMMAND` makes one.
+    zone
+        Time zone of times that are written as on a clock and without offset; that of this computer if not given.
+        Of an hour that comes twice when clocks are set back the first is meant; times of an hour that is skipped are
+        read as if the clock had not yet been set forward.
+
+    Returns
+    -------
+    JobHistory or None
+        With at least one job; None if the first line is not one of column names of ``sacct``.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be read, a needed column is missing, a time cannot be read, jobs of several clusters are mixed,
+        or no job is left.
+
+    Notes
+    -----
+    Linear in the length of the file: some 2 s for 200 000 jobs, which take about 500 bytes each while they are read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> lines = ["JobID|Submit|Start|End|State|Timelimit|ReqCPUS"]
+    >>> lines += ["7|2024-03-01T12:00:00|2024-03-01T12:05:00|2024-03-01T12:06:00|COMPLETED|01:00:00|4"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "jobs.txt")
+    ...     _ = file.write_text("\n".join(lines))
+    ...     history = read_history(file)
+    >>> history.wait_s.tolist(), history.cores.tolist(), history.walltime_s.tolist()
+    ([300.0], [4], [3600.0])
+    """
+    file = Path(path)
+    with opened(file, "Check the path; it must be the output of sacct -P.") as stream:
+        header = stream.readline(_LONGEST_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+        names = [name.strip().lower() for name in header.split("|")]
+        if len(names) < 2 or len(_TELLING.intersection(names)) < 2:
+            _refuse_a_table_for_people(file, header)
+            return None
+        records = _Records(file, header, _places(file, names), zone)
+        for number, line in enumerate(stream, start=2):
+            records.add(line.decode(errors="replace"), number)
+    return _history(file, records)
+
+
+read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history` tells of this reader
+    f"on a system with Slurm, {SACCT_COMMAND} > jobs.txt"
+)
+
+
+def _refuse_a_table_for_people(file: Path, header: str) -> None:
+    if len(_TELLING.intersection(header.lower().split())) > 1:
+        raise TraceError(
+            "is what sacct prints for people, with columns cut to a width",
+            where=str(file),
+            hint=f"Make it with: {SACCT_COMMAND}",
+        )
+
+
+def _places(file: Path, names: list[str]) -> dict[str, int]:
+    """Find columns by name; the first of two that are called the same."""
+    places = {name: names.index(name) for name in names}
+    needed = {
+        "JobID": _JOB,
+        "Submit": ("submit",),
+        "Start": ("start",),
+        "State": ("state",),
+        "ReqCPUS": _WIDTHS + _NODES,
+        "TimelimitRaw": _LIMIT,
+    }
+    missing = [told for told, known in needed.items() if not places.keys() & set(known)]
+    if missing:
+        raise TraceError(
+            f"has no column {' and no column '.join(missing)}",
+            where=f"{file}:1",
+            hint=f"Make it with: {SACCT_COMMAND}",
+        )
+    return places
+
+
+class _Clock:
+    """Seconds since 1970 of times as sacct prints them; NaN for none."""
+
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._zone = zone
+        self._midnights: dict[str, float] = {}
+
+    def __call__(self, text: str) -> float:
+        if text.isdecimal():
+            if len(text) > _MOST_DIGITS:
+                raise ValueError(text)
+            return float("nan") if text in _NO_TIME else float(text)
+        day = text[:10]
+        midnight = self._midnights.get(day)
+        if midnight is None:
+            if text.strip().lower() in _UNKNOWN:
+                return float("nan")
+            midnight = self._midnights[day] = self._midnight(day)
+        if midnight > _NO_DAY and len(text) == 19 and text[10] in "T " and text[13] == text[16] == ":":
+            hours, minutes, seconds = int(text[11:13]), int(text[14:16]), int(text[17:])
+            if 0 <= hours < 24 and 0 <= minutes < 60 and 0 <= seconds < 60:
+                return midnight + (3600 * hours + 60 * minutes + seconds)
+        return self._slowly(text)
+
+    def _slowly(self, text: str) -> float:
+        moment = datetime.fromisoformat(text)
+        try:
+            return (moment if moment.tzinfo else moment.replace(tzinfo=self._zone)).timestamp()
+        except (OverflowError, OSError) as error:  # a year that this computer's clock does not know
+            raise ValueError(text) from error
+
+    def _midnight(self, day: str) -> float:
+        """When this day begins; `_NO_DAY` if it is no day, or one of more or less than 24 hours."""
+        try:
+            if day[4:8:3] != "--":
+                return _NO_DAY
+            midnight = self._slowly(day)
+            tomorrow = self._slowly((datetime.fromisoformat(day) + timedelta(days=1)).isoformat())
+        except (ValueError, OverflowError):
+            return _NO_DAY
+        return midnight if tomorrow - midnight == 86400 else _NO_DAY
+
+
+class _Records:
+    """The jobs of a file, as they are read: a row of numbers each."""
+
+    def __init__(self, file: Path, header: str, places: Mapping[str, int], zone: tzinfo | None) -> None:
+        self._file, self._header, self._fields = file, header.rstrip("\r\n"), header.count("|") + 1
+        self._clock = _Clock(zone)
+        self._limits: dict[str, float] = {}
+        self._kinds: dict[str, int] = {}
+        self._keys: dict[tuple[str, str, str], int] = {}
+        self.numbers = array("d")
+        self.users: dict[str, int] = {"": -1}
+        self.partitions: dict[str, int] = {"": -1}
+        self.clusters: set[str] = set()
+        self.oddities = {
+            "left out: step of a job": 0,
+            "left out: not the fields of the first line": 0,
+            "left out: part of a heterogeneous job": 0,
+        }
+        self.eligible_is_told = "eligible" in places
+
+        def place(*known: str) -> int:
+            return next((places[name] for name in known if name in places), -1)
+
+        self._job, self._user, self._limit = place(*_JOB), place(*_USER), place(*_LIMIT)
+        self._submit, *self._other_times = (place(name) for name in _TIMES)
+        self._state, self._partition, self._cluster = place("state"), place("partition"), place("cluster")
+        self._elapsed = -1 if "end" in places else place("elapsedraw", "elapsed")
+        self._reservation, self._restarts, self._reason = place("reservation"), place("restarts"), place("reason")
+        widths = [places[name] for name in _WIDTHS if name in places]
+        self._nodes = not widths
+        self._widths = widths or [places[name] for name in _NODES if name in places]
+        self._reasons = _HELD if self.eligible_is_told else _HELD | _KEPT_BACK
+
+    def add(self, line: str, number: int) -> None:
+        line = line.rstrip("\r\n")
+        if line == self._header:  # of files of several months, one after the other
+            return
+        fields = line.split("|")
+        if len(fields) != self._fields or not fields[self._job][:1].isdecimal():
+            self.oddities["left out: not the fields of the first line"] += bool(line.strip())
+            return
+        fields.append("")  # for columns that are not there
+        job, user, cluster = fields[self._job], fields[self._user], fields[self._cluster]
+        if "." in job:
+            self.oddities["left out: step of a job"] += 1
+            return
+        if "+" in job:
+            self.oddities["left out: part of a heterogeneous job"] += 1
+            return
+        partition, reservation, restarts = fields[self._partition], fields[self._reservation], fields[self._restarts]
+        self.clusters.add(cluster)
+        self._add_times(fields, number)
+        self.numbers.extend(
+            (
+                _elapsed_s(fields[self._elapsed]),
+                self._kind(fields[self._state]),
+                self._cores(fields),
+                self._limit_s(fields[self._limit]),
+                self.users.setdefault(user, len(self.users) - 1),
+                self.partitions.setdefault(partition, len(self.partitions) - 1),
+                self._keys.setdefault((cluster, job, user), len(self._keys)),
+                reservation.lower() not in _UNKNOWN,
+                restarts.isdecimal() and restarts.strip("0") != "",
+                fields[self._reason] in self._reasons,
+                self._nodes,
+            )
+        )
+
+    def _add_times(self, fields: list[str], number: int) -> None:
+        places = (self._submit, *self._other_times)
+        read: list[float] = []
+        try:
+            for place in places:
+                # the same as before it, as Eligible often is, is not read again
+                same = place != self._submit and fields[place] == fields[self._submit]
+                read.append(read[0] if same else self._clock(fields[place]))
+        except ValueError as error:
+            at = len(read)
+            raise TraceError(
+                f"{_TIMES[at].capitalize()} is {fields[places[at]]!r}, which is no time that can be read",
+                where=f"{self._file}:{number}",
+                hint=f"Mend or delete this line, or make the file anew with: {SACCT_COMMAND}",
+            ) from error
+        self.numbers.extend(read)
+
+    def _cores(self, fields: list[str]) -> int:
+        for place in self._widths:
+            if cores := _count(fields[place]):
+                return cores
+        return 0
+
+    def _limit_s(self, text: str) -> float:
+        limit_s = self._limits.get(text)
+        if limit_s is None:
+            known = text.strip().lower() not in _LIMITLESS
+            limit_s = self._limits[text] = _duration_s(text) if known else float("nan")
+        return limit_s
+
+    def _kind(self, state: str) -> int:
+        kind = self._kinds.get(state)
+        if kind is None:
+            word = state.split(maxsplit=1)[0].rstrip("+").upper() if state.strip() else ""
+            kind = self._kinds[state] = _KINDS.get(word, _ENDED)
+        return kind
+
+
+def _duration_s(text: str) -> float:
+    """Read a duration above 0; NaN for what is none."""
+    try:
+        return min(parse_duration(text), _LATEST_S) or float("nan")
+    except (InputError, OverflowError, ValueError):  # digits without end are refused by Python
+        return float("nan")
+
+
+def _elapsed_s(text: str) -> float:
+    """Read how long a job ran: seconds, or as on a clock; NaN if that is not told."""
+    if not text:
+        return float("nan")
+    if text.isdecimal():
+        return min(float(text), _LATEST_S)
+    return 0.0 if not text.strip("0:") else _duration_s(text)
+
+
+def _count(text: str) -> int:
+    """Read a number of processors or nodes: plain, among other resources, or in thousands; 0 if there is none."""
+    if len(text) < 10 and text.isdecimal():
+        return int(text)
+    if match := _CPUS.search(text):
+        count = int(match[1])
+    elif match := _COUNT.fullmatch(text):
+        count = round(float(match[1]) * 1024 ** " KMG".index(match[2] or " "))
+    else:
+        count = 0
+    return count if count <= _MOST_CORES else 0
+
+
+def _history(file: Path, records: _Records) -> JobHistory:
+    if len(records.clusters) > 1:
+        raise TraceError(
+            f"holds jobs of several clusters ({', '.join(sorted(records.clusters))}), whose queues are not one",
+            where=str(file),
+            hint="Ask for one cluster at a time: sacct -M NAME ...",
+        )
+    names = _COLUMNS + _FLAGS
+    table = np.asarray(records.numbers).reshape(-1, len(names)).T
+    told = dict(zip(names, table, strict=True))
+    submit, eligible, start, end, kind = (told[name] for name in ("submit", "eligible", "start", "end", "kind"))
+    flags = {name: told[name] > 0 for name in _FLAGS}
+    run = np.where(np.isnan(end), told["elapsed"], end - start)
+    started = ~np.isnan(start)
+    stillborn = started & (kind == _CANCELLED) & (run == 0)
+    started &= ~stillborn
+    since = np.fmax(submit, eligible)
+    left = np.where(np.isnan(start) & (kind != _RAN) & (kind != _RUNNING), end, start)
+    wait = left - since
+    never_eligible = ~started & (np.isnan(eligible) | (left < since)) & records.eligible_is_told
+
+    keep = np.ones(len(submit), dtype=np.bool_)
+    oddities = dict(records.oddities)
+    for words, odd in {
+        "left out: told again, as sacct -D tells what was requeued": ~_first_records(told),
+        "left out: still pending": kind == _PENDING,
+        "left out: revoked, another cluster started it": kind == _REVOKED,
+        "left out: in a reservation": flags["reserved"],
+        "left out: requeued, its first record is not there": flags["restarted"],
+        "left out: held by its user, an administrator or its own array's limit": flags["held"],
+        "left out: never eligible": never_eligible,
+        "left out: submission, or both start and end, unknown": np.isnan(submit) | np.isnan(wait),
+        "left out: wait below 0, as if a clock was set": wait < 0,
+        "left out: width 0 or unknown": told["cores"] < 1,
+    }.items():
+        oddities[words] = int(np.count_nonzero(odd & keep))
+        keep &= ~odd
+    if not keep.any():
+        why = "; ".join(f"{count} {words}" for words, count in oddities.items() if count)
+        raise TraceError(
+            f"has no job whose wait is known ({why or 'it has no lines but the first'})",
+            where=str(file),
+            hint=f"Make it with: {SACCT_COMMAND}",
+        )
+    partition = told["partition"].astype(np.int32)
+    longest_s = np.zeros(len(records.partitions))
+    np.fmax.at(longest_s, partition, told["limit"])  # unknown partitions share the last place
+    stand_in_s = np.where(longest_s > 0, longest_s, _NO_LIMIT_S)[partition]
+    limitless = np.isnan(told["limit"])
+    walltime_s = np.where(limitless, stand_in_s, told["limit"])
+    known_run = started & (kind != _RUNNING) & (run >= 0)
+    oddities |= {
+        words: int(np.count_nonzero(odd & keep))
+        for words, odd in {
+            "kept back at first: waits from when it was eligible": eligible > submit,
+            "no column Eligible: waits from its submission": np.full(len(keep), not records.eligible_is_told),
+            "ended before it started: waited at least so long": ~started & ~stillborn,
+            "cancelled in the second of its start: never started, waited at least so long": stillborn,
+            "no limit of its own: the longest seen in its partition, or 7 days": limitless,
+            "no cores told: nodes stand for them": flags["nodes"],
+            "ended before its start by the clock: run time unknown": started & (run < 0),
+        }.items()
+    }
+    order = np.flatnonzero(keep)[np.argsort(since[keep], kind="stable")]
+    return JobHistory(
+        submit_s=since[order],
+        wait_s=wait[order],
+        cores=told["cores"][order].astype(np.int64),
+        walltime_s=walltime_s[order],
+        started=started[order],
+        run_s=np.where(known_run, run, -1.0)[order],
+        user=told["user"][order].astype(np.int32),
+        partition=partition[order],
+        users=list(records.users)[1:],
+        partitions=list(records.partitions)[1:],
+        system=next(iter(records.clusters), ""),
+        source=str(file),
+        oddities={words: count for words, count in oddities.items() if count},
+    )
+
+
+def _first_records(told: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Tell which rows are the first record of their job.
+
+    Slurm keeps one record for each submission of a job, and requeueing submits it anew. Rows of one submission are the
+    same record, printed at different times: of them the one that knows most.
+    """
+    order = np.lexsort((told["end"], told["start"], told["submit"], told["key"]))
+    keys = told["key"][order]
+    first = np.empty(len(keys), dtype=np.bool_)
+    first[order] = np.diff(keys, prepend=-1.0) > 0
+    return first
