@@ -1,0 +1,296 @@
+"""``asa bank``: what is known of queue waits, and handing it on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.estimators.store import WaitRecord, WaitStore
+    from asa.geometry import JobGeometry
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Show, hand on and forget what was learned of queue waits.", no_args_is_help=True)
+
+_BEGIN = "Begin it with `asa learn --from FILE`, or `asa bank import FILE`."
+_SHOWN = 20
+_JUDGED = 100
+_FLOOR_S = 10.0  # nobody minds whether a wait is of 2 s or of 8 s
+_A_DATE_S = 1e8  # below, a clock began with its log and not in 1970
+_P50, _P90 = 4, 8  # places in a forecast
+
+_Bank = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the bank. [default: $ASA_BANK, else ~/.local/share/asa/bank]", show_default=False, metavar="DIR"
+    ),
+]
+
+
+@app.command()
+def show(
+    bank: _Bank = None,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} seen most.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show what the bank holds of each kind of job, and how good the forecasts were."""
+    store = _opened(bank)
+    records = store.read() if store is not None else []
+    kinds = _kinds(records)
+    folder = _folder(bank)
+    if as_json:
+        _print_json(folder, records, kinds, store)
+        return
+    from rich.console import Console
+
+    console = Console()
+    if records:
+        console.print(_table(kinds if every else kinds[:_SHOWN]))
+        sources = len({record.source for record in records if record.source})
+        learned = f", {_counted(sources, 'source')} learned from" if sources else ""
+        total = (
+            f"{_counted(len(records), 'observation')} of {_counted(len(kinds), 'kind')} of job{learned}; in {folder}"
+        )
+        console.print(total, highlight=False, markup=False, soft_wrap=True)
+        if len(kinds) > _SHOWN and not every:
+            console.print(f"The {_SHOWN} kinds seen most; --all shows the others.", style="dim", highlight=False)
+        if any(kind.within_2x is not None or kind.within_p90 is not None for kind in kinds):
+            words = f"2x, p90: of the last {_JUDGED} forecasts, those within a factor of two, and waits of at most p90."
+            console.print(words, style="dim", highlight=False)
+    else:
+        there = "is empty" if store is not None else "is not there yet"
+        console.print(f"The bank {folder} {there}. {_BEGIN}", highlight=False, markup=False, soft_wrap=True)
+    for words, count in (store.oddities if store is not None else {}).items():
+        console.print(f"Note: {count} x {words}", style="dim", highlight=False, markup=False)
+
+
+@app.command("export")
+def export_(
+    file: Annotated[Path, typer.Argument(help="Where to; compressed if it ends in .gz.", metavar="FILE")],
+    bank: _Bank = None,
+) -> None:
+    """Write the bank to one file that others can import. Users are in it as short hashes only."""
+    count = _needed(bank).export(file)
+    sys.stderr.write(f"{_counted(count, 'observation')} written to {file}\n")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that `asa bank export` wrote.", metavar="FILE")],
+    bank: _Bank = None,
+) -> None:
+    """Add a file's observations to the bank. What is there already is not added again."""
+    from asa.estimators.store import WaitStore
+
+    folder = _folder(bank)
+    added = WaitStore(folder).import_(file)
+    sys.stderr.write(f"{_counted(added, 'new observation')} added to {folder}\n")
+
+
+@app.command()
+def forget(
+    bank: _Bank = None,
+    system: Annotated[str | None, typer.Option(help="Of this system.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Of this partition.")] = None,
+    source: Annotated[str | None, typer.Option(help="Learned from this source; '' for one's own runs.")] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(help="That became known longer ago, as 90d or 12h; by the scheduler's clock.", metavar="DURATION"),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove observations for good: those that meet every condition given."""
+    matching = _matching(system, partition, source, older_than, everything=everything)
+    store = _needed(bank)
+    records = store.read()
+    count = sum(map(matching, records))
+    if not count:
+        sys.stderr.write(f"None of {_counted(len(records), 'observation')} is like that; nothing was forgotten.\n")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError(
+                f"would forget {count} of {_counted(len(records), 'observation')}",
+                where="asa bank forget",
+                hint="Give --yes, for nobody can be asked here.",
+            )
+        if not typer.confirm(f"Forget {count} of {_counted(len(records), 'observation')} for good?", err=True):
+            sys.stderr.write("Nothing was forgotten.\n")
+            return
+    sys.stderr.write(f"{_counted(store.forget(matching), 'observation')} forgotten.\n")
+
+
+def _folder(bank: Path | None) -> Path:
+    from asa.estimators.store import default_folder
+
+    return default_folder() if bank is None else bank
+
+
+def _opened(bank: Path | None) -> WaitStore | None:
+    from asa.estimators.store import WaitStore
+
+    folder = _folder(bank)
+    return WaitStore(folder, create=False) if folder.exists() else None
+
+
+def _needed(bank: Path | None) -> WaitStore:
+    store = _opened(bank)
+    if store is None:
+        raise InputError("there is no bank", where=str(_folder(bank)), hint=_BEGIN)
+    return store
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _matching(
+    system: str | None, partition: str | None, source: str | None, older_than: str | None, *, everything: bool
+) -> Callable[[WaitRecord], bool]:
+    import time
+
+    from asa.units import parse_duration
+
+    chosen = [value is not None for value in (system, partition, source, older_than)]
+    if everything == any(chosen):
+        said = "both conditions and --all" if everything else "no condition"
+        raise InputError(
+            f"there is {said}",
+            where="asa bank forget",
+            hint="Give --system, --partition, --source or --older-than, or --all alone.",
+        )
+    try:
+        before_s = float("inf") if older_than is None else time.time() - parse_duration(older_than)
+    except InputError as error:
+        raise InputError(error.message, where="--older-than", hint="Write it as 90d, 12h or 1d12h.") from error
+
+    def matching(record: WaitRecord) -> bool:
+        return (
+            (system is None or record.job.system == system)
+            and (partition is None or record.job.partition == partition)
+            and (source is None or record.source == source)
+            and record.known_s < before_s
+        )
+
+    return matching
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is known of one geometry; None for what cannot be told."""
+
+    geometry: JobGeometry
+    observations: int
+    median_s: float | None
+    p90_s: float | None
+    last_s: float
+    within_2x: float | None
+    within_p90: float | None
+
+
+def _kinds(records: Sequence[WaitRecord]) -> list[_Kind]:
+    """Sort records by geometry, the one seen most first."""
+    geometries: dict[tuple[Any, ...], JobGeometry] = {}
+    members: dict[JobGeometry, list[WaitRecord]] = {}
+    for record in records:
+        job = record.job
+        key = (job.cores, job.walltime_s, job.system, job.partition)
+        if key not in geometries:
+            geometries[key] = job.geometry
+        members.setdefault(geometries[key], []).append(record)
+    kinds = [_kind(geometry, found) for geometry, found in members.items()]
+    return sorted(kinds, key=lambda kind: (-kind.observations, kind.geometry))
+
+
+def _kind(geometry: JobGeometry, records: Sequence[WaitRecord]) -> _Kind:
+    import numpy as np
+
+    waits = [record.observation.wait_s for record in records if record.observation.kind == "exact"]
+    median_s, p90_s = np.quantile(waits, (0.5, 0.9)).tolist() if waits else (None, None)
+    judged = [record for record in records if record.forecast is not None][-_JUDGED:]
+    return _Kind(
+        geometry,
+        len(records),
+        median_s,
+        p90_s,
+        max(record.known_s for record in records),
+        _share(map(_is_within_2x, judged)),
+        _share(map(_is_within_p90, judged)),
+    )
+
+
+def _share(verdicts: Any) -> float | None:
+    told = [verdict for verdict in verdicts if verdict is not None]
+    return sum(told) / len(told) if told else None
+
+
+def _is_within_2x(record: WaitRecord) -> bool | None:
+    """Whether p50 and the wait are within a factor of two; None where the wait was not seen whole."""
+    if record.forecast is None or record.observation.kind != "exact":
+        return None
+    low, high = sorted((max(record.forecast[_P50], _FLOOR_S), max(record.observation.wait_s, _FLOOR_S)))
+    return high <= 2 * low
+
+
+def _is_within_p90(record: WaitRecord) -> bool | None:
+    """Whether the wait was at most p90; None where that cannot be told."""
+    if record.forecast is None:
+        return None
+    within = record.observation.wait_s <= record.forecast[_P90]
+    untold = {"exact": None, "at_most": False, "at_least": True}[record.observation.kind]
+    return None if within is untold else within
+
+
+def _table(kinds: Sequence[_Kind]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from asa.units import format_duration
+
+    forecasts = any(kind.within_2x is not None or kind.within_p90 is not None for kind in kinds)
+    table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("Jobs", min_width=20)
+    headings = ["Seen", "Median", "p90", "Last seen", *(["2x %", "p90 %"] if forecasts else [])]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for kind in kinds:
+        waits = ["-" if wait_s is None else format_duration(wait_s) for wait_s in (kind.median_s, kind.p90_s)]
+        shares = ["-" if share is None else f"{100 * share:.0f}" for share in (kind.within_2x, kind.within_p90)]
+        row = [f"{kind.observations:,}", *waits, _moment(kind.last_s), *(shares if forecasts else [])]
+        table.add_row(Text(kind.geometry.label()), *row)
+    return table
+
+
+def _moment(time_s: float) -> str:
+    from datetime import UTC, datetime
+
+    from asa.units import format_duration
+
+    if _A_DATE_S <= time_s < 253_402_300_800:  # the year 10000
+        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d")
+    return f"at {format_duration(time_s)}"
+
+
+def _print_json(folder: Path, records: Sequence[WaitRecord], kinds: Sequence[_Kind], store: WaitStore | None) -> None:
+    import json
+    from dataclasses import asdict
+
+    document = {
+        "bank": str(folder),
+        "observations": len(records),
+        "skipped": store.oddities if store is not None else {},
+        "geometries": [{"label": kind.geometry.label(), **asdict(kind)} for kind in kinds],
+    }
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")

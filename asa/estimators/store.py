@@ -1,0 +1,1195 @@
+"""A store of observed waits that many processes append to at once, on a network file system too.
+
+A store is a folder of *segments*, files of one JSON line a record:
+
+- ``live-*``: what one process appends to, and no other. So appending needs no lock, and does not rely on appends being
+  atomic between hosts, on locks of files, or on clocks that agree.
+- ``kept-*``: records that came together, as from a log. They appear whole or not at all.
+- ``all-*``: what other segments were merged into. Its first line says how many bytes of which segments it *took*. From
+  the moment that it appears under its name, readers pass over those bytes.
+
+Merging and forgetting thus happen in one step, the renaming of a finished file. A process that dies before it has
+changed nothing; one that dies after it leaves files that nobody reads. A running process may go on appending to its
+segment meanwhile, because only its first bytes were taken. A segment is deleted when its process has ended, or when it
+has been silent for a day; and a process that was silent for an hour begins another.
+
+Each record has an id for life. Whatever is found twice is counted once.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import gzip
+import json
+import math
+import os
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from hashlib import blake2s
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
+
+from asa.errors import InputError, StateError
+from asa.waits import LEVELS, QueuedJob, WaitObservation
+
+__all__ = ["WaitRecord", "WaitStore", "default_folder", "user_in_store"]
+
+_FORMAT = "asa-waits"
+_VERSION = 1
+_FIELDS = (
+    "id", "submit_s", "wait_s", "kind", "cores", "walltime_s", "user", "system", "partition", "run_s", "estimator",
+    "source", "forecast_s",
+)  # fmt: skip
+_KINDS = get_args(get_type_hints(WaitObservation)["kind"])
+_SEGMENT = re.compile(
+    r"(?P<kind>live|kept|all|tmp)-(?P<machine>[0-9A-Za-z._]+)-(?P<pid>\d{1,9})-(?P<token>[0-9a-f]{16})\.jsonl"
+)
+_LOCK = "lock"
+_ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
+_HASHED = re.compile(r"~[0-9a-f]{8}")
+_WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
+
+_SILENT_S = 24 * 3600.0  # a segment that was not written to for so long is written to no more,
+_IDLE_S = 3600.0  # because whoever was silent for so long begins another
+_STALE_S = 600.0  # a lock is touched far more often by who holds it
+_BEAT_S = 5.0
+_STEADY_S = 30.0
+_MANY_SEGMENTS = 64
+_BLOCK_BYTES = 1 << 23
+_HINT_DAMAGED = "Restore it, or name another file."
+
+_Row = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRecord:
+    """A queue wait as a store keeps it: the job, what became known of its wait, what had been predicted.
+
+    Parameters
+    ----------
+    job
+        The job. A store keeps its user's name only as a short hash, ``~1f2e3d4c``. That keeps users apart and hides
+        them from a glance; whoever knows the names can still tell whose is which.
+    observation
+        What became known of its wait.
+    forecast
+        The waits in seconds of `LEVELS`, p10 to p90, that were predicted when it was submitted; None if none were.
+    estimator
+        Who predicted; may be empty.
+    run_s
+        Seconds that it ran, -1 where that is not known.
+    source
+        Empty for a run of one's own; else what it was learned from, as the name of a log.
+    id
+        Tells it from all others, for life. Empty for a new record; a store gives it one.
+    """
+
+    job: QueuedJob
+    observation: WaitObservation
+    forecast: tuple[float, ...] | None = None
+    estimator: str = ""
+    run_s: float = -1.0
+    source: str = ""
+    id: str = ""
+
+    @property
+    def known_s(self) -> float:
+        """When its wait became known, in seconds of the scheduler's clock."""
+        return self.job.submit_s + self.observation.wait_s
+
+
+def default_folder() -> Path:
+    """Folder of the store where none is named.
+
+    It is what the environment's ``ASA_BANK`` says, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
+
+    Raises
+    ------
+    StateError
+        The environment names none, and no home.
+    """
+    if named := os.environ.get("ASA_BANK"):
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME", "")
+    try:
+        # the standard wants relative paths ignored
+        return (Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share") / "asa" / "bank"
+    except RuntimeError as error:
+        raise StateError("nobody's home is known here", where="bank", hint="Name its folder in ASA_BANK.") from error
+
+
+class WaitStore:
+    """A folder of wait records that many processes, on many hosts, append to at once.
+
+    An object is for one thread. After a fork it goes on in both processes, each with a segment of its own.
+
+    Parameters
+    ----------
+    folder
+        Where the records are.
+    create
+        Make the folder, when there is something to be written, if it is missing.
+    durable
+        Whether a record is on the disk when `append` returns, so that it outlives a crash of the host. It costs some
+        milliseconds a record. A crash of the process alone never loses a record.
+    lock_wait_s
+        For how many seconds merging and forgetting wait for another process that does the same.
+
+    Attributes
+    ----------
+    folder
+        As given.
+    oddities
+        How many lines the last `read` or `news` left out as damaged, by the rule's words.
+
+    Raises
+    ------
+    StateError
+        The folder is missing, or is none. All methods raise it, too, where a file cannot be read or written, or
+        is of a later version.
+
+    Notes
+    -----
+    200,000 records take some 30 MB on disk, 1.5 s to write by `extend` and as long to read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asa.waits import exactly
+    >>> with tempfile.TemporaryDirectory() as folder, WaitStore(folder) as ours, WaitStore(folder) as theirs:
+    ...     job = QueuedJob(submit_s=100.0, cores=64, walltime_s=3600.0, user="ada")
+    ...     _ = ours.append(WaitRecord(job, exactly(20.0)))
+    ...     [(record.observation.wait_s, record.job.user) for record in theirs.news()], theirs.news()
+    ([(20.0, '~2469988c')], [])
+    """
+
+    def __init__(
+        self, folder: str | Path, *, create: bool = True, durable: bool = True, lock_wait_s: float = 30.0
+    ) -> None:
+        self.folder = Path(folder)
+        self.durable = durable
+        self.lock_wait_s = lock_wait_s
+        self.oddities: dict[str, int] = {}
+        self._create = create
+        if not self.folder.is_dir() and (not create or self.folder.exists()):
+            raise StateError("there is no bank", where=str(self.folder), hint="Name its folder, or begin one.")
+        self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
+        self._done: dict[str, int] = {}  # bytes of each segment that were handed out
+        self._seen: set[str] = set()
+        self._begin_as(os.getpid())
+
+    def _begin_as(self, pid: int) -> None:
+        self._pid = pid
+        self._ids = secrets.token_hex(8)
+        self._count = 0
+        self._own: set[str] = set()  # tokens of the segments that this object wrote in this process
+        self._descriptor = -1
+        self._path = self.folder
+        self._cut = False  # whether a write failed that may have left something
+        self._has_links = True
+        self._written_s = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the segment that is appended to. The store can be used on; it then begins another."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _heed_fork(self) -> None:
+        if os.getpid() != self._pid:
+            self.close()  # this process's end of it
+            self._begin_as(os.getpid())
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def append(self, record: WaitRecord) -> str:
+        """Add a record.
+
+        Parameters
+        ----------
+        record
+            The record. One that has an id keeps it; if the store has that id already, it is the same record.
+
+        Returns
+        -------
+        str
+            Its id. The record is in the store from now on, whatever becomes of this process.
+
+        Raises
+        ------
+        InputError
+            The record holds what no job has.
+        StateError
+            It could not be written. It is not in the store then, unless the disk failed after the fact.
+        """
+        self._heed_fork()
+        name = record.id or self._new_id()
+        line = _line(_row(record, name))
+        for _ in range(3):
+            if self._write(line):
+                self._seen.add(name)
+                return name
+            self.close()  # somebody has deleted the segment: to another
+        raise StateError("its files vanish", where=str(self.folder), hint="Does something clean up there?")
+
+    def extend(self, records: Iterable[WaitRecord]) -> int:
+        """Add many records; all of them or, if it fails or is killed, none.
+
+        Parameters
+        ----------
+        records
+            The records. Those whose id the store has already are left out; to know that, it is read if any has one.
+
+        Returns
+        -------
+        int
+            How many were added.
+
+        Raises
+        ------
+        InputError
+            A record holds what no job has.
+        """
+        self._heed_fork()
+        rows: dict[str, _Row] = {}
+        given = False
+        for record in records:
+            given |= bool(record.id)
+            name = record.id or self._new_id()
+            rows.setdefault(name, _row(record, name))
+        if given:
+            for row in self._collect({}).rows:
+                rows.pop(row[0], None)
+        if rows:
+            self._own.add(self._write_whole("kept", map(_line, rows.values())))
+            self._seen.update(rows)
+        return len(rows)
+
+    def _new_id(self) -> str:
+        self._count += 1
+        return f"{self._ids}{self._count:08x}"
+
+    def _write(self, line: bytes) -> bool:
+        """Append a line; say whether it is in a segment that has a name."""
+        # a segment that was silent for long may be deleted; so it is not written to again
+        if _now_s() - self._written_s > _IDLE_S:
+            self.close()
+        if self._descriptor < 0:
+            self._open()
+        data, self._cut = (_WITHDRAW + line if self._cut else line), True
+        try:
+            with _said(self._path, "cannot be written"):
+                _write_at_once(self._descriptor, data)
+                self._cut = False
+                if self.durable:
+                    os.fsync(self._descriptor)
+                self._written_s = _now_s()
+                return os.fstat(self._descriptor).st_nlink > 0 or not self._has_links
+        except StateError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESTALE:
+                return False
+            if not self._cut:  # what is on the disk nobody knows
+                self.close()
+            raise
+
+    def _open(self) -> None:
+        self._make_folder()
+        if len(self._segments()) > _MANY_SEGMENTS:
+            with suppress(StateError):  # it is only for tidiness, and another may be at it
+                self._compact(beyond=_MANY_SEGMENTS, wait_s=0.0)
+        segment = self._new_segment("live")
+        with _said(segment.path, "cannot be written"):
+            descriptor = self._create_file(segment.path)
+            try:
+                _write_at_once(descriptor, _header())
+                self._has_links = os.fstat(descriptor).st_nlink > 0  # there are file systems that count none
+                if self.durable:
+                    _sync_folder(self.folder)
+            except BaseException:
+                os.close(descriptor)
+                with suppress(OSError):
+                    segment.path.unlink()
+                raise
+        self._descriptor, self._path, self._cut = descriptor, segment.path, False
+        self._written_s = _now_s()
+        self._own.add(segment.token)
+
+    def _make_folder(self) -> None:
+        if self._create:
+            with _said(self.folder, "cannot be made"):
+                self.folder.mkdir(parents=True, exist_ok=True)
+
+    def _new_segment(self, kind: str) -> _Segment:
+        token = secrets.token_hex(8)
+        return _Segment.of(self.folder, kind, _machine(), os.getpid(), token)
+
+    def _create_file(self, path: Path) -> int:
+        """Make a file that whoever may read, or write, the folder may read, or write."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # not every file system has such rights
+            os.fchmod(descriptor, self.folder.stat().st_mode & 0o666)
+        return descriptor
+
+    def _write_whole(
+        self,
+        kind: str,
+        lines: Iterable[bytes],
+        *,
+        took: Mapping[str, int] | None = None,
+        before: Callable[[], None] = lambda: None,
+    ) -> str:
+        """Write a segment that appears under its name when it is finished; return its token."""
+        self._make_folder()
+        temporary = self._new_segment("tmp")
+        segment = temporary.become(kind)
+        with _said(segment.path, "cannot be written"):
+            try:
+                with os.fdopen(self._create_file(temporary.path), "wb") as file:
+                    file.write(_header(took))
+                    file.writelines(lines)
+                    file.flush()
+                    os.fsync(file.fileno())
+                before()
+                temporary.path.rename(segment.path)
+                _sync_folder(self.folder)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.path.unlink()
+                raise
+        return segment.token
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def read(self, latest: int | None = None) -> list[WaitRecord]:
+        """Read all records.
+
+        Parameters
+        ----------
+        latest
+            Return only so many of them, those that became known last.
+
+        Returns
+        -------
+        list of WaitRecord
+            In the order in which they became known on the scheduler's clock, ties by id. It is the same whoever wrote
+            them, in whatever order and files.
+        """
+        if latest is not None and latest < 0:
+            raise InputError(f"{latest} records cannot be read", where="latest", hint="Ask for 0 or more.")
+        found = self._collect({})
+        self._settle(found)
+        self._seen = {row[0] for row in found.rows}
+        return self._records(found.rows if latest is None else found.rows[max(len(found.rows) - latest, 0) :])
+
+    def news(self) -> list[WaitRecord]:
+        """Read what others have appended since the last `read` or `news` of this object.
+
+        Returns
+        -------
+        list of WaitRecord
+            In the order of `read`. Each record is told once; what this object appended is not told.
+
+        Notes
+        -----
+        Costs what is new, and some 50 us a segment. A segment that others were merged into is read once, unless all
+        that it holds was told before.
+        """
+        self._heed_fork()
+        found = self._collect(self._done, own=self._own, seen=self._seen)
+        self._settle(found)
+        self._seen.update(row[0] for row in found.rows)
+        return self._records(found.rows)
+
+    def _settle(self, found: _Found) -> None:
+        self._done = found.done
+        self.oddities = {words: count for words, count in found.oddities.items() if count}
+
+    def _records(self, rows: list[_Row]) -> list[WaitRecord]:
+        with _no_collector():
+            return [_record(row) for row in rows]
+
+    def _segments(self) -> dict[str, _Segment]:
+        """Segments by token, in a fixed order."""
+        found: dict[str, _Segment] = {}
+        with _said(self.folder, "cannot be read"):
+            try:
+                names = _names(self.folder)
+            except FileNotFoundError:
+                if self._create:
+                    return found  # nothing was written yet
+                raise
+            for name in names:
+                segment = _Segment.named(self.folder, name)
+                if segment is not None and segment.kind != "tmp":
+                    found[segment.token] = segment
+        return found
+
+    def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
+        """Gather what lies beyond the bytes that are done, from a folder that others change meanwhile."""
+        patience_s = time.monotonic() + _STEADY_S
+        pause_s = 0.001
+        own, seen = frozenset(own), seen if isinstance(seen, set) else set(seen)
+        while True:
+            segments = self._segments()
+            try:
+                found = self._gather(segments, done, own, seen)
+            except OSError as error:
+                if error.errno not in {errno.ENOENT, errno.ESTALE}:
+                    raise StateError(
+                        f"cannot be read: {error.strerror or error}",
+                        where=error.filename or str(self.folder),
+                        hint="Check the path and its rights.",
+                    ) from error
+            else:
+                # A list of a folder that changes meanwhile may lack both what was merged and what it was merged into.
+                after = self._segments()
+                if all(after[token].kind != "all" for token in after.keys() - segments.keys()):
+                    return found
+            if time.monotonic() > patience_s:
+                raise StateError("changes faster than it can be read", where=str(self.folder), hint="Try again.")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _gather(
+        self, segments: Mapping[str, _Segment], done: Mapping[str, int], own: frozenset[str], seen: set[str]
+    ) -> _Found:
+        took = self._taken(segments)
+        after = {token: end for token, end in done.items() if token in segments or token in took}
+        oddities = dict.fromkeys((_TORN, _DAMAGED), 0)
+        rows: list[_Row] = []
+        fresh: set[str] = set()
+        with _no_collector():
+            for token, segment in segments.items():
+                if token in own or (token in done and segment.kind != "live"):
+                    continue
+                holds = self._took.get(token)
+                if holds and all(part in own or done.get(part, -1) >= end for part, end in holds.items()):
+                    after[token] = segment.path.stat().st_size  # it was handed out from where it was before
+                    continue
+                start = max(done.get(token, 0), took.get(token, 0))
+                with segment.path.open("rb", buffering=0) as file:
+                    reading = _Reading(file, start)
+                    for _, found in reading:
+                        for row in found:
+                            if row[0] not in seen and row[0] not in fresh:
+                                fresh.add(row[0])
+                                rows.append(row)
+                after[token] = reading.sound_end if segment.kind == "live" else reading.end
+                oddities[_TORN] += reading.torn
+                oddities[_DAMAGED] += reading.damaged
+            rows.sort(key=lambda row: (row[1] + row[2], row[0]))
+        return _Found(rows, after, oddities)
+
+    def _taken(self, segments: Mapping[str, _Segment]) -> dict[str, int]:
+        """Bytes of segments that others hold; refuses what a later version wrote."""
+        taken: dict[str, int] = {}
+        for token, segment in segments.items():
+            if token not in self._took:
+                with segment.path.open("rb") as file:
+                    line = file.readline()
+                if not line.endswith(b"\n"):
+                    continue  # it is being written, or its writer was killed
+                self._took[token] = _took(line, segment.path)
+            for part, end in self._took[token].items():
+                taken[part] = max(end, taken.get(part, 0))
+        for token in self._took.keys() - segments.keys():
+            del self._took[token]
+        return taken
+
+    # ------------------------------------------------------------------------------- merging and forgetting
+
+    def compact(self, *, beyond: int = 1) -> int:
+        """Merge the segments that nobody writes to any more.
+
+        It is safe at any time, beside any number of writers and readers; and nothing is lost or doubled if it is
+        killed. A store that is appended to merges by itself when it has many segments. Damaged lines are not kept.
+
+        Parameters
+        ----------
+        beyond
+            Do so only if more than so many can be merged.
+
+        Returns
+        -------
+        int
+            How many segments became one; 0 if there was nothing to do.
+
+        Raises
+        ------
+        StateError
+            Another process merges or forgets, and does not come to an end.
+        """
+        return self._compact(beyond=beyond, wait_s=self.lock_wait_s)
+
+    def _compact(self, *, beyond: int, wait_s: float) -> int:
+        self._heed_fork()
+        self.close()
+        if not self._segments():
+            return 0
+        with _said(self.folder, "cannot be written"), _Lock(self.folder / _LOCK, wait_s) as lock:
+            segments = self._segments()
+            took = self._taken(segments)
+            closed = self._closed(segments, lock.now_s())
+            self._sweep(lock)
+            sizes = {token: segments[token].path.stat().st_size for token in closed}
+            idle = [token for token in closed if took.get(token, 0) >= sizes[token]]
+            self._unlink(segments[token] for token in idle)
+            sources = [token for token in closed if token not in idle]
+            if len(sources) <= beyond:
+                return 0
+            self._merge(lock, segments, sources, closed=closed, took=took)
+            return len(sources)
+
+    def forget(self, matching: Callable[[WaitRecord], bool]) -> int:
+        """Remove records for good.
+
+        For all readers they are gone in one step. What a process that is still running wrote stays in its file, read
+        by nobody, until it has ended and `compact` or `forget` is called again. What is appended meanwhile stays.
+
+        Parameters
+        ----------
+        matching
+            Tells of each record whether it is to go.
+
+        Returns
+        -------
+        int
+            How many went.
+
+        Raises
+        ------
+        StateError
+            Another process merges or forgets, and does not come to an end.
+        """
+        self._heed_fork()
+        self.close()
+        if not self._segments():
+            return 0
+        with _said(self.folder, "cannot be written"), _Lock(self.folder / _LOCK, self.lock_wait_s) as lock:
+            segments = self._segments()
+            took = self._taken(segments)
+            closed = self._closed(segments, lock.now_s())
+            self._sweep(lock)
+            return self._merge(lock, segments, list(segments), closed=closed, took=took, matching=matching)
+
+    def _merge(
+        self,
+        lock: _Lock,
+        segments: Mapping[str, _Segment],
+        sources: list[str],
+        *,
+        closed: set[str],
+        took: Mapping[str, int],
+        matching: Callable[[WaitRecord], bool] | None = None,
+    ) -> int:
+        """Write what the sources hold to one segment, and delete them; return how many records were left out."""
+        ends: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        lines: list[bytes] = []
+        names: set[str] = set()
+        out: set[str] = set()
+        for token in sources:
+            with segments[token].path.open("rb", buffering=0) as file:
+                reading = _Reading(file, took.get(token, 0))
+                for found_lines, found in reading:
+                    lock.beat()
+                    for line, row in zip(found_lines, found, strict=True):
+                        if row[0] in names:
+                            continue
+                        names.add(row[0])
+                        if matching is not None and matching(_record(row)):
+                            out.add(row[0])
+                        else:
+                            lines.append(line + b"\n")
+            ends[token] = reading.end
+            sizes[token] = reading.end + reading.rest
+        if matching is not None and not out:
+            return 0
+        held = {token: end for token, end in took.items() if token in segments}
+        for token, end in ends.items():
+            held[token] = max(end, held.get(token, 0))
+        self._write_whole("all", lines, took=held, before=lock.check)
+        # what grew meanwhile has a writer after all; its file stays, and only what it grew by is read
+        grew = {token for token in sources if segments[token].path.stat().st_size != sizes[token]}
+        self._unlink(segments[token] for token in sources if token in closed and token not in grew)
+        return len(out)
+
+    def _closed(self, segments: Mapping[str, _Segment], now_s: float) -> set[str]:
+        """Tokens of the segments that are written to no more."""
+        return {
+            token
+            for token, segment in segments.items()
+            if segment.kind != "live" or token in self._own or segment.is_over(now_s)
+        }
+
+    def _sweep(self, lock: _Lock) -> None:
+        """Delete what killed processes have left beside the segments."""
+        now_s = lock.now_s()
+        for name in _names(self.folder):
+            segment = _Segment.named(self.folder, name)
+            path = self.folder / name
+            with suppress(OSError):
+                if segment is not None and segment.kind == "tmp":
+                    if segment.is_over(now_s):
+                        path.unlink()
+                elif name.startswith(f"{_LOCK}.") and now_s - path.stat().st_mtime > _SILENT_S:
+                    path.unlink()
+
+    def _unlink(self, segments: Iterable[_Segment]) -> None:
+        for segment in segments:
+            with suppress(OSError):  # in a shared folder others' files may not be ours to delete; nobody reads them
+                segment.path.unlink()
+
+    # ------------------------------------------------------------------------------- handing on
+
+    def export(self, path: str | Path) -> int:
+        """Write all records to a file that `import_`, and other programs, can read.
+
+        It has one line of JSON a record, a list; the first line is an object that says what its places mean. The file
+        is whole or not there. The same records give the same bytes.
+
+        Parameters
+        ----------
+        path
+            Where to; compressed by gzip if the name ends in ``.gz``.
+
+        Returns
+        -------
+        int
+            How many records.
+        """
+        rows = self._collect({}).rows
+        header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": len(rows)}
+        file = beside = Path(path)
+        if file.is_file() or not file.exists():  # what is no plain file, such as a pipe, is written into
+            file = file.resolve()  # a link stays one
+            beside = file.with_name(f".{file.name}.{os.getpid()}")
+        with _said(file, "cannot be written"):
+            try:
+                with beside.open("wb") as raw:
+                    # no name and no time in it
+                    packed = file.suffix == ".gz"
+                    stream = gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0) if packed else raw
+                    with stream:
+                        stream.write(f"{_encode(header)}\n".encode())
+                        stream.writelines(f"{_encode(row[:-1])}\n".encode() for row in rows)
+                if beside != file:
+                    beside.replace(file)
+            finally:
+                if beside != file:
+                    beside.unlink(missing_ok=True)
+        return len(rows)
+
+    def import_(self, path: str | Path) -> int:
+        """Add the records of a file that `export` wrote; all of them, or none if the file is not sound.
+
+        Records keep their ids: what the store has already, as from an earlier import, is not added again.
+
+        Parameters
+        ----------
+        path
+            The file, plain or compressed by gzip.
+
+        Returns
+        -------
+        int
+            How many were added.
+
+        Raises
+        ------
+        StateError
+            The file cannot be read, is no bank, is damaged or of a later version.
+        """
+        return self.extend(_exported(Path(path)))
+
+
+class _Found(NamedTuple):
+    """What was read: rows in order, the bytes that are done now, what was left out."""
+
+    rows: list[_Row]
+    done: dict[str, int]
+    oddities: dict[str, int]
+
+
+class _Segment(NamedTuple):
+    """A segment by its name: ``live-MACHINE-PID-TOKEN.jsonl``."""
+
+    path: Path
+    kind: str
+    machine: str
+    pid: int
+    token: str
+
+    @classmethod
+    def of(cls, folder: Path, kind: str, machine: str, pid: int, token: str) -> _Segment:
+        return cls(folder / f"{kind}-{machine}-{pid}-{token}.jsonl", kind, machine, pid, token)
+
+    @classmethod
+    def named(cls, folder: Path, name: str) -> _Segment | None:
+        match = _SEGMENT.fullmatch(name)
+        return match and cls(folder / name, match["kind"], match["machine"], int(match["pid"]), match["token"])
+
+    def become(self, kind: str) -> _Segment:
+        """Name the same segment as one of another kind."""
+        return _Segment.of(self.path.parent, kind, self.machine, self.pid, self.token)
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its process has ended or was silent for long."""
+        if self.machine == _machine() and not _runs(self.pid):
+            return True
+        return now_s - self.path.stat().st_mtime > _SILENT_S
+
+
+# ------------------------------------------------------------------------------------------------- lines
+
+_TORN = "line cut off, as by a writer that was killed, or is writing: left out"
+_DAMAGED = "damaged line: left out"
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _line(row: _Row) -> bytes:
+    """Write a row, with a checksum of its text as last value."""
+    body = _encode(row)[:-1]
+    return f"{body},{zlib.crc32(body.encode())}]\n".encode()
+
+
+def _is_whole(line: bytes, value: Any) -> bool:
+    """Whether the line is as `_line` wrote it."""
+    return (
+        type(value) is list
+        and len(value) == len(_FIELDS) + 1
+        and value[-1] == zlib.crc32(line[: line.rfind(b",")])
+        and type(value[0]) is str
+    )
+
+
+def _header(took: Mapping[str, int] | None = None) -> bytes:
+    content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "fields": [*_FIELDS, "check"]}
+    if took is not None:
+        content["took"] = took
+    body = _encode(content)[:-1]
+    return f'{body},"check":{zlib.crc32(body.encode())}}}\n'.encode()
+
+
+def _took(line: bytes, path: Path) -> dict[str, int]:
+    """Read what a segment took from its header; nothing if that is damaged."""
+    header = _json(line)
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        return {}
+    _refuse_later_version(header, path)
+    sound = header.get("check") == zlib.crc32(line[: line.rfind(b",")])
+    return dict(header.get("took", {})) if sound else {}
+
+
+def _refuse_later_version(header: dict[str, Any], path: Path) -> None:
+    version = header.get("version")
+    if isinstance(version, int) and version > _VERSION:
+        raise StateError(
+            f"is of version {version}, this asa reads {_VERSION}", where=str(path), hint="Upgrade asa-client."
+        )
+
+
+def _json(text: bytes) -> Any:
+    """Read JSON; None for what is none."""
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+class _Reading:
+    """Reads the whole lines of a segment from some byte on, block by block, and counts what is not whole."""
+
+    def __init__(self, file: IO[bytes], start: int) -> None:
+        self._file = file
+        self._start = start
+        self.end = start  # of the last whole line
+        self.rest = 0  # bytes after it
+        self.damaged = 0
+        self.torn = 0
+        self._hole = -1
+
+    @property
+    def sound_end(self) -> int:
+        """Up to where the file is final.
+
+        On a network file system the bytes of another host may arrive out of order; zeros stand for what is still to
+        come. What lies there is read again next time.
+        """
+        return self.end if self._hole < 0 else self._hole
+
+    def __iter__(self) -> Iterator[tuple[list[bytes], list[_Row]]]:
+        self._file.seek(self._start)
+        rest: list[bytes] = []
+        first = self._start == 0
+        while chunk := self._file.read(_BLOCK_BYTES):
+            cut = chunk.rfind(b"\n") + 1
+            if not cut:
+                rest.append(chunk)
+                continue
+            block = b"".join(rest) + chunk[:cut] if rest else chunk[:cut]
+            rest = [chunk[cut:]]
+            yield self._rows(block, first=first)
+            first = False
+            self.end += len(block)
+        self.rest = sum(map(len, rest))
+        self.torn += self.rest > 0
+
+    def _rows(self, block: bytes, *, first: bool) -> tuple[list[bytes], list[_Row]]:
+        lines = block.split(b"\n")[:-1]
+        if first:
+            header = _json(lines[0])
+            if isinstance(header, dict):
+                del lines[0]
+        values = _json(b"[" + b",".join(lines) + b"]")
+        if type(values) is list and len(values) == len(lines) and all(map(_is_whole, lines, values)):
+            return lines, values
+        return self._one_by_one(lines, block)
+
+    def _one_by_one(self, lines: list[bytes], block: bytes) -> tuple[list[bytes], list[_Row]]:
+        whole_lines, rows = [], []
+        for line in lines:
+            if line.endswith(_WITHDRAW[:-1]):
+                self.torn += len(line) > 1
+                continue
+            # Where a line end is lost, the next record is found by what every record begins with.
+            for part in [line] if _is_whole(line, _json(line)) else re.split(rb'(?=\[")', line):
+                text = part[: part.rfind(b"]") + 1]
+                value = _json(text)
+                if _is_whole(text, value):
+                    whole_lines.append(text)
+                    rows.append(value)
+                else:
+                    self.damaged += bool(part.strip())
+        hole = block.find(b"\0")
+        if self._hole < 0 <= hole:
+            self._hole = self.end + block.rfind(b"\n", 0, hole) + 1
+        return whole_lines, rows
+
+
+def _row(record: WaitRecord, name: str) -> _Row:
+    """Turn a record into what is written; refuse what could not be read back or used."""
+    job, seen, quantiles = record.job, record.observation, record.forecast
+    texts = (job.user, job.system, job.partition, record.estimator, record.source)
+    try:
+        times = (float(job.submit_s), float(seen.wait_s), float(job.walltime_s), float(record.run_s))
+        forecast = None if quantiles is None else [float(value) for value in quantiles]
+        sound = (
+            all(map(math.isfinite, times))
+            and times[1] >= 0
+            and times[2] > 0
+            and job.cores == int(job.cores) >= 1
+            and seen.kind in _KINDS
+            and all(isinstance(text, str) for text in texts)
+            and (forecast is None or (len(forecast) == len(LEVELS) and all(map(math.isfinite, forecast))))
+        )
+    except (TypeError, ValueError, OverflowError):
+        sound = False
+    if not sound:
+        raise InputError(
+            f"no job is like {record}",
+            where=record.source or "bank",
+            hint=f"Times are finite, cores and walltime above 0, forecasts {len(LEVELS)} waits.",
+        )
+    if not _ID.fullmatch(name):
+        raise InputError(
+            f"{name!r} is no id of a record", hint="Use at most 64 letters, digits, dots, dashes, underscores."
+        )
+    user, system, partition, estimator, source = texts
+    user = user_in_store(user)
+    submit_s, wait_s, walltime_s, run_s = times
+    return [
+        name, submit_s, wait_s, seen.kind, int(job.cores), walltime_s, user, system, partition, run_s, estimator,
+        source, forecast,
+    ]  # fmt: skip
+
+
+def _record(row: _Row) -> WaitRecord:
+    name, submit_s, wait_s, kind, cores, walltime_s, user, system, partition, run_s, estimator, source, *more = row
+    return WaitRecord(
+        QueuedJob(submit_s, cores, walltime_s, user, system, partition),
+        WaitObservation(wait_s, kind),
+        tuple(more[0]) if more[0] else None,
+        estimator,
+        run_s,
+        source,
+        name,
+    )
+
+
+def user_in_store(user: str) -> str:
+    """Name a user as stores do: by a short hash, which names itself."""
+    return user if not user or _HASHED.fullmatch(user) else _hash_of(user)
+
+
+@lru_cache(maxsize=1 << 14)
+def _hash_of(user: str) -> str:
+    return "~" + blake2s(user.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+
+
+def _exported(path: Path) -> list[WaitRecord]:
+    """Read what `WaitStore.export` wrote, or refuse it with file and line."""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            content = gzip.decompress(raw.read()) if packed else raw.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise StateError("is cut off or no gzip file", where=str(path), hint="Fetch it again.") from error
+    except OSError as error:
+        raise StateError(
+            f"cannot be read: {error.strerror or error}", where=str(path), hint="Check the path."
+        ) from error
+    first, *lines = content.split(b"\n")
+    del content
+    header = _json(first)
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise StateError("is no bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
+    _refuse_later_version(header, path)
+    if header.get("fields") != list(_FIELDS):
+        raise StateError("has other fields than an exported bank", where=f"{path}:1", hint=_HINT_DAMAGED)
+    records = []
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        try:
+            record = _record(_json(line))
+            _row(record, record.id)
+        except (InputError, TypeError, ValueError, IndexError) as error:
+            raise StateError(
+                f"is no record: {line[:80].decode(errors='replace')}", where=f"{path}:{number}", hint=_HINT_DAMAGED
+            ) from error
+        records.append(record)
+    told = header.get("records", len(records))
+    if told != len(records):
+        raise StateError(f"has {len(records)} of its {told} records", where=str(path), hint="Fetch it again.")
+    return records
+
+
+# ------------------------------------------------------------------------------------------------- lock
+
+
+class _Holder(NamedTuple):
+    """Who holds a lock. A file that nobody has written to yet, or ever will, has a token all the same."""
+
+    token: str
+    machine: str
+    pid: int
+    since_s: float
+    touched_s: float
+
+    def __str__(self) -> str:
+        if not self.machine:
+            return "a process that is not named"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        return f"process {self.pid} on {self.machine.rpartition('.')[0]} since {since}"
+
+
+class _Lock:
+    """A file that exists while somebody holds it, and is touched meanwhile.
+
+    It is stale when its process has ended, or when it was touched too long ago by the clock of the file system, which
+    is the only one that all hosts share. Only who holds the lock on a stale lock may delete it, and only after another
+    look. So no two take it over, and nobody deletes what another has just made.
+
+    Not losing records does not hang on it: it only keeps two from doing the same work, and what was forgotten from
+    being written again.
+    """
+
+    def __init__(self, path: Path, wait_s: float) -> None:
+        self.path = path
+        self.wait_s = wait_s
+        self.token = secrets.token_hex(8)
+        self._beaten_s = 0.0
+
+    def __enter__(self) -> Self:
+        deadline_s = time.monotonic() + self.wait_s
+        pause_s = 0.01
+        while not self._create():
+            holder = self.holder()
+            if holder is not None and self._is_stale(holder) and self._break(holder):
+                continue
+            if time.monotonic() >= deadline_s:
+                raise StateError(
+                    f"is being tidied by {holder or 'others'}",
+                    where=str(self.path.parent),
+                    hint=f"Wait for it. If it is no more, delete {self.path}.",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        holder = self.holder()
+        if holder is not None and holder.token == self.token:
+            with suppress(OSError):
+                self.path.unlink()
+
+    def beat(self) -> None:
+        """Show that the holder lives."""
+        if time.monotonic() - self._beaten_s > _BEAT_S:
+            self._beaten_s = time.monotonic()
+            with suppress(OSError):
+                os.utime(self.path)
+
+    def now_s(self) -> float:
+        """Read the clock of the file system; the lock must be held."""
+        os.utime(self.path)
+        return self.path.stat().st_mtime
+
+    def check(self) -> None:
+        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
+        holder = self.holder()
+        if holder is None or holder.token != self.token:
+            raise StateError("was taken over by another process", where=str(self.path), hint="Try again.")
+
+    def holder(self) -> _Holder | None:
+        """Who holds it now; None if nobody does."""
+        try:
+            with self.path.open("rb") as file:
+                content = _json(file.read(4096))
+                status = os.fstat(file.fileno())
+        except FileNotFoundError:
+            return None
+        try:
+            return _Holder(
+                str(content["token"]),
+                str(content["machine"]),
+                int(content["pid"]),
+                float(content["since_s"]),
+                status.st_mtime,
+            )
+        except (TypeError, KeyError, ValueError):
+            return _Holder(f"{status.st_ino:016x}", "", -1, 0.0, status.st_mtime)
+
+    def _create(self) -> bool:
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            content = {"machine": _machine(), "pid": os.getpid(), "since_s": time.time(), "token": self.token}
+            _write_at_once(descriptor, _encode(content).encode())
+        except BaseException:
+            with suppress(OSError):
+                self.path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _is_stale(self, holder: _Holder) -> bool:
+        if holder.machine == _machine() and not _runs(holder.pid):
+            return True
+        probe = self.path.with_name(f"{_LOCK}.{secrets.token_hex(8)}")
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        try:
+            os.utime(probe)
+            return probe.stat().st_mtime - holder.touched_s > _STALE_S
+        finally:
+            probe.unlink()
+
+    def _break(self, holder: _Holder) -> bool:
+        """Delete a stale lock; whether it is worth trying to take it now."""
+        try:
+            with _Lock(self.path.with_name(f"{_LOCK}.{holder.token}"), 0.0):
+                now = self.holder()
+                if now is not None and now.token == holder.token and self._is_stale(now):
+                    self.path.unlink()
+        except StateError:  # another is at it
+            return False
+        return True
+
+
+# ------------------------------------------------------------------------------------------------- the system
+
+
+@contextmanager
+def _said(where: Path, what: str) -> Iterator[None]:
+    """Say in our words what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        hint = "Make room, or name another folder." if full else "Check the path and its rights."
+        raise StateError(f"{what}: {error.strerror or error}", where=str(where), hint=hint) from error
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Let no garbage be looked for while many objects are made, of which none is: that takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@cache
+def _machine() -> str:
+    """Name of what has processes of its own: a host since it was started, or a container."""
+    marks = ""
+    with suppress(OSError):
+        marks += Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        marks += str(Path("/proc/self/ns/pid").readlink())
+    host = re.sub(r"[^0-9A-Za-z.]", "_", os.uname().nodename)[:40]
+    return f"{host}.{blake2s(marks.encode(), digest_size=4).hexdigest()}"
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this machine runs, as far as can be told."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _now_s() -> float:
+    """Seconds of a clock that runs on while the machine sleeps, and that nobody sets."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _write_at_once(descriptor: int, data: bytes) -> None:
+    """Write by one call of the system, or fail: what it writes only a part of is no use."""
+    if os.write(descriptor, data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk; not every file system knows how."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
