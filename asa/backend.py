@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+from asa.waits import QueueEvent
 
 __all__ = [
     "Backend",
@@ -24,7 +23,6 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JobStatus",
-    "PastJobs",
     "Site",
 ]
 
@@ -166,28 +164,6 @@ class JobStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class PastJobs:
-    """Jobs of the past, anybody's, that waits can be learned from; columns of equal length, oldest start first.
-
-    Parameters
-    ----------
-    cores
-        Cores that each asked for.
-    walltime_s
-        Seconds that each asked for.
-    wait_s
-        Seconds from submission to start.
-    """
-
-    cores: NDArray[np.int64]
-    walltime_s: NDArray[np.float64]
-    wait_s: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.cores)
-
-
-@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a site can do and by which rules; data, so that a strategy can be chosen by it.
 
@@ -275,8 +251,12 @@ class Backend(Protocol):
         """
         ...
 
-    def history(self) -> PastJobs:
-        """Jobs that started before now, as far as the site shows them."""
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what everybody's jobs did since the last call, as far as the site shows it, in the order of time.
+
+        The first call tells the past: the latest `most` jobs and whatever still waits. This client's own jobs are left
+        out. With `ends`, ends of runs are told as well, and the past contains whatever still runs.
+        """
         ...
 
 

@@ -18,11 +18,9 @@ from asa import plugins
 from asa.backend import Site
 from asa.errors import InputError
 from asa.estimators import WaitBank
-from asa.estimators.algorithm1 import Policy
 from asa.metrics import RunMetrics, measure
-from asa.runner import Run, learn_history, run_all
-from asa.runner.forecasts import geometry_of
-from asa.strategies import ForecastKind, load_strategy
+from asa.runner import Run, run_all
+from asa.strategies import load_strategy
 from asa.workflow import Workflow
 
 __all__ = ["CompareRun", "Comparison", "Interval", "compare", "group", "mean_interval", "workflow_maker"]
@@ -46,10 +44,10 @@ class Comparison:
         Names.
     seeds
         One run of each strategy and core count for each; in this order an estimator meets them.
-    policy, repetitions
-        Of the estimator.
+    estimator
+        Name of the one that predicts for strategies that learn.
     history
-        Waits of everybody's past jobs that the estimator learns before each run, at most so many a geometry.
+        Everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only.
     spread
         Standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected.
     """
@@ -59,9 +57,8 @@ class Comparison:
     cores: tuple[int, ...]
     strategies: tuple[str, ...]
     seeds: tuple[int, ...]
-    policy: Policy = "tuned"
-    repetitions: int = 50
-    history: int = 100
+    estimator: str = "asa"
+    history: int = 2000
     spread: float = 0.0
 
     def check(self) -> None:
@@ -78,10 +75,11 @@ class Comparison:
             raise InputError("there is nothing to compare", where="--strategies", hint="Name at least one strategy.")
         for strategy in self.strategies:
             load_strategy(strategy)
+        plugins.load("asa.estimators", self.estimator)
         if not 0 <= self.spread <= 1:
             raise InputError(f"a spread of {self.spread} cannot be", where="--spread", hint="Give 0 to 1.")
         if self.history < 0:
-            raise InputError(f"a history of {self.history} waits cannot be", where="--history", hint="Give 0 or more.")
+            raise InputError(f"a history of {self.history} jobs cannot be", where="--history", hint="Give 0 or more.")
         capabilities = self.site.capabilities
         for cores in self.cores:
             workflow = self.make_workflow(cores)
@@ -317,18 +315,12 @@ def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[Compa
     strategy = load_strategy(strategy_name)
     workflow = comparison.make_workflow(cores)
     capabilities = comparison.site.capabilities
-    learns = strategy.forecast is ForecastKind.LEARNED
-    geometries = [
-        geometry_of(stage, capabilities.cores_per_node, capabilities.system) for stage in workflow.stages.values()
-    ]
-    bank = WaitBank(comparison.policy, repetitions=comparison.repetitions, seed=comparison.seeds[0])
+    bank = WaitBank(comparison.estimator, seed=comparison.seeds[0], machine_cores=capabilities.max_cores)
     runs: dict[int, CompareRun] = {}
     for seed in comparison.site.in_order(comparison.seeds):
         world = comparison.site.open(seed)
-        if learns:
-            learn_history(bank, world.history(), geometries, most=comparison.history)
         real = _real_run_times(workflow, comparison.spread, seed)
-        [result] = run_all(world, [Run(workflow, strategy, bank=bank, run_s=real)])
+        [result] = run_all(world, [Run(workflow, strategy, bank=bank, run_s=real)], history=comparison.history)
         runs[seed] = CompareRun(
             workflow=workflow.name,
             system=capabilities.system,

@@ -14,6 +14,7 @@ from asa.geometry import JobGeometry
 
 __all__ = [
     "LEVELS",
+    "QueueEvent",
     "QueuedJob",
     "Surroundings",
     "WaitEstimator",
@@ -99,6 +100,27 @@ class QueuedJob:
         )
 
 
+class QueueEvent(NamedTuple):
+    """Something that anybody's job did.
+
+    Parameters
+    ----------
+    what
+        ``submitted``, with the job; ``started``; ``left`` the queue without having started; or ``ended``.
+    key
+        Whose event it is: one for each job, for as long as the queue is followed.
+    time_s
+        When, on the scheduler's clock.
+    job
+        The job, where it was submitted.
+    """
+
+    what: Literal["submitted", "started", "left", "ended"]
+    key: int | str
+    time_s: float
+    job: QueuedJob | None = None
+
+
 class WaitForecast(NamedTuple):
     """What is believed of a wait before it is known.
 
@@ -114,8 +136,8 @@ class WaitForecast(NamedTuple):
     Examples
     --------
     >>> forecast = WaitForecast((0.0, 0.0, 10.0, 20.0, 60.0, 90.0, 120.0, 600.0, 3600.0), 60.0)
-    >>> forecast.at(0.5), forecast.at(0.55), round(forecast.probability_within(105.0), 2)
-    (60.0, 75.0, 0.65)
+    >>> forecast.at(0.5), round(forecast.at(0.55)), round(forecast.probability_within(105.0), 2)
+    (60.0, 75, 0.65)
     """
 
     quantiles_s: tuple[float, ...]

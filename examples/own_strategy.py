@@ -15,8 +15,6 @@ from rich.console import Console
 
 from asa import Run, WaitBank, run_all
 from asa.metrics import measure
-from asa.runner import learn_history
-from asa.runner.forecasts import geometry_of
 from asa.strategies import Forecast, Plan, RunView, Strategy, load_strategy
 from asa.strategies.asa import AheadOfTime
 
@@ -47,9 +45,6 @@ def main() -> None:
         makespans = []
         for seed in range(10):
             world = site.open(seed)
-            per_node, system = world.capabilities.cores_per_node, world.capabilities.system
-            geometries = [geometry_of(stage, per_node, system) for stage in flow.stages.values()]
-            learn_history(bank, world.history(), geometries, most=100)
             [result] = run_all(world, [Run(flow, strategy, bank=bank)])
             makespans.append(measure(flow, result.records).makespan_s)
         Console().print(f"{name:9} mean makespan {sum(makespans) / len(makespans):,.0f} s", highlight=False)

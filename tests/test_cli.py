@@ -148,7 +148,7 @@ BAD = [
         "a job of 20000 cores is larger than 'hpc2n', which has 16856",
         "at most 16856",
     ),
-    (["compare", "montage", "--policy", "eager"], "no policy 'eager'", "default, greedy, tuned"),
+    (["compare", "montage", "--estimator", "asa-tunde"], "no estimator 'asa-tunde'", "Did you mean 'asa-tuned'"),
     (["compare", "montage", "--spread", "7"], "spread", "0 to 1"),
     (["compare", "montage", "--trace", "none.swf"], "none.swf: cannot be read", "Check the path"),
     (["compare", "montage", "--trace", "none.swf", "--system", "hpc2n"], "on a centre or on a log", "one of them"),

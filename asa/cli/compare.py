@@ -53,10 +53,12 @@ def compare(
             help="Whether a job gains priority while a dependency keeps it back (Slurm: only with ACCRUE_ALWAYS).",
         ),
     ] = True,
-    policy: Annotated[str, typer.Option(help="Sampling policy of the estimator: default, greedy or tuned.")] = "tuned",
+    estimator: Annotated[
+        str, typer.Option(help="Who predicts: asa, asa-tuned (the paper's), or another that `asa list` shows.")
+    ] = "asa",
     history: Annotated[
-        int, typer.Option(help="Past waits of others that the estimator learns before each run, a geometry.")
-    ] = 100,
+        int, typer.Option(help="Past jobs of others that the estimator learns before each run; 0: one's own only.")
+    ] = 2000,
     spread: Annotated[
         float,
         typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
@@ -81,7 +83,6 @@ def compare(
 
     On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
     """
-    from asa.estimators.algorithm1 import checked_policy
     from asa.experiment import Comparison
     from asa.experiment import compare as run_comparison
 
@@ -101,7 +102,7 @@ def compare(
         cores=counts,
         strategies=_names(strategies, "--strategies"),
         seeds=tuple(range(seed, seed + seeds)),
-        policy=checked_policy(policy),
+        estimator=estimator,
         history=history,
         spread=spread,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 __all__ = ["lists"]
 
-_GROUPS = ("workflows", "strategies", "backends", "schedulers")
+_GROUPS = ("workflows", "strategies", "estimators", "backends", "schedulers")
 
 
 def lists() -> None:
-    """Show the workflows, strategies, backends and schedulers that are installed."""
+    """Show the workflows, strategies, estimators, backends and schedulers that are installed."""
     import inspect
 
     from rich.console import Console

@@ -11,8 +11,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from asa import plugins
+from asa.cli.bank import app as bank_app
 from asa.cli.compare import compare
+from asa.cli.evaluate import evaluate
+from asa.cli.learn import learn
 from asa.cli.lists import lists
+from asa.cli.predict import predict
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "main"]
@@ -56,7 +60,11 @@ def _common(
 
 def _gather() -> None:
     app.command("compare")(compare)
+    app.command("learn")(learn)
+    app.command("predict")(predict)
+    app.command("evaluate")(evaluate)
     app.command("list")(lists)
+    app.add_typer(bank_app, name="bank")
     for name in plugins.names("asa.commands"):
         command = plugins.load("asa.commands", name)
         if isinstance(command, typer.Typer):

@@ -13,7 +13,7 @@ Usable alone: this package needs numpy and nothing else.
 
 from asa.estimators.algorithm1 import Asa, LearningRate
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest
-from asa.estimators.bank import WaitBank
+from asa.estimators.bank import OWN_USER, OwnJob, WaitBank, replay
 from asa.estimators.base import (
     Distribution,
     Prediction,
@@ -25,10 +25,12 @@ from asa.estimators.base import (
 )
 
 __all__ = [
+    "OWN_USER",
     "PAPER_ALTERNATIVES_S",
     "Asa",
     "Distribution",
     "LearningRate",
+    "OwnJob",
     "Prediction",
     "WaitBank",
     "WaitLearner",
@@ -37,4 +39,5 @@ __all__ = [
     "at_most",
     "exactly",
     "nearest",
+    "replay",
 ]

@@ -6,7 +6,7 @@ Appendix A. Better estimators live beside this one; this one stays as the paper 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -129,8 +129,8 @@ class Asa:
         self.rounds = 0
         self.observations = 0
         self._log_weights = np.full(m, -np.log(m))
-        self._round_losses = np.zeros(m)  # l_t: the open round, which may stay open for long
-        self._total_losses = np.zeros(m)  # over all rounds; what the greedy policy looks at
+        self._round_losses: dict[int, float] = {}  # l_t: the open round, which may stay open for long; others lost 0
+        self._total_losses = [0.0] * m  # over all rounds; what the greedy policy looks at
         self._rng = np.random.Generator(np.random.PCG64(seed))
         self._cumulative = self._cumulate()
 
@@ -139,7 +139,10 @@ class Asa:
 
     def predict(self) -> Prediction:
         """Choose an alternative for a job that is submitted now (line 4). O(log m), greedy O(m)."""
-        chosen = int(np.argmin(self._total_losses) if self.policy == "greedy" else self._draw(1)[0])
+        if self.policy == "greedy":
+            chosen = self._least()
+        else:
+            chosen = int(self._cumulative.searchsorted(self._rng.random(), side="right"))
         return Prediction(float(self.alternatives_s[chosen]), chosen)
 
     def observe(self, observation: WaitObservation | float, prediction: Prediction | None = None) -> None:
@@ -156,12 +159,12 @@ class Asa:
         """
         if not isinstance(observation, WaitObservation):
             observation = WaitObservation(float(observation))
-        losses = closest_losses(self.alternatives_s, observation)
+        losses: list[float] = closest_losses(self.alternatives_s, observation).tolist()
         chosen = (prediction or self.predict()).alternative
         if not 0 <= chosen < len(losses):
             raise InputError("the prediction is not one of this estimator's", hint="Hand back what `predict` returned.")
         self.observations += 1
-        self._suffer(chosen, losses[chosen])
+        self._suffer((chosen,), losses)
         if self.policy == "tuned":
             self._replay(losses)
 
@@ -169,9 +172,15 @@ class Asa:
         """Return what `predict` draws from: p over the alternatives, or the greedy policy's one choice."""
         if self.policy == "greedy":
             certain = np.zeros(len(self.alternatives_s))
-            certain[np.argmin(self._total_losses)] = 1.0
+            certain[self._least()] = 1.0
             return Distribution(self.alternatives_s, certain)
         return Distribution(self.alternatives_s, np.exp(self._log_weights))
+
+    def quantiles_s(self, levels: Sequence[float]) -> tuple[float, ...]:
+        """Give the shortest alternatives that are not exceeded with these probabilities, in seconds. O(log m) each."""
+        if self.policy == "greedy":
+            return (float(self.alternatives_s[self._least()]),) * len(levels)
+        return tuple(self.alternatives_s[self._cumulative.searchsorted(levels)].tolist())
 
     def state(self) -> dict[str, Any]:
         """Return the whole state as JSON-ready data: parameters, weights, the open round and the generator."""
@@ -184,8 +193,8 @@ class Asa:
             "rounds": self.rounds,
             "observations": self.observations,
             "log_weights": self._log_weights.tolist(),
-            "round_losses": self._round_losses.tolist(),
-            "total_losses": self._total_losses.tolist(),
+            "round_losses": [self._round_losses.get(place, 0.0) for place in range(len(self.alternatives_s))],
+            "total_losses": list(self._total_losses),
             # 128-bit integers, as text because other readers of JSON round them
             "generator": {"state": str(generator["state"]), "inc": str(generator["inc"])},
         }
@@ -208,11 +217,14 @@ class Asa:
             )
             shape = made.alternatives_s.shape
             made.rounds, made.observations = int(state["rounds"]), int(state["observations"])
+            kept = {}
             for name in ("log_weights", "round_losses", "total_losses"):
-                values = np.asarray(state[name], dtype=np.float64)
-                if values.shape != shape or not np.all(np.isfinite(values)):
+                kept[name] = np.array(state[name], dtype=np.float64)
+                if kept[name].shape != shape or not np.all(np.isfinite(kept[name])):
                     raise StateError(f"{name} do not fit the alternatives", hint="The file was changed or cut off.")
-                setattr(made, f"_{name}", values)
+            made._log_weights = kept["log_weights"]
+            made._round_losses = {place: loss for place, loss in enumerate(kept["round_losses"].tolist()) if loss}
+            made._total_losses = kept["total_losses"].tolist()
             generator = dict(made._rng.bit_generator.state)
             generator["state"] = {name: int(state["generator"][name]) for name in ("state", "inc")}
             made._rng.bit_generator.state = generator
@@ -225,41 +237,42 @@ class Asa:
         made._cumulative = made._cumulate()
         return made
 
-    def _draw(self, count: int) -> NDArray[np.intp]:
-        return self._locate(self._rng.random(count))
-
-    def _locate(self, uniforms: NDArray[np.float64]) -> NDArray[np.intp]:
-        found = np.searchsorted(self._cumulative, uniforms, side="right")
-        return np.minimum(found, len(self._cumulative) - 1)  # the sum of p may round to just below 1
+    def _least(self) -> int:
+        """Tell which alternative has the least loss, the first among equals."""
+        return self._total_losses.index(min(self._total_losses))
 
     def _cumulate(self) -> NDArray[np.float64]:
-        total: NDArray[np.float64] = np.cumsum(np.exp(self._log_weights))
-        total /= total[-1]
+        total: NDArray[np.float64] = np.add.accumulate(np.exp(self._log_weights))
+        total /= total[-1]  # so that the last is exactly 1, and no number drawn is beyond it
         return total
 
-    def _suffer(self, alternative: int, loss: float) -> None:
-        if loss <= 0.0:
-            return
-        self._total_losses[alternative] += loss
-        self._round_losses[alternative] += loss
-        if self._round_losses[alternative] > _ROUND_BOUND:
-            self._end_round()
+    def _suffer(self, chosen: Sequence[int], losses: Sequence[float]) -> int:
+        """Charge alternatives with their losses in turn, until that ends the round; tell how many were charged."""
+        open_round, total = self._round_losses, self._total_losses
+        for place, alternative in enumerate(chosen):
+            loss = losses[alternative]
+            if loss > 0.0:
+                total[alternative] += loss
+                before = open_round.get(alternative, 0.0)
+                open_round[alternative] = before + loss
+                if before + loss > _ROUND_BOUND:
+                    self._end_round()
+                    return place + 1
+        return len(chosen)
 
     def _end_round(self) -> None:
         self.rounds += 1
-        self._log_weights -= self.learning_rate.at(self.rounds) * self._round_losses
-        self._log_weights -= np.logaddexp.reduce(self._log_weights)
-        self._round_losses[:] = 0.0
+        gamma = self.learning_rate.at(self.rounds)
+        weights = self._log_weights
+        for alternative, loss in self._round_losses.items():
+            weights[alternative] -= gamma * loss
+        weights -= np.logaddexp.reduce(weights)
+        self._round_losses.clear()
         self._cumulative = self._cumulate()
 
-    def _replay(self, losses: NDArray[np.float64]) -> None:
+    def _replay(self, losses: Sequence[float]) -> None:
         """Draw `repetitions` alternatives from p and update each; p changes whenever a round ends on the way."""
         uniforms = self._rng.random(self.repetitions)
         done = 0
         while done < len(uniforms):
-            rounds = self.rounds
-            for chosen in self._locate(uniforms[done:]).tolist():
-                done += 1
-                self._suffer(chosen, losses[chosen])
-                if self.rounds != rounds:
-                    break
+            done += self._suffer(self._cumulative.searchsorted(uniforms[done:], side="right").tolist(), losses)

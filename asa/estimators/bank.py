@@ -1,175 +1,280 @@
-"""One learner per job geometry, kept between runs."""
+"""What a client knows of queue waits: an estimator a system, fed by its own jobs, by the queue, and by a store."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import tempfile
-from collections.abc import Iterator
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from asa.errors import InputError, StateError
-from asa.estimators.algorithm1 import Asa, Policy, checked_policy
-from asa.estimators.base import Distribution, Prediction, WaitObservation
-from asa.geometry import JobGeometry
+from asa import plugins
+from asa.estimators.store import WaitRecord, WaitStore, user_in_store
+from asa.history import JobHistory
+from asa.waits import (
+    QueuedJob,
+    QueueEvent,
+    Surroundings,
+    WaitEstimator,
+    WaitForecast,
+    WaitObservation,
+    at_least,
+    exactly,
+)
 
-__all__ = ["WaitBank"]
+__all__ = ["OWN_USER", "Outcome", "OwnJob", "WaitBank", "history_records", "replay"]
 
-_FORMAT = "asa-bank"
-_VERSION = 1
+OWN_USER = "~me"
+"""The user whose jobs are this client's, where the site does not tell."""
 
-
-def _mode_of(target: Path) -> int:
-    """Permissions that a file keeps when it is replaced, or that a new one would get here."""
-    try:
-        return target.stat().st_mode & 0o777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
+_MOST_RECORDS = 50_000
+_RECENT = 1000
 
 
-def _geometry(document: dict[str, Any]) -> JobGeometry:
-    geometry = JobGeometry(**document)
-    whole = all(isinstance(value, int) for value in (geometry.size_class, geometry.walltime_class))
-    if not whole or not all(isinstance(value, str) for value in (geometry.system, geometry.partition)):
-        raise StateError(f"{document} is no job geometry", hint="The file was changed.")
-    return geometry
+@dataclass(slots=True, eq=False)
+class OwnJob:
+    """A job of this client that waits, as its bank knows it; to be handed back to `WaitBank.observe`."""
+
+    job: QueuedJob
+    forecast: WaitForecast | None
+    ticket: int
+
+
+class Outcome(NamedTuple):
+    """A forecast, and the wait that came true."""
+
+    job: QueuedJob
+    forecast: WaitForecast
+    wait_s: float
 
 
 class WaitBank:
-    """A learner for each geometry that was ever asked for, made on first use.
-
-    Each learner has a generator of its own, seeded from the bank's seed and the geometry, so that what one geometry
-    sees never changes what another predicts.
+    """An estimator for each system, made on first use, and what keeps it up to date.
 
     Parameters
     ----------
-    policy, repetitions
-        Of the learners, see `Asa`.
+    estimator
+        Name of an installed estimator (`asa list`), or what makes one.
     seed
-        Of the bank.
+        Of whatever the estimators draw.
+    machine_cores
+        Cores of the machine, for estimators that simulate it; 0 where that is not known.
+    store
+        Where observations are kept and where those of other processes come from; the latest 50,000 are learned at once.
+
+    Attributes
+    ----------
+    learned, own : int
+        Waits learned so far, of anybody's and of this client's jobs.
+    sees_queue : bool
+        Whether the estimators want to know when jobs end, too.
+    draws : bool
+        Whether asking twice may be answered differently.
 
     Examples
     --------
-    >>> bank = WaitBank(policy="tuned", seed=1)
-    >>> geometry = JobGeometry.of(cores=112, walltime_s=3600)
-    >>> for _ in range(20):
-    ...     bank.observe(geometry, 450.0, bank.predict(geometry))
-    >>> bank.predict(geometry).wait_s
+    >>> bank = WaitBank(seed=1)
+    >>> for hour in range(60):
+    ...     job = QueuedJob(submit_s=3600.0 * hour, cores=112, walltime_s=7200.0)
+    ...     bank.observe(bank.submitted(job, bank.predict(job)), exactly(450.0))
+    >>> bank.predict(job).wait_s
     450.0
     """
 
-    def __init__(self, policy: Policy = "tuned", *, repetitions: int = 50, seed: int = 0) -> None:
-        self.policy: Policy = checked_policy(policy)
-        self.repetitions = repetitions
-        self.seed = seed
-        self._learners: dict[JobGeometry, Asa] = {}
-
-    def __len__(self) -> int:
-        return len(self._learners)
-
-    def __iter__(self) -> Iterator[JobGeometry]:
-        return iter(sorted(self._learners))
-
-    def __getitem__(self, geometry: JobGeometry) -> Asa:
-        """Return the learner of a geometry, making it if there is none yet."""
-        learner = self._learners.get(geometry)
-        if learner is None:
-            key = json.dumps([self.seed, *asdict(geometry).values()]).encode()
-            entropy = int.from_bytes(hashlib.sha256(key).digest()[:16], "big")
-            learner = Asa(self.policy, repetitions=self.repetitions, seed=np.random.SeedSequence(entropy))
-            self._learners[geometry] = learner
-        return learner
-
-    def predict(self, geometry: JobGeometry) -> Prediction:
-        """Predict the wait of a job of this geometry that is submitted now."""
-        return self[geometry].predict()
-
-    def observe(
+    def __init__(
         self,
-        geometry: JobGeometry,
-        observation: WaitObservation | float,
-        prediction: Prediction | None = None,
+        estimator: str | Callable[[Surroundings], WaitEstimator] = "asa",
+        *,
+        seed: int = 0,
+        machine_cores: int = 0,
+        store: WaitStore | None = None,
     ) -> None:
-        """Learn a wait of this geometry; `prediction` is the one that was acted upon, if there was one."""
-        self[geometry].observe(observation, prediction)
+        self._make: Callable[[Surroundings], WaitEstimator]
+        if isinstance(estimator, str):
+            self.name, self._make = estimator, plugins.load("asa.estimators", estimator)
+        else:
+            self.name, self._make = "", estimator
+        self.seed, self.machine_cores, self.store = seed, machine_cores, store
+        one = self._make(Surroundings())
+        self.sees_queue = bool(getattr(one, "sees_queue", False))
+        self.draws = bool(getattr(one, "draws", False))
+        self.learned = self.own = 0
+        self._estimators: dict[str, WaitEstimator] = {}
+        self._queue: dict[int | str, tuple[QueuedJob, int]] = {}
+        self._running: dict[int | str, tuple[QueuedJob, int, float]] = {}
+        self._outcomes: dict[str, deque[Outcome]] = {}
+        if store is not None:
+            self.take(store.read(_MOST_RECORDS))
 
-    def distribution(self, geometry: JobGeometry) -> Distribution:
-        """Say what is believed of this geometry now."""
-        return self[geometry].distribution()
+    def __iter__(self) -> Iterator[str]:
+        """Systems that something was learned of."""
+        return iter(sorted(self._estimators))
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole state to a file; a reader sees the old file or the new one, never half of one.
+    def __getitem__(self, system: str) -> WaitEstimator:
+        """Return the estimator of a system, making it if there is none yet."""
+        estimator = self._estimators.get(system)
+        if estimator is None:
+            digest = hashlib.sha256(f"{self.seed} {system}".encode()).digest()
+            seed = int.from_bytes(digest[:4], "big")
+            estimator = self._estimators[system] = self._make(Surroundings(seed, self.machine_cores))
+        return estimator
 
-        Raises
-        ------
-        StateError
-            The file cannot be written.
+    # ------------------------------------------------------------------ this client's own jobs
+
+    def predict(self, job: QueuedJob) -> WaitForecast:
+        """Predict the wait of a job that is submitted now."""
+        return self[job.system].predict(self._as_kept(job))
+
+    def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
+        """Note that a job of this client waits from now on."""
+        job = self._as_kept(job)
+        return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
+
+    def observe(self, own: OwnJob, observation: WaitObservation) -> None:
+        """Learn what became of a wait of this client's, and keep it in the store."""
+        self[own.job.system].observe(own.ticket, observation)
+        self.own += 1
+        self._learned(own.job, own.forecast, observation)
+        if self.store is not None:
+            stated = own.forecast.quantiles_s if own.forecast is not None else None
+            self.store.append(WaitRecord(own.job, observation, forecast=stated, estimator=self.name))
+
+    # ------------------------------------------------------------------ everybody's
+
+    def follow(self, events: Iterable[QueueEvent]) -> int:
+        """Learn what a site tells of everybody's jobs; return how many waits became known.
+
+        A job that was never told to be submitted is passed over.
         """
-        target = Path(path)
-        document = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "policy": self.policy,
-            "repetitions": self.repetitions,
-            "seed": self.seed,
-            "learners": [{"geometry": asdict(key), "state": self._learners[key].state()} for key in self],
-        }
-        try:
-            with tempfile.NamedTemporaryFile(
-                "w", dir=target.parent, prefix=f".{target.name}.", delete=False, encoding="utf-8"
-            ) as file:
-                try:
-                    json.dump(document, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    Path(file.name).chmod(_mode_of(target))
-                except BaseException:
-                    Path(file.name).unlink(missing_ok=True)
-                    raise
-            Path(file.name).replace(target)
-        except OSError as error:
-            raise StateError(f"cannot be written: {error.strerror}", where=str(target)) from error
+        known = 0
+        for event in events:
+            if event.what == "submitted":
+                if event.job is not None:
+                    job = self._as_kept(event.job)
+                    self._queue[event.key] = job, self[job.system].submitted(job)
+            elif event.what == "ended":
+                if (ran := self._running.pop(event.key, None)) is not None:
+                    self[ran[0].system].ended(ran[1], event.time_s - ran[2])
+            elif (waited := self._queue.pop(event.key, None)) is not None:
+                job, ticket = waited
+                wait_s = max(0.0, event.time_s - job.submit_s)
+                self[job.system].observe(ticket, exactly(wait_s) if event.what == "started" else at_least(wait_s))
+                if event.what == "started" and self.sees_queue:
+                    self._running[event.key] = job, ticket, event.time_s
+                known += 1
+        self.learned += known
+        return known
 
-    @classmethod
-    def load(cls, path: str | Path) -> WaitBank:
-        """Read a bank that continues bit for bit where the saved one stood.
+    def lose_sight(self) -> None:
+        """Forget who waits in the queue that was followed, as when another is looked at; what was learned stays."""
+        for job, ticket in self._queue.values():
+            self[job.system].observe(ticket, at_least(0.0))  # which teaches nothing
+        for job, ticket, started_s in self._running.values():
+            self[job.system].ended(ticket, max(0.0, started_s - job.submit_s))
+        self._queue.clear()
+        self._running.clear()
 
-        Raises
-        ------
-        StateError
-            The file is missing, is no bank, or is of a later version.
+    def learn(self, history: JobHistory, *, most: int | None = None) -> int:
+        """Learn a history of jobs, in the order of time; return how many waits were learned.
+
+        Parameters
+        ----------
+        history
+            The jobs.
+        most
+            So many at most, the latest.
         """
-        where = str(path)
-        try:
-            document: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise StateError(f"cannot be read: {error.strerror}", where=where) from error
-        except ValueError as error:
-            raise StateError(
-                f"is no JSON: {error}", where=where, hint="Restore it, or delete it to learn anew."
-            ) from error
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise StateError("is no bank of wait estimates", where=where, hint="Name a file that `save` wrote.")
-        if document.get("version") != _VERSION:
-            raise StateError(
-                f"is of version {document.get('version')}, this asa reads {_VERSION}",
-                where=where,
-                hint="Upgrade asa-client.",
-            )
-        try:
-            bank = cls(document["policy"], repetitions=document["repetitions"], seed=document["seed"])
-            for entry in document["learners"]:
-                geometry = _geometry(entry["geometry"])
-                bank._learners[geometry] = Asa.from_state(entry["state"])
-        except InputError as error:
-            raise StateError(error.message, where=where, hint=error.hint) from error
-        except (KeyError, TypeError) as error:
-            raise StateError(f"lacks {error}", where=where, hint="Restore it, or delete it to learn anew.") from error
-        return bank
+        records = history_records(history, most=most)
+        if self.store is not None:
+            self.store.extend(records)
+        self.take([replace(record, job=self._as_kept(record.job)) for record in records])
+        return len(records)
+
+    def refresh(self) -> int:
+        """Learn what other processes have put into the store since the last look; return how many waits."""
+        news = self.store.news() if self.store is not None else []
+        self.take(news)
+        return len(news)
+
+    def outcomes(self, system: str) -> Sequence[Outcome]:
+        """Give the latest forecasts of a system beside what came true, oldest first; at most 1000."""
+        return tuple(self._outcomes.get(system, ()))
+
+    def _as_kept(self, job: QueuedJob) -> QueuedJob:
+        """Name a job's user as the store does, so that what is read from it is known to be the same user's."""
+        if self.store is None or not job.user:
+            return job
+        return replace(job, user=user_in_store(job.user))
+
+    def take(self, records: Sequence[WaitRecord]) -> None:
+        """Learn what a store told, in the order of time, after whatever was learned before."""
+        systems: dict[str, list[WaitRecord]] = {}
+        for record in records:
+            systems.setdefault(record.job.system, []).append(record)
+        for system, theirs in systems.items():
+            forecasts = replay(self[system], [r.job for r in theirs], [r.observation for r in theirs])
+            for record, forecast in zip(theirs, forecasts, strict=True):
+                self._learned(record.job, forecast, record.observation)
+
+    def _learned(self, job: QueuedJob, forecast: WaitForecast | None, observation: WaitObservation) -> None:
+        self.learned += 1
+        if forecast is not None and observation.kind == "exact":
+            recent = self._outcomes.setdefault(job.system, deque(maxlen=_RECENT))
+            recent.append(Outcome(job, forecast, observation.wait_s))
+
+
+def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> list[WaitRecord]:
+    """Make records of a history's jobs.
+
+    Parameters
+    ----------
+    history
+        The jobs.
+    most
+        So many at most, the latest.
+    system
+        Whose jobs they are, if the history does not say.
+    """
+    first = 0 if most is None else max(0, len(history) - most)
+    place = history.system or system
+    users, partitions = [*history.users, ""], [*history.partitions, ""]
+    columns = (history.submit_s, history.wait_s, history.cores, history.walltime_s, history.started, history.run_s)
+    rows = zip(*(c[first:].tolist() for c in (*columns, history.user, history.partition)), strict=True)
+    return [
+        WaitRecord(
+            QueuedJob(submit_s, cores, walltime_s, users[user], place, partitions[partition]),
+            WaitObservation(wait_s, "exact" if started else "at_least"),
+            run_s=run_s,
+            source=history.source,
+        )
+        for submit_s, wait_s, cores, walltime_s, started, run_s, user, partition in rows
+    ]
+
+
+def replay(
+    estimator: WaitEstimator, jobs: Sequence[QueuedJob], observations: Sequence[WaitObservation]
+) -> list[WaitForecast]:
+    """Let an estimator live through waits in the order of time, each known only when it was over.
+
+    Returns
+    -------
+    list of WaitForecast
+        What it predicted of each job at its submission.
+    """
+    count = len(jobs)
+    submits = np.array([job.submit_s for job in jobs], dtype=np.float64)
+    waits = np.array([observation.wait_s for observation in observations], dtype=np.float64)
+    times = np.concatenate([submits, submits + waits])
+    order = np.lexsort((np.arange(2 * count) >= count, times))  # what starts at once was not known before
+    forecasts: list[WaitForecast] = [WaitForecast((), 0.0)] * count
+    tickets = [0] * count
+    for place in order.tolist():
+        if place < count:
+            job = jobs[place]
+            forecasts[place] = forecast = estimator.predict(job)
+            tickets[place] = estimator.submitted(job, forecast)
+        else:
+            estimator.observe(tickets[place - count], observations[place - count])
+    return forecasts

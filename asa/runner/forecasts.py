@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from asa.backend import Foresight, JobSpec, PastJobs
+from asa.backend import Foresight, JobSpec
 from asa.errors import InputError
-from asa.estimators import PAPER_ALTERNATIVES_S, Prediction, WaitBank
-from asa.geometry import JobGeometry, size_class, walltime_class
-from asa.workflow import Stage
+from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
+from asa.waits import LEVELS, QueuedJob, WaitForecast
 
-__all__ = ["KnownForecast", "LearnedForecast", "NoForecast", "geometry_of", "learn_history"]
+__all__ = ["KnownForecast", "LearnedForecast", "NoForecast"]
 
 
 class NoForecast:
     """For strategies that predict nothing."""
 
-    def predict(self, stage: str, needed_s: float) -> Prediction:  # noqa: ARG002 - the port's shape
+    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
         """Refuse: a strategy that asks must say so in its `forecast`."""
         raise InputError(
             f"no forecast is there for stage {stage!r}",
@@ -30,31 +27,31 @@ class NoForecast:
 
 
 class LearnedForecast:
-    """Predictions of a bank.
+    """Predictions of a bank, for jobs as if they were submitted now.
 
-    A prediction is drawn when a stage is first planned and stays until its geometry learned something new: a plan that
-    is only looked at again does not change its mind.
+    What an estimator draws (Algorithm 1) stays until the bank learned something new of the client's own jobs: a plan
+    that is only looked at again does not change its mind, and does not draw until it likes the answer.
 
     Parameters
     ----------
     bank
-        The learners.
-    geometry_of
-        The geometry of a stage's job.
+        What is known.
+    job_of
+        The job of a stage, as if it were submitted now.
     """
 
-    def __init__(self, bank: WaitBank, geometry_of: Callable[[str], JobGeometry]) -> None:
+    def __init__(self, bank: WaitBank, job_of: Callable[[str], QueuedJob]) -> None:
         self.bank = bank
-        self._geometry_of = geometry_of
-        self._drawn: dict[str, tuple[int, Prediction]] = {}
+        self._job_of = job_of
+        self._drawn: dict[str, tuple[int, WaitForecast]] = {}
 
-    def predict(self, stage: str, needed_s: float) -> Prediction:  # noqa: ARG002 - the past does not know when
+    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the past does not know when
         """Predict the wait of a stage's job."""
-        geometry = self._geometry_of(stage)
-        knowledge = self.bank[geometry].observations
+        if not self.bank.draws:
+            return self.bank.predict(self._job_of(stage))
         drawn = self._drawn.get(stage)
-        if drawn is None or drawn[0] != knowledge:
-            drawn = self._drawn[stage] = (knowledge, self.bank.predict(geometry))
+        if drawn is None or drawn[0] != self.bank.own:
+            drawn = self._drawn[stage] = (self.bank.own, self.bank.predict(self._job_of(stage)))
         return drawn[1]
 
     def used(self, stage: str) -> None:
@@ -83,10 +80,11 @@ class KnownForecast:
         self._spec_of = spec_of
         self._now = now
 
-    def predict(self, stage: str, needed_s: float) -> Prediction:
+    def predict(self, stage: str, needed_s: float) -> WaitForecast:
         """Find the lead with which a stage's job starts when it is needed, or as soon after as can be."""
         whole = float(math.ceil(needed_s))  # batch systems count whole seconds
-        return Prediction(self._least_lead(replace(self._spec_of(stage), begin_s=whole), whole))
+        lead = self._least_lead(replace(self._spec_of(stage), begin_s=whole), whole)
+        return WaitForecast((lead,) * len(LEVELS), lead)
 
     def _least_lead(self, spec: JobSpec, needed_s: float) -> float:
         now = self._now()
@@ -98,39 +96,3 @@ class KnownForecast:
 
     def _is_in_time(self, spec: JobSpec, needed_s: float, lead_s: float) -> bool:
         return self._backend.foresee_start(spec, needed_s - lead_s) <= needed_s
-
-
-def learn_history(bank: WaitBank, history: PastJobs, geometries: Iterable[JobGeometry], *, most: int) -> int:
-    """Teach a bank the latest waits of everybody's jobs of some geometries.
-
-    Parameters
-    ----------
-    bank
-        Is taught.
-    history
-        Jobs of the past.
-    geometries
-        Those of interest.
-    most
-        Waits to learn of each geometry at most, the latest.
-
-    Returns
-    -------
-    int
-        Waits learned.
-    """
-    if not most or not len(history):
-        return 0
-    size, length = size_class(history.cores), walltime_class(history.walltime_s)
-    learned = 0
-    for geometry in dict.fromkeys(geometries):
-        alike = np.flatnonzero((size == geometry.size_class) & (length == geometry.walltime_class))[-most:]
-        for wait in history.wait_s[alike].tolist():
-            bank.observe(geometry, wait)
-        learned += len(alike)
-    return learned
-
-
-def geometry_of(stage: Stage, cores_per_node: int, system: str) -> JobGeometry:
-    """Return the geometry of a stage's own job."""
-    return JobGeometry.of(cores=stage.cores_on(cores_per_node), walltime_s=stage.walltime_s, system=system)

@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from asa.backend import Backend, Foresight
+from asa.backend import Backend, Capabilities, Foresight, JobSpec
 from asa.errors import InputError, RunError, SubmitRejectedError
-from asa.estimators import WaitBank
+from asa.estimators import OWN_USER, WaitBank
 from asa.records import Outcome, Predicted, Record
-from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, geometry_of
-from asa.runner.state import RunState
+from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast
+from asa.runner.state import Job, RunState, queued_since
 from asa.strategies.base import Forecast, ForecastKind, Keep, Plan, PlannedJob, Strategy
+from asa.waits import QueuedJob, WaitObservation
 from asa.workflow import Workflow
 
 __all__ = ["Run", "RunResult", "run_all"]
@@ -74,7 +75,11 @@ class _Active:
 
 
 def run_all(
-    backend: Backend, runs: Sequence[Run], *, on_record: Callable[[Record], None] = lambda _: None
+    backend: Backend,
+    runs: Sequence[Run],
+    *,
+    history: int = 2000,
+    on_record: Callable[[Record], None] = lambda _: None,
 ) -> list[RunResult]:
     """Run workflows side by side until each has ended.
 
@@ -84,6 +89,9 @@ def run_all(
         The batch system.
     runs
         The workflows; each with its own strategy. They may share a bank.
+    history
+        Jobs of everybody's past that banks learn at the beginning, the latest that the site shows. 0: they learn from
+        this client's own jobs only, then and later.
     on_record
         Called with each record as it happens.
 
@@ -115,7 +123,11 @@ def run_all(
     names = [one.state.name for one in active]
     if len(set(names)) != len(names):
         raise InputError("two runs have the same name", where=f"runs {', '.join(names)}", hint="Name each one.")
+    banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
+    for bank in banks:
+        bank.lose_sight()  # it may have followed another queue
     while unfinished := [one for one in active if one.state.outcome is None]:
+        _look(backend, banks, history)
         wake = [time for one in unfinished if (time := _act(backend, one)) is not None]
         if all(one.state.outcome is not None for one in active):
             break
@@ -135,10 +147,22 @@ def run_all(
     return [RunResult(one.run, one.state.outcome or "failed", one.state.reason, tuple(one.records)) for one in active]
 
 
+def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
+    """Let banks learn what everybody's jobs did since the last look."""
+    if banks and history:
+        events = backend.queue_events(history, ends=any(bank.sees_queue for bank in banks))
+        for bank in banks:
+            bank.follow(events)
+
+
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> _Active:
     capabilities = backend.capabilities
     state = RunState(run.name or run.workflow.name, run.workflow, capabilities, uuid.uuid4().hex, run.run_s)
     forecast: Forecast = NoForecast()
+
+    def spec_of(name: str) -> JobSpec:
+        return state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
+
     if run.strategy.forecast is ForecastKind.LEARNED:
         if run.bank is None:
             raise InputError(
@@ -146,7 +170,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             )
         forecast = LearnedForecast(
             run.bank,
-            lambda name: geometry_of(run.workflow.stages[name], capabilities.cores_per_node, capabilities.system),
+            lambda name: _queued(spec_of(name), capabilities, backend.now()),
         )
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
@@ -157,7 +181,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             )
         forecast = KnownForecast(
             backend,
-            lambda name: state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, "")),
+            spec_of,
             backend.now,
         )
     return _Active(run, state, forecast, begins_s, emit)
@@ -203,9 +227,33 @@ def _submit(backend: Backend, one: _Active, planned: PlannedJob) -> None:
         one.note(one.state.fail(str(error), backend.now()))
         _clean_up(backend, one)
         return
+    status = backend.status([job_id])[job_id]
+    one.note(one.state.submitted(planned, spec, status))
     if isinstance(one.forecast, LearnedForecast):
         one.forecast.used(planned.stages[0])
-    one.note(one.state.submitted(planned, spec, backend.status([job_id])[job_id]))
+        if not spec.dependencies:
+            _queues(one, one.state.jobs[job_id], status.submit_s)
+
+
+def _queued(spec: JobSpec, capabilities: Capabilities, since_s: float) -> QueuedJob:
+    return QueuedJob(since_s, spec.cores, spec.walltime_s, OWN_USER, capabilities.system)
+
+
+def _queues(one: _Active, job: Job, since_s: float) -> None:
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
+    if one.run.bank is not None and len(job.planned.stages) == 1:
+        job.known_as = one.run.bank.submitted(
+            _queued(job.spec, one.state.capabilities, since_s), job.planned.prediction
+        )
+
+
+def _learn(one: _Active, job: Job, observation: WaitObservation) -> None:
+    if not isinstance(one.forecast, LearnedForecast) or one.run.bank is None:
+        return
+    if job.known_as is None:
+        _queues(one, job, queued_since(job.status, one.state.capabilities))
+    if job.known_as is not None:
+        one.run.bank.observe(job.known_as, observation)
 
 
 def _clean_up(backend: Backend, one: _Active) -> None:
@@ -239,15 +287,7 @@ def _take_in(backend: Backend, one: _Active, job_ids: Sequence[str]) -> None:
             if isinstance(news, tuple):
                 record, job, observation = news
                 one.note(record)
-                if (
-                    one.run.bank is not None
-                    and isinstance(one.forecast, LearnedForecast)
-                    and len(job.planned.stages) == 1
-                ):
-                    stage = one.state.workflow.stages[job.planned.stages[0]]
-                    capabilities = one.state.capabilities
-                    geometry = geometry_of(stage, capabilities.cores_per_node, capabilities.system)
-                    one.run.bank.observe(geometry, observation, job.planned.prediction)
+                _learn(one, job, observation)
             else:
                 one.note(news)
         if was_running and one.state.outcome == "failed":

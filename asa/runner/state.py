@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus
 from asa.errors import InputError
+from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
 from asa.records import (
     Cancelled,
@@ -24,7 +25,7 @@ from asa.records import (
 from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
 from asa.workflow import Slot, Workflow
 
-__all__ = ["Job", "RunState", "observation_of"]
+__all__ = ["Job", "RunState", "observation_of", "queued_since"]
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Job:
     status: JobStatus
     given_up: bool = False  # cancelled by us: its stages may have another job by now
     observed: bool = False
+    known_as: OwnJob | None = None  # to the bank, once it queues
 
 
 @dataclass(slots=True)
@@ -287,14 +289,21 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
     if status.eligible_s is None:
         return None
     kept_back = bool(spec.dependencies) and status.eligible_s > status.submit_s
-    queued_since = status.submit_s if capabilities.age_accrues else status.eligible_s
+    since = queued_since(status, capabilities)
     if status.start_s is not None:
-        wait = status.start_s - queued_since
+        wait = status.start_s - since
         return (
             at_most(wait)
             if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
             else exactly(wait)
         )
     if status.state is JobState.CANCELLED and status.end_s is not None:
-        return at_least(max(status.end_s - queued_since, 0.0))
+        return at_least(max(status.end_s - since, 0.0))
     return None
+
+
+def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
+    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
+    if capabilities.age_accrues or status.eligible_s is None:
+        return status.submit_s
+    return status.eligible_s

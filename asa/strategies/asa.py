@@ -20,8 +20,17 @@ __all__ = ["AheadOfTime", "Naive", "NaiveHold", "Oracle"]
 
 @dataclass(frozen=True, slots=True)
 class AheadOfTime:
-    """ASA as in the paper: dependencies keep a job from starting early, so an over-estimate costs no core-hours."""
+    """ASA as in the paper: dependencies keep a job from starting early, so an over-estimate costs no core-hours.
 
+    Parameters
+    ----------
+    lead_level
+        The lead is the wait that is not exceeded with this probability. A second too late delays the workflow, one too
+        early costs nothing here; only that nobody queues longer than need be keeps this from 1. Where the estimator
+        draws one wait and stands by it (Algorithm 1), that wait is the lead.
+    """
+
+    lead_level: float = 0.9
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
@@ -33,7 +42,7 @@ class AheadOfTime:
             needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
             if stage.phase is Phase.WAITING:
                 keep = Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY
-                planned[name] = _ahead(view, forecast, name, needed, keep)
+                planned[name] = _ahead(view, forecast, name, needed, keep, self.lead_level)
                 start = _expected_start(view, planned[name], needed)
             else:
                 start = _present_start(view, stage, needed)
@@ -61,10 +70,13 @@ class Naive:
         default here.
     most_resubmissions
         After so many, a stage is submitted only when the stages that it follows have ended.
+    lead_level
+        As for `AheadOfTime`; a second too early idles, so it is taken to be as bad as one too late.
     """
 
     most_hold_s: float = 60.0
     most_resubmissions: int = 5
+    lead_level: float = 0.5
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
@@ -86,13 +98,14 @@ class Naive:
             if stage.phase is not Phase.WAITING:
                 start = _present_start(view, stage, needed)
             elif view.is_ready(name):
-                job = _ahead(view, forecast, name, needed, Keep.NOTHING)
+                job = _ahead(view, forecast, name, needed, Keep.NOTHING, self.lead_level)
                 planned.append(job)
                 start = _expected_start(view, job, needed)
             elif stage.resubmissions >= self.most_resubmissions:
                 start = needed  # it will be planned when it is ready
             else:
-                job = replace(_ahead(view, forecast, name, needed, Keep.AWAIT), spare_walltime_s=self.most_hold_s)
+                job = _ahead(view, forecast, name, needed, Keep.AWAIT, self.lead_level)
+                job = replace(job, spare_walltime_s=self.most_hold_s)
                 planned.append(job)
                 start = _expected_start(view, job, needed)
             ends[name] = _expected_end(view, stage, start)
@@ -112,11 +125,14 @@ def _too_early(now_s: float, needed_s: float) -> str:
     return "it idled so long that the rest of its walltime would no longer hold the stage"
 
 
-def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep) -> PlannedJob:
+def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep, level: float) -> PlannedJob:
     prediction = forecast.predict(name, needed_s)
-    submit = max(view.now_s, needed_s - prediction.wait_s)
+    lead = prediction.wait_s if prediction.alternative >= 0 else prediction.at(level)
+    submit = max(view.now_s, needed_s - lead)
     needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)
     reason = f"resources needed in {needed_in}, predicted wait {wait}"
+    if lead != prediction.wait_s:
+        reason += f", at most {format_duration(lead)} with {level:.0%} probability"
     return PlannedJob((name,), submit, keep, reason, prediction, needed_s)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from asa import plugins
 from asa.backend import Capabilities
-from asa.estimators.base import Prediction
+from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 __all__ = [
@@ -127,7 +127,7 @@ class RunView:
 class Forecast(Protocol):
     """Waits to plan with."""
 
-    def predict(self, stage: str, needed_s: float) -> Prediction:
+    def predict(self, stage: str, needed_s: float) -> WaitForecast:
         """Predict the wait of a stage's job whose resources are needed at a time."""
         ...
 
@@ -158,7 +158,7 @@ class PlannedJob:
     submit_s: float
     keep: Keep
     reason: str
-    prediction: Prediction | None = None
+    prediction: WaitForecast | None = None
     needed_s: float | None = None
     spare_walltime_s: float = 0.0
 

@@ -7,6 +7,7 @@ Each check raises `AssertionError` that says what was expected. Run them from yo
 """
 
 from .backends import check_backend
+from .estimators import check_estimator
 from .learners import check_learner
 
-__all__ = ["check_backend", "check_learner"]
+__all__ = ["check_backend", "check_estimator", "check_learner"]

@@ -24,9 +24,7 @@ _MIXED: list[WaitObservation] = [
 ]
 
 
-def check_learner(
-    make: Callable[[int], WaitLearner], from_state: Callable[[Mapping[str, Any]], WaitLearner]
-) -> None:
+def check_learner(make: Callable[[int], WaitLearner], from_state: Callable[[Mapping[str, Any]], WaitLearner]) -> None:
     """Check that an estimator keeps the contract.
 
     Parameters

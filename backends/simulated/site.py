@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus, PastJobs
+from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
+from asa.waits import QueueEvent
 
 from .cluster import Cluster, Load
 from .cores import slow
 from .engine import ClientJob, Engine, Need
+from .feed import QueueFeed
 from .machine import Machine
 from .policies import scheduler as find_scheduler
 from .presets import preset
@@ -26,7 +28,6 @@ from .workload import WorkloadModel
 __all__ = ["SimulatedBackend", "SimulatedSite"]
 
 _DAY = 86400
-_PAST_MOST = 50_000  # jobs of history that a world shows: bounded, as any site's accounting is
 
 
 class SimulatedBackend:
@@ -41,15 +42,17 @@ class SimulatedBackend:
     poll_s
         The client looks at the queue once in so many seconds, and learns only then what happened since; 0 for a client
         that is told at once. Times that it reads are exact either way.
-    past
-        The history to show; taken from the engine if not given.
+    users
+        Whose jobs the background's are; -1 where that is not known.
     """
 
-    def __init__(self, engine: Engine, machine: Machine, *, poll_s: int = 0, past: PastJobs | None = None) -> None:
+    def __init__(
+        self, engine: Engine, machine: Machine, *, poll_s: int = 0, users: NDArray[np.int32] | None = None
+    ) -> None:
         self._engine = engine
         self._machine = machine
         self._poll = poll_s
-        self._past = past
+        self._feed = QueueFeed(engine, machine.name, users)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -96,11 +99,9 @@ class SimulatedBackend:
                 changed.update(dict.fromkeys(engine.advance(noticed)))
         return [self._status(number) for number in changed]
 
-    def history(self) -> PastJobs:
-        """Everybody's jobs that started before the client's first question, oldest start first."""
-        if self._past is None:
-            self._past = past_jobs(self._engine)
-        return self._past
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what the background's jobs did since the last call."""
+        return self._feed.news(most, ends=ends)
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
         """When a job would start if it were submitted without dependencies at a time not before now.
@@ -191,28 +192,8 @@ def _known(time: int) -> float | None:
     return None if time == UNSTARTED else float(time)
 
 
-def past_jobs(engine: Engine) -> PastJobs:
-    """Collect the background's jobs that started last, as columns in order of their start."""
-    started = np.flatnonzero(engine.start != UNSTARTED)
-    rows = started[np.argsort(engine.start[started], kind="stable")][-_PAST_MOST:]
-    table = engine.table
-    return PastJobs(
-        cores=table.cores[rows],
-        walltime_s=table.request[rows].astype(np.float64),
-        wait_s=(engine.start[rows] - table.submit[rows]).astype(np.float64),
-    )
-
-
 def _log_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".swf") or path.name
-
-
-@dataclass(frozen=True, slots=True)
-class _World:
-    """A machine under load at the moment when the user arrives, and what there is to learn of its past."""
-
-    engine: Engine
-    past: PastJobs
 
 
 class SimulatedSite:
@@ -278,7 +259,7 @@ class SimulatedSite:
         self.scheduler = scheduler
         if scheduler != "easy":
             find_scheduler(scheduler)  # now is the time to refuse it
-        self._worlds: dict[int, _World] = {}
+        self._worlds: dict[int, Engine] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -314,10 +295,10 @@ class SimulatedSite:
         """Open the world of a seed at the moment when the user arrives."""
         if seed not in self._worlds:
             self.prepare([seed])
-        world = self._worlds[seed]
-        engine = world.engine.fork()
+        engine = self._worlds[seed].fork()
         engine.age_accrues = self.age_accrues
-        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, past=world.past)
+        users = self.trace.users if self.trace is not None else None
+        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, users=users)
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores
@@ -330,20 +311,20 @@ class SimulatedSite:
         core = GeneralCore(Load(table, Cluster({"cores": cores}), users=users), find_scheduler(self.scheduler), now=now)
         return Engine(cores, table, core=core)
 
-    def _warm_up(self, seed: int) -> _World:
+    def _warm_up(self, seed: int) -> Engine:
         assert self.model is not None
         moments, jobs = np.random.SeedSequence(seed).spawn(2)
         table = self.model.generate(self._MODEL_LENGTH, jobs)
         moment = self._MODEL_WARM_UP + int(np.random.Generator(np.random.PCG64(moments)).integers(7 * _DAY))
         engine = self._engine(table)
         engine.advance(moment)
-        return _World(engine, past_jobs(engine))
+        return engine
 
     def _replay(self, trace: Trace, seeds: Sequence[int]) -> None:
         engine = self._engine(trace.table)
         for seed in self.in_order(seeds):
             engine.advance(self._moment(seed))
-            self._worlds[seed] = _World(engine.fork(), past_jobs(engine))
+            self._worlds[seed] = engine.fork()
 
     def _moment(self, seed: int) -> int:
         """When the user of a seed arrives in the log."""

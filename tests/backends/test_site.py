@@ -138,17 +138,49 @@ def test_users_arrive_in_the_second_week_of_a_model():
     assert len(set(moments)) == 6
 
 
-def test_history_is_what_started_before(tmp_path):
-    """Waits of everybody's jobs, oldest start first; the client's own are not among them."""
+def waits_of(events):
+    submits = {event.key: event.time_s for event in events if event.what == "submitted"}
+    return [event.time_s - submits[event.key] for event in events if event.what == "started"]
+
+
+def test_the_queue_tells_what_happened_before_and_then_what_is_new(tmp_path):
+    """Everybody's jobs in order of time, each once; the client's own are not among them."""
     path = tmp_path / "log.swf"
     lines = [f"{i} {i * 100} -1 150 1 -1 -1 1 200 -1 1 1 1 1 1 1 -1 -1\n" for i in range(1000)]
     path.write_text("; MaxProcs: 1\n" + "".join(lines))
     world = SimulatedSite(trace=path).open(0)
-    history = world.history()
-    assert len(history) == int(world.now()) // 150 + 1
-    assert history.wait_s.tolist() == [50 * i for i in range(len(history))]
-    assert set(history.walltime_s.tolist()) == {200}
-    assert set(history.cores.tolist()) == {1}
+    submits, now = 100 * np.arange(1000), world.now()
+    events = list(world.queue_events(10_000, ends=True))
+    started = int(now) // 150 + 1
+    assert waits_of(events) == [50 * i for i in range(started)]
+    assert sum(event.what == "submitted" for event in events) == np.count_nonzero(submits <= now)
+    assert sum(event.what == "ended" for event in events) == started - 1
+    jobs = [event.job for event in events if event.job]
+    assert {(job.cores, job.walltime_s, job.user, job.system) for job in jobs} == {(1, 200, "u1", "log")}
+    assert list(world.queue_events(10_000, ends=True)) == []
+    world.submit(JobSpec("mine", 1, 100, run_s=10))
+    world.wait(now + 5000)
+    news = list(world.queue_events(10_000, ends=True))
+    assert news
+    assert all(now < event.time_s <= world.now() for event in news)
+    times = [event.time_s for event in events + news]
+    assert times == sorted(times)
+    whole = SimulatedSite(trace=path).open(0)
+    whole.submit(JobSpec("mine", 1, 100, run_s=10))
+    whole.wait(now + 5000)
+    assert list(whole.queue_events(10_000, ends=True)) == events + news
+
+
+def test_of_the_past_the_latest_is_told_and_whoever_still_waits(tmp_path):
+    path = tmp_path / "log.swf"
+    lines = [f"{i} {i * 100} -1 150 1 -1 -1 1 200 -1 1 1 1 1 1 1 -1 -1\n" for i in range(1000)]
+    path.write_text("; MaxProcs: 1\n" + "".join(lines))
+    world = SimulatedSite(trace=path).open(0)
+    events = world.queue_events(10)
+    submits = [event.time_s for event in events if event.what == "submitted"]
+    waiting = int(world.now()) // 100 - int(world.now()) // 150
+    assert len(submits) == max(10, waiting)
+    assert not any(event.what == "ended" for event in events)
 
 
 def test_a_log_is_replayed_in_one_pass_for_all_seeds(tmp_path):
@@ -171,7 +203,7 @@ def test_a_log_is_replayed_in_one_pass_for_all_seeds(tmp_path):
         assert world.now() == alone.now()
         assert 300 * 60 <= world.now() <= 2700 * 60
         assert world.foresee_start(spec, world.now()) == alone.foresee_start(spec, alone.now())
-        assert np.array_equal(world.history().wait_s, alone.history().wait_s)
+        assert world.queue_events(500) == alone.queue_events(500)
 
 
 def test_a_site_travels_to_other_processes():
@@ -213,9 +245,9 @@ def test_a_world_may_have_another_scheduler(scheduler):
     """Equal for equal seeds, with another queue than under EASY; and it is told."""
     site, easy = SimulatedSite(model=SMALL, scheduler=scheduler), SimulatedSite(model=SMALL)
     assert site.notes == [f"the machine's scheduler is {scheduler}"]
-    waits = [each.open(seed=3).history().wait_s for each in (site, site, easy)]
-    assert np.array_equal(waits[0], waits[1])
-    assert not np.array_equal(waits[0], waits[2])
+    waits = [waits_of(each.open(seed=3).queue_events(2000)) for each in (site, site, easy)]
+    assert waits[0] == waits[1]
+    assert waits[0] != waits[2]
     check_backend(lambda: site.open(seed=3), run_s=30)
 
 

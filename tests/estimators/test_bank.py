@@ -1,140 +1,162 @@
-"""The bank of learners."""
+"""The bank: an estimator a system, own jobs, everybody's jobs, a store."""
 
-import json
-
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from asa.errors import InputError, StateError
-from asa.estimators import WaitBank
-from asa.geometry import JobGeometry
-
-WIDE = JobGeometry.of(cores=112, walltime_s=3600)
-NARROW = JobGeometry.of(cores=1, walltime_s=600)
+from asa.errors import UnknownNameError
+from asa.estimators import OWN_USER, WaitBank, replay
+from asa.estimators.store import WaitStore
+from asa.history import JobHistory
+from asa.waits import QueuedJob, QueueEvent, WaitForecast, at_least, exactly
 
 
-def taught(seed=0):
-    bank = WaitBank(seed=seed)
-    for wait in (20.0, 700.0, 700.0, 30_000.0, 700.0):
-        bank.observe(WIDE, wait, bank.predict(WIDE))
-        bank.observe(NARROW, 10.0, bank.predict(NARROW))
-    return bank
+class Diary:
+    """An estimator that writes down what it is told."""
+
+    sees_queue = True
+
+    def __init__(self, surroundings):
+        self.surroundings, self.lines, self.jobs = surroundings, [], {}
+
+    def predict(self, job):
+        self.lines.append(("predict", job.submit_s))
+        return WaitForecast((60.0,) * 9, 60.0)
+
+    def submitted(self, job, forecast=None):
+        self.jobs[len(self.jobs)] = job
+        self.lines.append(("submitted", job.submit_s))
+        return len(self.jobs) - 1
+
+    def observe(self, ticket, observation):
+        self.lines.append(("observe", self.jobs[ticket].submit_s, observation))
+
+    def ended(self, ticket, run_s):
+        self.lines.append(("ended", self.jobs[ticket].submit_s, run_s))
+
+    def state(self):
+        return {}
 
 
-def test_a_bank_continues_bit_for_bit_after_a_restart(tmp_path):
-    """Saved, loaded, and asked the same."""
-    bank = taught()
-    bank.save(tmp_path / "bank.json")
-    twin = WaitBank.load(tmp_path / "bank.json")
-    assert list(twin) == list(bank) == sorted([WIDE, NARROW])
-    for wait in (5.0, 50.0, 500.0) * 10:
-        for geometry in (WIDE, NARROW, JobGeometry.of(cores=7, walltime_s=60)):
-            assert twin.predict(geometry) == bank.predict(geometry)
-            twin.observe(geometry, wait)
-            bank.observe(geometry, wait)
-    twin.save(tmp_path / "twin.json")
-    bank.save(tmp_path / "bank.json")
-    assert (tmp_path / "twin.json").read_text() == (tmp_path / "bank.json").read_text()
+def job(submit_s, system="", user=""):
+    return QueuedJob(float(submit_s), 16, 3600.0, user, system)
 
 
-@given(st.permutations([WIDE, NARROW, JobGeometry.of(cores=640, walltime_s=60)]))
-def test_what_one_geometry_sees_never_changes_another(order):
-    """Each learner has its own generator, whatever the order of first use."""
-    bank = WaitBank(seed=5)
-    for geometry in order:
-        bank.predict(geometry)
-    alone = WaitBank(seed=5)
-    alone.predict(NARROW)
-    assert [bank.predict(NARROW) for _ in range(5)] == [alone.predict(NARROW) for _ in range(5)]
+def test_each_system_has_an_estimator_of_its_own():
+    bank = WaitBank(Diary, seed=1, machine_cores=64)
+    bank.observe(bank.submitted(job(0, "north")), exactly(5.0))
+    bank.predict(job(9, "south"))
+    assert list(bank) == ["north", "south"]
+    assert bank["north"].lines == [("submitted", 0.0), ("observe", 0.0, exactly(5.0))]
+    assert bank["south"].lines == [("predict", 9.0)]
+    seeds = {bank[system].surroundings.seed for system in bank}
+    assert len(seeds) == 2, "and draws of its own"
+    assert WaitBank(Diary, seed=1)["north"].surroundings.seed in seeds
+    assert bank["north"].surroundings.machine_cores == 64
 
 
-def test_the_seed_matters():
-    """Different seeds, different draws."""
-    draws = {tuple(WaitBank(seed=seed).predict(WIDE).wait_s for _ in range(8)) for seed in range(5)}
-    assert len(draws) == 5
+def test_it_follows_a_queue_by_its_events():
+    bank = WaitBank(Diary)
+    known = bank.follow(
+        [
+            QueueEvent("submitted", 1, 0.0, job(0)),
+            QueueEvent("submitted", "b", 5.0, job(5)),
+            QueueEvent("started", 1, 10.0),
+            QueueEvent("started", 99, 11.0),  # never told to be submitted
+            QueueEvent("left", "b", 12.0),
+            QueueEvent("ended", 1, 30.0),
+            QueueEvent("ended", 99, 31.0),
+        ]
+    )
+    assert known == bank.learned == 2
+    assert bank.own == 0
+    assert bank[""].lines == [
+        ("submitted", 0.0),
+        ("submitted", 5.0),
+        ("observe", 0.0, exactly(10.0)),
+        ("observe", 5.0, at_least(7.0)),
+        ("ended", 0.0, 20.0),
+    ]
 
 
-def test_learners_come_on_demand():
-    """Asking is enough."""
-    bank = WaitBank()
-    assert len(bank) == 0
-    assert bank.distribution(WIDE).probabilities.sum() == pytest.approx(1)
-    assert len(bank) == 1
+def test_losing_sight_of_a_queue_teaches_nothing_and_leaves_nobody_waiting():
+    bank = WaitBank(Diary)
+    bank.follow([QueueEvent("submitted", k, float(k), job(k)) for k in range(3)] + [QueueEvent("started", 0, 4.0)])
+    bank.lose_sight()
+    assert [line for line in bank[""].lines if line[0] == "observe"][1:] == [
+        ("observe", 1.0, at_least(0.0)),
+        ("observe", 2.0, at_least(0.0)),
+    ]
+    assert bank[""].lines[-1] == ("ended", 0.0, 0.0) or ("ended", 0.0, 4.0) in bank[""].lines
+    assert bank.follow([QueueEvent("started", 1, 9.0)]) == 0
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    """Written beside, then renamed."""
-    path = tmp_path / "bank.json"
-    taught().save(path)
-    before = path.read_text()
-    monkeypatch.setattr(json, "dump", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        taught(1).save(path)
-    assert path.read_text() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["bank.json"]
+def test_a_replay_tells_each_wait_when_it_is_over_and_not_before():
+    diary = Diary(None)
+    jobs = [job(0), job(10), job(20), job(20)]
+    replay(diary, jobs, [exactly(10.0), exactly(5.0), exactly(0.0), at_least(3.0)])
+    assert [line for line in diary.lines if line[0] != "predict"] == [
+        ("submitted", 0.0),
+        ("submitted", 10.0),  # the wait of the first ends this second: it was not known before
+        ("observe", 0.0, exactly(10.0)),
+        ("observe", 10.0, exactly(5.0)),
+        ("submitted", 20.0),
+        ("submitted", 20.0),
+        ("observe", 20.0, exactly(0.0)),
+        ("observe", 20.0, at_least(3.0)),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "no JSON"),
-        ("[]", "no bank"),
-        ('{"format": "asa-bank", "version": 99}', "version 99"),
-        ('{"format": "asa-bank", "version": 1}', "lacks"),
-        (
-            '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners": [{}]}',
-            "lacks",
-        ),
-        (
-            (
-                '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners":'
-                '[{"geometry": {"size_class": 1, "walltime_class": 1}, "state": {}}]}'
-            ),
-            "no state",
-        ),
-        (
-            '{"format": "asa-bank", "version": 1, "policy": "eager", "repetitions": 1, "seed": 0, "learners": []}',
-            "policy",
-        ),
-        (
-            (
-                '{"format": "asa-bank", "version": 1, "policy": "tuned", "repetitions": 1, "seed": 0, "learners":'
-                '[{"geometry": {"size_class": "x", "walltime_class": 1}, "state": {}}]}'
-            ),
-            "no job geometry",
-        ),
-    ],
-)
-def test_a_damaged_file_is_refused_by_name(tmp_path, text, message):
-    """With the file in the message."""
-    path = tmp_path / "bank.json"
-    path.write_text(text)
-    with pytest.raises(StateError, match=message) as caught:
-        WaitBank.load(path)
-    assert str(path) in str(caught.value)
+def test_what_one_process_observes_another_learns(tmp_path):
+    with WaitStore(tmp_path / "bank") as one_store, WaitStore(tmp_path / "bank") as other_store:
+        one, other = WaitBank(Diary, store=one_store), WaitBank(Diary, store=other_store)
+        mine = job(100, "north", OWN_USER)
+        one.observe(one.submitted(mine, one.predict(mine)), exactly(42.0))
+        assert other.refresh() == 1
+        assert other["north"].lines[-1] == ("observe", 100.0, exactly(42.0))
+        assert other.refresh() == 0
+        assert one.refresh() == 0, "one's own observations are not news"
+    with WaitStore(tmp_path / "bank") as store:
+        again = WaitBank(Diary, store=store)
+        assert again.learned == 1
+        [outcome] = again.outcomes("north")
+        assert outcome.wait_s == 42.0
 
 
-def test_a_missing_file_and_an_unwritable_place_are_refused(tmp_path):
-    """Not a traceback of the operating system's."""
-    with pytest.raises(StateError, match="cannot be read"):
-        WaitBank.load(tmp_path / "none.json")
-    with pytest.raises(StateError, match="cannot be written"):
-        WaitBank().save(tmp_path / "no" / "folder.json")
+def history(jobs=300, system="north"):
+    rng = np.random.Generator(np.random.PCG64(1))
+    return JobHistory(
+        submit_s=np.cumsum(rng.exponential(600.0, jobs)),
+        wait_s=np.full(jobs, 500.0),
+        cores=np.full(jobs, 16),
+        walltime_s=np.full(jobs, 3600.0),
+        started=rng.random(jobs) < 0.95,
+        user=np.zeros(jobs, dtype=np.int32),
+        users=("ann",),
+        system=system,
+        source="a log",
+    )
 
 
-def test_an_unknown_policy_is_refused_at_once():
-    """Not at the first prediction."""
-    with pytest.raises(InputError, match="Known"):
+def test_a_history_is_learned_once_and_kept(tmp_path):
+    with WaitStore(tmp_path / "bank") as store:
+        bank = WaitBank(seed=1, store=store)
+        assert bank.learn(history()) == 300
+        assert bank.predict(job(1e6, "north")).wait_s == pytest.approx(500.0, rel=0.15)
+    with WaitStore(tmp_path / "bank") as store:
+        again = WaitBank(seed=1, store=store)
+        assert again.predict(job(1e6, "north")) == bank.predict(job(1e6, "north"))
+        records = store.read()
+    assert len(records) == 300
+    assert {record.source for record in records} == {"a log"}
+    assert all(record.job.user.startswith("~") for record in records)
+
+
+def test_of_a_long_history_the_latest_is_learned():
+    bank = WaitBank(Diary)
+    assert bank.learn(history(), most=10) == 10
+    assert bank.learned == 10
+
+
+def test_an_unknown_estimator_is_refused():
+    with pytest.raises(UnknownNameError, match="no estimator 'eager'"):
         WaitBank("eager")
-
-
-def test_a_saved_bank_is_as_readable_as_any_file(tmp_path):
-    """Others of a project may share it; permissions that were set stay."""
-    path, plain = tmp_path / "bank.json", tmp_path / "plain"
-    plain.touch()
-    WaitBank().save(path)
-    assert path.stat().st_mode == plain.stat().st_mode
-    path.chmod(0o640)
-    WaitBank().save(path)
-    assert path.stat().st_mode & 0o777 == 0o640

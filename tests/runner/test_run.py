@@ -12,13 +12,13 @@ from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import JobState
 from asa.errors import InputError, RunError
-from asa.estimators import WaitBank, at_least, at_most, exactly
+from asa.estimators import OWN_USER, WaitBank, at_least, at_most, exactly
 from asa.metrics import measure
 from asa.records import Cancelled, Ended, Observed, Predicted, RunEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
-from asa.runner.forecasts import geometry_of
 from asa.runner.state import observation_of
 from asa.strategies import Keep, Plan, PlannedJob, load_strategy
+from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 OTHERS = [(0, 100, 100, 8), (160, 100, 100, 8)]
@@ -39,14 +39,35 @@ def machine(others=OTHERS, **options):
     return SimulatedBackend(Engine(8, JobTable(*columns), now=0, **options), Machine("m", 1, 8), poll_s=poll_s)
 
 
-def sure(wait, workflow=FLOW):
-    """A bank that predicts one wait for every stage: greedy learners that settled on it."""
-    bank = WaitBank("greedy")
-    for stage in workflow.stages.values():
-        geometry = geometry_of(stage, 8, "m")
-        for _ in range(60):
-            bank.observe(geometry, wait, bank.predict(geometry))
-    return bank
+class Sure:
+    """An estimator that predicts one wait for every job, but those of some kinds; and that notes what it is told."""
+
+    def __init__(self, wait, kinds):
+        self.wait, self.kinds, self.told, self.jobs = wait, kinds, [], {}
+
+    def predict(self, job):
+        wait = self.kinds.get((job.cores, job.walltime_s), self.wait)
+        return WaitForecast((wait,) * 9, wait)
+
+    def submitted(self, job, forecast=None):
+        ticket = len(self.jobs)
+        self.jobs[ticket] = job
+        self.told.append(("submitted", job))
+        return ticket
+
+    def observe(self, ticket, observation):
+        self.told.append(("observe", self.jobs[ticket], observation))
+
+    def ended(self, ticket, run_s):
+        raise AssertionError("it did not ask for that")
+
+    def state(self):
+        return {}
+
+
+def sure(wait, kinds=()):
+    """A bank that predicts one wait for every stage, but those of some kinds."""
+    return WaitBank(lambda _: Sure(wait, dict(kinds)))
 
 
 def run(strategy, bank=None, backend=None, workflow=FLOW, **options):
@@ -241,7 +262,7 @@ def test_a_dag_runs_its_branches_side_by_side():
         ],
     )
     for strategy in ("per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"):
-        _, m = run(strategy, sure(10.0, flow), machine([]), flow)
+        _, m = run(strategy, sure(10.0), machine([]), flow)
         assert m.makespan_s == 45, strategy
         assert waits(m) == dict.fromkeys("abcd", 0), strategy
     _, m = run("big-job", None, machine([]), flow)
@@ -278,7 +299,7 @@ def test_an_allocation_is_given_back_before_it_would_kill_its_stage():
                 Stage("b", cores=1, walltime_s=50, after=("a",)),
             ],
         )
-        [result] = run_all(machine([]), [Run(flow, load_strategy(strategy), bank=sure(10.0, flow), run_s=run_s)])
+        [result] = run_all(machine([]), [Run(flow, load_strategy(strategy), bank=sure(10.0), run_s=run_s)])
         assert result.outcome == "completed", result.reason
         m = measure(flow, result.records)
         assert m.resubmissions >= 1
@@ -316,10 +337,8 @@ def test_fractional_run_times_do_not_confuse_the_oracle():
 
 def test_predictions_say_when_resources_are_needed():
     """Also for a job that is asked for earlier than it would be for its own sake."""
-    bank = sure(100.0)
-    c = geometry_of(FLOW.stages["c"], 8, "m")
-    for _ in range(200):
-        bank.observe(c, 1000.0, bank.predict(c))
+    c = FLOW.stages["c"]
+    bank = sure(100.0, {(c.cores, c.walltime_s): 1000.0})
     result, _ = run("asa", bank, machine([]))
     submitted = {r.stages[0]: r for r in result.records if isinstance(r, Submitted)}
     assert submitted["b"].time_s == submitted["c"].time_s == 0
@@ -381,3 +400,33 @@ def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
     spec = JobSpec("j", 1, 60, dependencies=(Dependency("1"),) if dependent else ())
     status = JobStatus("2", **{"state": JobState.PENDING, "submit_s": 10, **times})
     assert observation_of(spec, status, Capabilities("m", 8, 8, accrues)) == expected
+
+
+def test_the_bank_is_told_of_everybody_and_of_ones_own_jobs():
+    """The past first, then what happens, each job once; own jobs with exact waits from when they queue."""
+    bank = sure(100.0)
+    result, _ = run("asa", bank)
+    told = bank["m"].told
+    own = [entry for entry in told if entry[1].user == OWN_USER]
+    others = [entry for entry in told if entry[1].user != OWN_USER]
+    observed = {r.stages[0]: (r.wait_s, r.bound) for r in result.records if isinstance(r, Observed)}
+    assert sorted((o.wait_s, o.kind) for what, _, *seen in own if what == "observe" for o in seen) == sorted(
+        observed.values()
+    )
+    submitted = [job for what, job, *_ in others if what == "submitted"]
+    assert 0 < len(submitted) <= len(OTHERS)
+    assert all(job.system == "m" for job in submitted)
+
+
+def test_without_a_history_the_bank_hears_of_own_jobs_only():
+    bank = sure(100.0)
+    run_all(machine(), [Run(FLOW, load_strategy("asa"), bank=bank)], history=0)
+    assert {entry[1].user for entry in bank["m"].told} == {OWN_USER}
+
+
+def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
+    """Else those who waited there would seem to wait for ever."""
+    bank = WaitBank(seed=1)
+    for _ in range(2):
+        run_all(machine(), [Run(FLOW, load_strategy("asa"), bank=bank)])
+        assert len(bank["m"]._waiting) == len(bank._queue)

@@ -6,9 +6,9 @@ import pytest
 
 from asa.backend import Capabilities
 from asa.errors import UnknownNameError
-from asa.estimators import Prediction
 from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
 from asa.strategies.asa import AheadOfTime, Naive
+from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 CHAIN = Workflow(
@@ -39,7 +39,8 @@ class Fixed:
 
     def predict(self, stage, needed_s):
         self.asked[stage] = needed_s
-        return Prediction(self.waits.get(stage, self.default))
+        wait = self.waits.get(stage, self.default)
+        return WaitForecast((wait,) * 9, wait)
 
 
 def view(workflow=CHAIN, now=0.0, *, age_accrues=True, **known):

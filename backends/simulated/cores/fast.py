@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.compiled import seen
 from asa.errors import InputError
 
 from ..table import NEVER, UNSTARTED, JobTable
 from . import fast_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
-from asa.compiled import seen
 
 __all__ = ["FCFS", "FastCore", "schedule_all"]
 

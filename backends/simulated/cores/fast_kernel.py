@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from asa.compiled import COMPILED, At, kernel
+
 from ..table import NEVER
 from .heap import BITS, MASK, pop, push
-from asa.compiled import COMPILED, At, kernel
 
 __all__ = [
     "BEGIN",

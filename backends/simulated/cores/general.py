@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.compiled import seen
 from asa.errors import BackendError, InputError
 
 from ..cluster import Load
@@ -31,7 +32,6 @@ from ..table import NEVER, UNSTARTED
 from . import general_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
-from asa.compiled import seen
 
 __all__ = ["GeneralCore"]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from asa.compiled import At, kernel
+
 from ..table import NEVER, UNSTARTED
 from .heap import BITS, MASK, forget, pop, push
-from asa.compiled import At, kernel
 
 # places in the vector of scalars
 (

@@ -1,0 +1,194 @@
+"""``asa evaluate``: how well estimators would have predicted the waits of a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.evaluation import Score, StartEstimates
+    from asa.history import JobHistory
+
+__all__ = ["evaluate"]
+
+_SMALL = 50_000  # predictions for which further processes would not be worth their start
+
+
+def evaluate(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Job histories (SWF, `sacct -P`), or CSV files of a scheduler's estimated and real starts.",
+            metavar="TRACE...",
+        ),
+    ],
+    estimators: Annotated[
+        str | None,
+        typer.Option(
+            help="Which, comma-separated. [default: all but those that simulate the queue]", show_default=False
+        ),
+    ] = None,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Also those that simulate the visible queue, which takes long.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Take only the first so many jobs of each trace.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0)
+    ] = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all scores instead of tables.")] = False,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw error and coverage over time (.png, .svg).", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Evaluate how well estimators would have predicted the waits of a log.
+
+    Each job is predicted when it is submitted, from what was known at that moment and no more: the wait of an earlier
+    job is learned when that job starts. So the numbers are those that a user would have met.
+
+    Example: `asa evaluate KTH-SP2.swf.gz --plot kth.png`
+
+    A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
+    """
+    from asa.evaluation import evaluate as run_evaluation
+    from asa.evaluation import installed, score_start_estimates
+
+    if by not in (None, "geometry"):
+        raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
+    if limit is not None and limit < 1:
+        raise InputError(f"a limit of {limit} leaves nothing to evaluate", where="--limit", hint="Give at least 1.")
+    names = None if estimators is None else _names(estimators)
+    if plot is not None:
+        from asa.drawing import check_figure_path
+
+        check_figure_path(plot)
+    if csv_file is not None and not csv_file.absolute().parent.is_dir():
+        raise InputError("its folder does not exist", where=f"--csv {csv_file}", hint="Make the folder first.")
+    makers = {} if names is None else installed(names)  # a slip of the finger is told before logs are read
+    histories, estimates = _read(traces, limit)
+    if plot is not None and not histories:
+        raise InputError(
+            "a scheduler's estimates have no course over time to draw", where="--plot", hint="Leave it out."
+        )
+    scores: list[Score] = []
+    if histories:
+        makers = makers or installed(queue=queue)
+        predictions = sum(map(len, histories.values())) * len(makers)
+        processes = jobs or (1 if predictions < _SMALL else None)
+        scores = _with_progress(
+            lambda on_progress: run_evaluation(
+                histories,
+                makers,
+                seed=seed,
+                by_geometry=by is not None,
+                jobs=processes,
+                on_progress=on_progress,
+            )
+        )
+    scores += [score_start_estimates(told, trace=trace) for trace, told in estimates.items()]
+    order = {str(path): place for place, path in enumerate(traces)}
+    scores.sort(key=lambda score: order[score.trace])
+    if csv_file is not None:
+        _write_csv(scores, csv_file)
+    if as_json:
+        _print_json(scores)
+    else:
+        _print_tables(scores, histories, estimates)
+    if plot is not None:
+        from asa.report.evaluation import draw
+
+        draw(scores, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise InputError("names nothing", where="--estimators", hint="Give names separated by commas.")
+    return names
+
+
+def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:
+    """Read each file as what it is, by its name."""
+    from asa.evaluation import read_start_estimates
+    from asa.history import read_history
+
+    histories: dict[str, JobHistory] = {}
+    estimates: dict[str, StartEstimates] = {}
+    for path in dict.fromkeys(traces):
+        if (told := read_start_estimates(path)) is not None:
+            estimates[str(path)] = told if limit is None else told.first(limit)
+        else:
+            history = read_history(path)
+            histories[str(path)] = history if limit is None else history.first(limit)
+    return histories, estimates
+
+
+def _with_progress(work: Callable[[Callable[[int, int], None]], list[Score]]) -> list[Score]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("predicting waits", total=None)
+        return work(lambda done, of: progress.update(task, completed=done, total=of))
+
+
+def _print_tables(
+    scores: Sequence[Score], histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates]
+) -> None:
+    from rich.console import Console
+
+    from asa.report.evaluation import render
+
+    console = Console()
+    console.print(render(scores))
+    oddities = {trace: told.oddities for trace, told in histories.items()}
+    oddities |= {trace: told.oddities for trace, told in estimates.items()}
+    for trace, odd in oddities.items():
+        for words, count in odd.items():
+            note = f"{Path(trace).name}: {count:,} jobs {words}"
+            console.print(note, style="dim", highlight=False, markup=False)
+
+
+def _print_json(scores: Sequence[Score]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps([score.as_dict() for score in scores], indent=1) + "\n")
+
+
+def _write_csv(scores: Sequence[Score], path: Path) -> None:
+    import csv
+
+    rows = [score.as_dict() for score in scores]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror or error}", where=f"--csv {path}", hint="Name another file."
+        ) from error
+    sys.stderr.write(f"Scores written to {path}\n")

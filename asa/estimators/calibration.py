@@ -1,0 +1,336 @@
+"""Whether stated quantiles hold what they say, and moving them until they do."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asa.errors import InputError, StateError
+from asa.waits import LEVELS
+
+__all__ = ["FLOOR_S", "Calibrator", "coverage"]
+
+FLOOR_S = 10.0
+"""Waits up to so many seconds are all the same: the job started when the scheduler looked next."""
+
+_N = len(LEVELS)
+_SAME = 1e-9  # relative; two ways of computing one wait may differ by so much
+_ALMOST, _HARDLY = 1 - _SAME, 1 + _SAME
+_BETWEEN = [(low + high) / 2 for low, high in zip((0.0, *LEVELS), (*LEVELS, 1.0), strict=True)]
+"""The middle below each level, and the one above the last."""
+
+Kind = Literal["exact", "at_most", "at_least"]
+
+
+def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
+    """Say to what share each stated quantile covered the wait that came true.
+
+    A quantile above the wait covers it (1), one below does not (0). What of one that equals it? Waits have atoms: many
+    are exactly 0, many repeat. A forecast that has 35 % of all waits below 60 s and 30 % at 60 s states 60 s as p40,
+    p50 and p60. Were a wait of 60 s covered by all three, each would cover 65 % of the waits; were it covered by none,
+    35 %. So that wait is spread evenly over the probabilities ``lo = 0.35`` to ``hi = 0.65`` that the forecast puts on
+    it, and a level ``tau`` covers it with the share ``(tau - lo) / (hi - lo)``: p40 with a sixth, p60 with five sixths.
+
+    Nine levels tell only between which two of them an atom begins and ends. It is taken to begin and to end in the
+    middle between these two, as in the example. Two cases are better known. Nothing is below the floor, so an atom
+    there has ``lo = 0``. And a forecast whose nine quantiles are all one wait claims certainty: ``lo = 0``, ``hi = 1``.
+
+    For a forecast that knows the distribution, the mean share at a level is that level: exactly if there are no atoms
+    or if each begins and ends in the middle between two levels, and on average over atoms that begin and end anywhere.
+    A single atom shifts it by 0.05 at most, or by 0.1 if all nine quantiles are on it and yet other waits come true.
+
+    Parameters
+    ----------
+    quantiles_s : array_like of shape (n, 9)
+        Stated waits in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits are: 0 s and 7 s
+        are the same.
+    waits_s : array_like of shape (n,)
+        The waits that came true, in seconds.
+
+    Returns
+    -------
+    ndarray of shape (n, 9)
+        Shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
+
+    Raises
+    ------
+    InputError
+        The shapes do not fit, something is not a number, or a row does not ascend.
+
+    Notes
+    -----
+    O(n), in a few arrays as large as the quantiles.
+
+    Examples
+    --------
+    >>> stated = [0, 0, 0, 60, 60, 60, 300, 900, 3600]
+    >>> shares = coverage([stated, stated, stated], [100, 60, 5])
+    >>> shares[0].round(2).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    >>> shares[1].round(2).tolist()
+    [0.0, 0.0, 0.0, 0.17, 0.5, 0.83, 1.0, 1.0, 1.0]
+    >>> shares[2].round(2).tolist()
+    [0.29, 0.57, 0.86, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    stated = np.asarray(quantiles_s, dtype=np.float64)
+    waits = np.asarray(waits_s, dtype=np.float64)
+    if waits.ndim != 1 or stated.shape != (len(waits), _N):
+        raise InputError(
+            f"quantiles of shape {stated.shape} do not fit waits of shape {waits.shape}",
+            hint=f"Give {_N} quantiles for each wait.",
+        )
+    if np.isnan(stated).any() or np.isnan(waits).any():
+        raise InputError("a quantile or a wait is not a number", hint="Leave out jobs whose wait is not known.")
+    if (stated[:, 1:] < stated[:, :-1]).any():
+        raise InputError("the quantiles of a forecast do not ascend", hint="Sort them.")
+    waits = np.maximum(waits, FLOOR_S)
+    stated = np.maximum(stated, FLOOR_S)
+    first = np.count_nonzero(stated < (waits * _ALMOST)[:, None], axis=1)
+    after = np.count_nonzero(stated <= (waits * _HARDLY)[:, None], axis=1)
+    at_floor = (waits <= FLOOR_S).astype(np.intp)
+    shares: NDArray[np.float64] = _SHARES[at_floor, first, after]
+    return shares
+
+
+def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
+    """Share to which each level covers a wait that the levels ``first <= place < after`` equal."""
+    certain = after - first == _N
+    low = 0.0 if certain or at_floor else _BETWEEN[first]
+    high = 1.0 if certain else _BETWEEN[after]
+    within = [(level - low) / (high - low) for level in LEVELS[first:after]]
+    return [0.0] * first + within + [1.0] * (_N - after)
+
+
+def _shares_of_at_most(first: int) -> list[float]:
+    """Shares expected of a wait that is at most a bound; `first` levels are below the bound.
+
+    The forecast's own probability above the bound is handed to the waits below it, in proportion.
+    """
+    below = 1.0 if first == _N else _BETWEEN[first]
+    return [min(1.0, level / below) for level in LEVELS]
+
+
+def _shares_of_at_least(first: int) -> list[float]:
+    """Likewise for a wait that is at least a bound."""
+    below = 0.0 if first == 0 else _BETWEEN[first]
+    return [max(0.0, (level - below) / (1.0 - below)) for level in LEVELS]
+
+
+_PLACES = range(_N + 1)
+_SHARES = np.array(
+    [
+        [[_shares(first, max(first, after), at_floor=floor) for after in _PLACES] for first in _PLACES]
+        for floor in (False, True)
+    ]
+)
+"""Shares by whether the wait is at the floor, the first level that equals it, and the first that is above it."""
+
+
+def _errors(shares: Sequence[float]) -> tuple[float, ...]:
+    """How far each level fell short of what it says: what it has to be raised by."""
+    return tuple(level - share for level, share in zip(LEVELS, shares, strict=True))
+
+
+_ERRORS: dict[tuple[str, int, int], tuple[float, ...]] = {
+    **{("exact", i, j): _errors(_shares(i, j, at_floor=False)) for i in _PLACES for j in range(i, _N + 1)},
+    **{("at_most", i, j): _errors(_shares_of_at_most(i)) for i in _PLACES for j in range(i, _N + 1)},
+    **{("at_least", i, j): _errors(_shares_of_at_least(i)) for i in _PLACES for j in range(i, _N + 1)},
+    **{("floor", 0, j): _errors(_shares(0, j, at_floor=True)) for j in _PLACES},
+}
+
+_EDGES_S = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
+_STEP = 0.03  # decades for an error of 1
+_FIRST_STEP = 1.0  # divided by the root of what was learned, until it is as small as _STEP
+_SETTLED = round((_FIRST_STEP / _STEP) ** 2)
+_STATED = 0.8  # share of a step that follows the coverage of what was stated
+_CURRENT = 1 - _STATED  # and of what would be stated now
+_FAR = 100.0  # times the wait; quantiles that far beyond it are not carried further for what was once stated
+_STEPS_OF_STATED = {key: tuple(10 ** (_STEP * _STATED * error) for error in each) for key, each in _ERRORS.items()}
+_STEPS_OF_CURRENT = {key: tuple(10 ** (_STEP * _CURRENT * error) for error in each) for key, each in _ERRORS.items()}
+_WIDEST = 1e5  # no factor is larger, and none smaller than one over it
+_BELOW_FLOOR = 0.01  # nor does a factor carry a quantile further below the floor than to this share of it
+
+
+class Calibrator:
+    """Moves stated quantiles, online, until each covers the share of waits that it says.
+
+    Each level has a factor for the quantiles stated at that level, and a factor of its own for each decade of the
+    median, because a predictor that says 0 s errs otherwise than one that says a day. When a wait becomes known, each
+    factor moves along the subgradient of the pinball loss of log seconds: up by a step times the level if the wait was
+    not covered, down by a step times what is missing of 1 if it was. So no distribution is assumed and a change of
+    regime is followed; and as each step is an error of coverage, these errors add up to no more than what the factors
+    have moved in all (as in Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021, and in the
+    quantile tracking of Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", 2023).
+    Steps shrink with the root of what was learned down to a constant. What follows departs from that, and with it the
+    guarantee holds only about; on real logs p50 and p90 come within three hundredths of their levels.
+
+    Waits become known late and in bursts. Were only the coverage counted that the factors of now would have, then the
+    errors made in the meantime would never be made good: as long as a queue grows, too few waits would be covered. Were
+    only the coverage of what was stated counted, as there, then a burst of a hundred waits that were stated alike would
+    move the factors by a hundred steps. Four fifths of each step follow what was stated, a fifth what would be stated
+    now; and what was stated carries no quantile further that is already a hundred times the wait, or a hundredth.
+
+    What covers a wait is what `coverage` says, so many waits at the floor hold no quantile up. Near any other atom the
+    quantiles go to and fro by a step, and those of several levels may be out by some hundredths. Of a bound on a wait
+    the forecast's own distribution beyond it is what counts: under *at least* the probability below the bound is handed
+    to what is above it, in proportion, and under *at most* the other way round.
+
+    A calibrator serves either points or quantiles, not both in turn: what it learned of one is wrong for the other.
+
+    Parameters
+    ----------
+    spread
+        Decades from p10 to p90 that are laid around what is stated before anything is learned: 0 for an estimator that
+        states quantiles of its own, 1.6 for one that states a point.
+
+    Examples
+    --------
+    A predictor that always says a minute, in a queue that takes two hours or a second, three to one:
+
+    >>> calibrator = Calibrator(spread=1.6)
+    >>> for wait_s in (7200.0, 7200.0, 1.0, 7200.0) * 500:
+    ...     stated = calibrator.around(60.0)
+    ...     calibrator.observe(60.0, stated, wait_s)
+    >>> p10, *_, p40, p50, p60, p70, p80, p90 = calibrator.around(60.0)
+    >>> p10 < 60.0, 3600.0 < p50 < 14_400.0
+    (True, True)
+    """
+
+    def __init__(self, *, spread: float = 0.0) -> None:
+        if not 0 <= spread <= 8:
+            raise InputError(f"a spread of {spread} decades cannot be", hint="Give 0 to 8.")
+        self._factors = [_spread_out(spread) for _ in range(len(_EDGES_S) + 1)]
+        self._learned = [0] * len(self._factors)
+
+    def around(self, point_s: float) -> tuple[float, ...]:
+        """State quantiles around a point prediction in seconds; those of `adjust` for nine times the point."""
+        base = max(point_s, FLOOR_S)
+        return tuple(sorted([base * factor for factor in self._factors[bisect_left(_EDGES_S, point_s)]]))
+
+    def adjust(self, quantiles_s: Sequence[float]) -> tuple[float, ...]:
+        """Move quantiles to where they cover what they say.
+
+        Parameters
+        ----------
+        quantiles_s
+            Nine waits in seconds, ascending.
+
+        Returns
+        -------
+        tuple of float
+            Nine waits in seconds, ascending.
+        """
+        return tuple(sorted(_product(quantiles_s, self._factors[bisect_left(_EDGES_S, quantiles_s[_N // 2])])))
+
+    def observe(
+        self,
+        given_s: float | Sequence[float],
+        stated_s: Sequence[float],
+        wait_s: float,
+        kind: Kind = "exact",
+    ) -> None:
+        """Learn how long the wait was for which quantiles had been stated.
+
+        Parameters
+        ----------
+        given_s
+            What `around` or `adjust` was given: a point, or nine quantiles; in seconds.
+        stated_s
+            What it returned, and what was really stated.
+        wait_s, kind
+            The wait in seconds, or what bounds it; see `asa.waits.WaitObservation`.
+        """
+        if isinstance(given_s, (int, float)):
+            place = bisect_left(_EDGES_S, given_s)
+            factors = self._factors[place]
+            base = max(float(given_s), FLOOR_S)
+            current = factors  # ordered like the quantiles, in place of nine products
+        else:
+            place = bisect_left(_EDGES_S, given_s[_N // 2])
+            factors = self._factors[place]
+            base = 1.0
+            current = sorted(_product(given_s, factors))
+        now = _position(current, wait_s / base, FLOOR_S / base, kind)
+        then = _position(stated_s, wait_s, FLOOR_S, kind)
+        learned = self._learned[place] = self._learned[place] + 1
+        apart = then[1] > now[2] or then[2] < now[1]  # some levels missed on one side, and would now on the other
+        if learned > _SETTLED and not apart:
+            pairs = zip(factors, _STEPS_OF_STATED[then], _STEPS_OF_CURRENT[now], strict=True)
+            moved = [factor * one * other for factor, one, other in pairs]
+        else:
+            step: float = max(_FIRST_STEP / learned**0.5, _STEP)
+            told = _paid(then, current, max(wait_s, FLOOR_S) / base) if apart else _ERRORS[then]
+            pairs = zip(factors, told, _ERRORS[now], strict=True)
+            moved = [factor * 10.0 ** (step * (_STATED * one + _CURRENT * other)) for factor, one, other in pairs]
+        if isinstance(given_s, (int, float)):
+            moved.sort()
+            least = max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST)
+            if moved[0] < least or moved[-1] > _WIDEST:
+                moved = [min(max(factor, least), _WIDEST) for factor in moved]
+        else:
+            bases = [max(quantile, FLOOR_S) for quantile in given_s]
+            # sorted as quantiles: else two factors that have passed each other would be taught each other's errors
+            moved = [product / base for product, base in zip(sorted(_product(given_s, moved)), bases, strict=True)]
+            leasts = [max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST) for base in bases]
+            moved = [min(max(factor, least), _WIDEST) for factor, least in zip(moved, leasts, strict=True)]
+        self._factors[place] = moved
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to continue, as JSON-ready data."""
+        return {"factors": [list(factors) for factors in self._factors], "learned": list(self._learned)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Calibrator:
+        """Make one that continues bit for bit where the one that gave `state` stood.
+
+        Raises
+        ------
+        StateError
+            Something is missing from the state or does not fit.
+        """
+        made = cls()
+        try:
+            factors = [[float(factor) for factor in each] for each in state["factors"]]
+            learned = [int(count) for count in state["learned"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"no state of a calibrator: {error!r}", hint="Forget it and learn anew.") from error
+        fits = len(factors) == len(learned) == len(made._factors)
+        if not fits or any(len(each) != _N or not _sound(each) for each in factors) or min(learned) < 0:
+            raise StateError("the factors of a calibrator do not fit", hint="The file was changed or cut off.")
+        made._factors, made._learned = factors, learned
+        return made
+
+
+def _paid(then: tuple[str, int, int], current: Sequence[float], wait: float) -> Sequence[float]:
+    """Errors of what was stated, less those that the quantiles of now have paid for: they are far beyond the wait."""
+    errors = list(_ERRORS[then])
+    for level in range(bisect_right(current, wait * _FAR), then[1]):
+        errors[level] = min(errors[level], 0.0)
+    for level in range(then[2], bisect_left(current, wait / _FAR)):
+        errors[level] = max(errors[level], 0.0)
+    return errors
+
+
+def _spread_out(spread: float) -> list[float]:
+    return [10.0 ** ((level - 0.5) / (LEVELS[-1] - LEVELS[0]) * spread) for level in LEVELS]
+
+
+def _product(quantiles_s: Sequence[float], factors: Sequence[float]) -> list[float]:
+    return [max(quantile, FLOOR_S) * factor for quantile, factor in zip(quantiles_s, factors, strict=True)]
+
+
+def _sound(factors: Sequence[float]) -> bool:
+    return all(1 / _WIDEST <= factor <= _WIDEST for factor in factors)
+
+
+def _position(quantiles: Sequence[float], wait: float, floor: float, kind: Kind) -> tuple[str, int, int]:
+    """Where a wait stands among ascending quantiles: which of them equal it; the key of the errors that it teaches."""
+    if wait <= floor:
+        if kind == "at_least":
+            return "at_least", 0, 0  # it says nothing
+        return "floor", 0, bisect_right(quantiles, floor)  # nothing is below the floor, so at most it is exactly it
+    return kind, bisect_left(quantiles, wait * _ALMOST), bisect_right(quantiles, wait * _HARDLY)

@@ -1,0 +1,610 @@
+"""The arithmetic of `asa.estimators.contextual`: what is seen of a job, what is believed of it, what is learned.
+
+Everything is double precision in a fixed order of operations, so that compiled and plain Python agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from asa.compiled import COMPILED, kernel
+from asa.estimators import contextual_plain as plain
+
+__all__ = ["decide", "enqueue", "learn", "predict"]
+
+# ------------------------------------------------------------------ the alternatives
+
+K = 64
+"""Alternatives: waits of 10 s, 12 s, 15 s, ... 54 days, in equal steps of the logarithm."""
+FLOOR = 1.0  # log10 of the shortest
+STEP = 0.09
+CELL_EDGES = 52  # between the 53 alternatives of the paper
+
+# ------------------------------------------------------------------ groups of jobs, and what is kept of each
+
+GROUPS = 8
+SITE, PARTITION, WIDTH, GEOMETRY, USER, USER_WIDTH, USER_GEOMETRY, LENGTH = range(GROUPS)
+
+LAST, FAST, SLOW, STARTED, SUBMITTED, COUNT, OLDEST, YOUNGEST, WIDTH_CLASS, LENGTH_CLASS, IN_PARTITION = range(11)
+STATS = 11
+
+# ------------------------------------------------------------------ what is seen of a job
+
+PER_GROUP = 7
+ALIKE = GROUPS * PER_GROUP  # ages of what waits and asks for no more
+REQUEST = ALIKE + 2
+CLOCK = REQUEST + 2
+MEDIAN = CLOCK + 3
+CONSTANT = MEDIAN + 1
+SEEN = CONSTANT + 1
+"""Numbers seen of a job; opinions and facts from outside follow."""
+
+REPORTS = 14
+"""Experts that name a wait, in the order of `_look`; opinions from outside follow."""
+REPORTS_OF_WAITING = (3, 6, 10, 12, 13)
+REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10)
+ABSENT = -1
+
+# ------------------------------------------------------------------ a job's own numbers while it waits
+
+HIDDEN = 16
+RECENT = 32  # waits of a geometry of which the median is taken
+# rows of the table of own weights
+JOINT, ALONE, WINDOW = range(3)
+
+LEAST_LEVEL, MOST_LEVEL = 0.005, 0.99
+DECADES = 1.0
+"""Quantiles at levels beyond these are those at them, moved by so many decades for each 1.0 beyond."""
+WINDING = 0.3
+"""Tracked levels go no further than this below 0 or above 1.
+
+After a regime change very many forecasts turn out too short at once, all made before it; the coverage that was lost is
+made up for slowly afterwards, but no longer than it takes to come back from here."""
+
+# scalars
+NOW_ACTIVE = 0
+TRUST = 1  # of the two: all together, and the geometry alone
+LEVEL = 3  # the nine
+OBSERVED = 12
+SCALARS = 16
+
+
+@kernel
+def _log(wait_s: float) -> float:
+    """Take the decimal logarithm of a wait, floored."""
+    return math.log10(wait_s) if wait_s > 10.0 else FLOOR
+
+
+@kernel
+def _place(log_wait: float) -> int:
+    """Find the alternative nearest to a wait."""
+    return min(K - 1, max(0, int((log_wait - FLOOR) / STEP + 0.5)))
+
+
+@kernel
+def _centred(log_wait: float) -> float:
+    return (log_wait - 3.0) / 1.5
+
+
+@kernel
+def _age(seconds: float) -> float:
+    return _centred(math.log10(seconds + 1.0)) if seconds > 0.0 else -2.0
+
+
+@kernel
+def _look(
+    now: float,
+    width: float,
+    length: float,
+    rows: Any,
+    stats: Any,
+    own: Any,
+    own_rows: Any,
+    submit: Any,
+    active: Any,
+    scalars: Any,
+    outside: Any,
+    x: Any,
+    e: Any,
+) -> None:
+    """See a job: its groups' recent waits, what waits in them and since when, and what it asks for.
+
+    `x` gets numbers for the network, `e` the alternative that each expert names, or `ABSENT`.
+    """
+    at = 0
+    report = 0
+    site = rows[SITE]
+    for group in range(GROUPS):
+        row = rows[group]
+        count = stats[row, COUNT]
+        told = row if count > 0.0 else site
+        if stats[told, COUNT] > 0.0:
+            last, fast, slow = stats[told, LAST], stats[told, FAST], stats[told, SLOW]
+        else:
+            last = fast = slow = 2.8
+        x[at] = _centred(last)
+        x[at + 1] = _centred(fast)
+        x[at + 2] = _centred(slow)
+        x[at + 3] = _age(now - stats[row, STARTED]) if count > 0.0 else 1.5
+        x[at + 4] = _age(now - stats[row, SUBMITTED]) if stats[row, SUBMITTED] > -math.inf else 1.5
+        first = int(stats[row, OLDEST])
+        oldest = FLOOR
+        if first >= 0:
+            oldest = _log(now - submit[first])
+            x[at + 5] = _centred(oldest)
+            x[at + 6] = _centred(_log(now - submit[int(stats[row, YOUNGEST])]))
+        else:
+            x[at + 5] = -2.0
+            x[at + 6] = -2.0
+        at += PER_GROUP
+        if group not in (PARTITION, LENGTH):
+            e[report] = _place(last) if count > 0.0 else ABSENT
+            report += 1
+        if group in (GEOMETRY, USER, USER_GEOMETRY):
+            e[report] = _place(oldest) if first >= 0 else ABSENT
+            report += 1
+        if group in (GEOMETRY, USER):
+            e[report] = _place(fast) if count > 0.0 else ABSENT
+            report += 1
+    row = rows[GEOMETRY]
+    count = int(stats[row, COUNT])
+    if count > 0:
+        median = own[own_rows[0], WINDOW, RECENT + min(count, RECENT) // 2]
+        e[report] = _place(median)
+    else:
+        median = stats[site, SLOW] if stats[site, COUNT] > 0.0 else 2.8
+        e[report] = ABSENT
+    report += 1
+    oldest = -1.0
+    youngest = math.inf
+    for i in range(int(scalars[NOW_ACTIVE])):
+        other = active[0, i]
+        if (
+            stats[other, WIDTH_CLASS] <= width
+            and stats[other, LENGTH_CLASS] <= length
+            and stats[other, IN_PARTITION] == rows[PARTITION]
+        ):
+            oldest = max(oldest, now - submit[int(stats[other, OLDEST])])
+            youngest = min(youngest, now - submit[int(stats[other, YOUNGEST])])
+    if oldest >= 0.0:
+        e[report] = _place(_log(oldest))
+        e[report + 1] = _place(_log(youngest))
+        x[ALIKE] = _centred(_log(oldest))
+        x[ALIKE + 1] = _centred(_log(youngest))
+    else:
+        e[report] = e[report + 1] = ABSENT
+        x[ALIKE] = x[ALIKE + 1] = -2.0
+    x[REQUEST] = (width - 4.0) / 3.0
+    x[REQUEST + 1] = (length - 23.0) / 7.0
+    day = now / 86400.0 * 2.0 * math.pi
+    x[CLOCK] = math.sin(day)
+    x[CLOCK + 1] = math.cos(day)
+    x[CLOCK + 2] = math.sin(day / 7.0)
+    x[MEDIAN] = _centred(median)
+    x[CONSTANT] = 1.0
+    opinions = e.shape[0] - REPORTS
+    for i in range(outside.shape[0]):
+        if i < opinions:  # a wait in seconds
+            wait = _log(outside[i])
+            e[REPORTS + i] = _place(wait)
+            x[SEEN + i] = _centred(wait)
+        else:
+            x[SEEN + i] = outside[i]
+
+
+@kernel
+def _sum_up_by_loops(
+    x: Any, e: Any, own_rows: Any, own: Any, net: Any, top: Any, profiles: Any, hidden: Any, p: Any
+) -> None:
+    """Log-weights of the alternatives, made probabilities: what all parts say, added up."""
+    units = net.shape[2]
+    for i in range(units):
+        hidden[i] = 0.0
+    for j in range(x.shape[0]):
+        xj = x[j]
+        if xj != 0.0:
+            for i in range(units):
+                hidden[i] += net[0, j, i] * xj
+    for i in range(units):
+        if hidden[i] < 0.0:
+            hidden[i] *= 0.01
+    for k in range(K):
+        p[k] = top[0, units, k]
+    for i in range(units):
+        h = hidden[i]
+        for k in range(K):
+            p[k] += top[0, i, k] * h
+    for m in range(e.shape[0]):
+        if e[m] >= 0:
+            s = K - e[m]
+            for k in range(K):
+                p[k] += profiles[0, m, s + k]
+    for a in range(2):
+        row = own_rows[a]
+        if row >= 0:
+            for k in range(K):
+                p[k] += own[row, JOINT, k]
+    most = p[0]
+    for k in range(K):
+        most = max(most, p[k])
+    total = 0.0
+    for k in range(K):
+        p[k] = math.exp(p[k] - most)
+        total += p[k]
+    for k in range(K):
+        p[k] /= total
+
+
+_sum_up = _sum_up_by_loops if COMPILED else plain.sum_up
+
+
+@kernel
+def predict(
+    now: float,
+    width: float,
+    length: float,
+    slot: int,
+    rows: Any,
+    own_rows: Any,
+    stats: Any,
+    own: Any,
+    submit: Any,
+    active: Any,
+    scalars: Any,
+    outside: Any,
+    kept_x: Any,
+    kept_e: Any,
+    net: Any,
+    top: Any,
+    profiles: Any,
+    seen: Any,
+    named: Any,
+    parts: Any,
+    scratch: Any,
+) -> None:
+    """Believe something of a job: probabilities of the alternatives, mixed, in the first row of `scratch`.
+
+    What was seen of it and both parts of the mixture are left in the rows of `slot`, for when its wait becomes known.
+    """
+    x, e, both = seen[slot], named[slot], parts[slot]
+    _look(now, width, length, rows, stats, own, own_rows, submit, active, scalars, outside, x, e)
+    for j in range(x.shape[0]):
+        x[j] *= kept_x[j]
+    for m in range(e.shape[0]):
+        if not kept_e[m]:
+            e[m] = ABSENT
+    _sum_up(x, e, own_rows, own, net, top, profiles, scratch[1], both[0])
+    row = own_rows[0]
+    together, alone = scalars[TRUST], scalars[TRUST + 1]
+    asleep = stats[rows[GEOMETRY], COUNT] == 0.0  # a geometry that was never seen has nothing to say of its own
+    for k in range(K):
+        both[1, k] = both[0, k] if asleep else own[row, ALONE, k]
+        scratch[0, k] = together * both[0, k] + alone * both[1, k]
+
+
+@kernel
+def decide(scratch: Any, scalars: Any, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
+    """Quantiles at the tracked levels, and the wait to count on, from the probabilities in `scratch`.
+
+    The wait to count on has the least expected error in the logarithm, less what `closeness` is worth: that the wait's
+    closest among the paper's alternatives is the predicted one's.
+    """
+    p = scratch[0]
+    before = scratch[2]  # probability below each alternative
+    sums = scratch[3]  # of p times place
+    total = 0.0
+    weighted = 0.0
+    for k in range(K):
+        before[k] = total
+        sums[k] = weighted
+        total += p[k]
+        weighted += p[k] * k
+    place = 0
+    for i in range(10):
+        level = scalars[LEVEL + i] if i < 9 else 0.5
+        if i == 9:
+            place = 0
+        certain = min(MOST_LEVEL, max(LEAST_LEVEL, level))
+        aim = certain * total
+        while place < K - 1 and before[place + 1] < aim:
+            place += 1
+        share = (aim - before[place]) / p[place] if p[place] > 0.0 else 0.5
+        share = min(1.0, max(0.0, share))
+        beyond = DECADES * (level - certain)  # the tracked level asks for more than the alternatives can say
+        if place == 0 and beyond <= 0.0:  # the floor's alternative stands for all shorter waits; they are spread evenly
+            out[i] = 10.0 * share
+        else:
+            out[i] = 10.0 ** max(FLOOR, FLOOR + STEP * (place - 0.5 + share) + beyond)
+    median = out[9]
+    best, chosen = math.inf, 0
+    below = 0.0
+    for a in range(cells.shape[1]):
+        edge = cells[1, a]  # in places
+        if a == CELL_EDGES:
+            mass_below = total
+        else:
+            k = min(K - 1, max(0, int(edge + 0.5)))
+            inside = min(1.0, max(0.0, edge + 0.5 - k))
+            mass_below = p[0] if k == 0 else before[k] + p[k] * inside
+        mass = mass_below - below
+        below = mass_below
+        z = cells[0, a]
+        k = min(K - 1, int(z) + 1)
+        error = STEP * (z * (2.0 * before[k] - total) + weighted - 2.0 * sums[k])
+        score = error - closeness * mass
+        if score < best:
+            best, chosen = score, a
+    low = 0.0 if chosen == 0 else 0.5 * (alternatives[chosen - 1] + alternatives[chosen])
+    high = math.inf if chosen == CELL_EDGES else 0.5 * (alternatives[chosen] + alternatives[chosen + 1])
+    if low < median <= high:
+        out[9] = median
+    elif chosen == CELL_EDGES:
+        out[9] = max(median, alternatives[chosen])
+    else:
+        out[9] = alternatives[chosen]
+
+
+@kernel
+def enqueue(
+    slot: int,
+    now: float,
+    rows: Any,
+    stats: Any,
+    active: Any,
+    scalars: Any,
+    links: Any,
+    submit: Any,
+    stated: Any,
+    out: Any,
+) -> None:
+    """Let a job wait: it becomes the youngest in each of its groups. The quantiles that were stated are kept."""
+    submit[slot] = now
+    for i in range(9):
+        stated[slot, i] = out[i]
+    for group in range(GROUPS):
+        row = rows[group]
+        youngest = int(stats[row, YOUNGEST])
+        links[slot, 0, group] = youngest
+        links[slot, 1, group] = -1
+        if youngest >= 0:
+            links[youngest, 1, group] = slot
+        else:
+            stats[row, OLDEST] = slot
+            if group == GEOMETRY:
+                count = int(scalars[NOW_ACTIVE])
+                active[0, count] = row
+                active[1, row] = count
+                scalars[NOW_ACTIVE] = count + 1
+        stats[row, YOUNGEST] = slot
+        stats[row, SUBMITTED] = now
+
+
+@kernel
+def _dequeue(slot: int, rows: Any, stats: Any, active: Any, scalars: Any, links: Any) -> None:
+    for group in range(GROUPS):
+        row = rows[group]
+        older, younger = links[slot, 0, group], links[slot, 1, group]
+        if older >= 0:
+            links[older, 1, group] = younger
+        else:
+            stats[row, OLDEST] = younger
+        if younger >= 0:
+            links[younger, 0, group] = older
+        else:
+            stats[row, YOUNGEST] = older
+        if group == GEOMETRY and stats[row, OLDEST] < 0:
+            count = int(scalars[NOW_ACTIVE]) - 1
+            moved = active[0, count]
+            place = active[1, row]
+            active[0, place] = moved
+            active[1, moved] = place
+            scalars[NOW_ACTIVE] = count
+
+
+@kernel
+def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row: int) -> None:
+    """Take a wait into the averages of its groups, and into its geometry's median."""
+    for group in range(GROUPS):
+        row = rows[group]
+        count = stats[row, COUNT]
+        stats[row, LAST] = wait
+        stats[row, STARTED] = now
+        if count == 0.0:
+            stats[row, FAST] = stats[row, SLOW] = wait
+        else:
+            stats[row, FAST] += max(0.3, 1.0 / (count + 1.0)) * (wait - stats[row, FAST])
+            stats[row, SLOW] += max(0.04, 1.0 / (count + 1.0)) * (wait - stats[row, SLOW])
+        if group == GEOMETRY:  # RECENT latest waits in a ring, and the same in order
+            held = int(count)
+            turn = held % RECENT
+            if held >= RECENT:
+                gone = own[own_row, WINDOW, turn]
+                i = RECENT
+                while own[own_row, WINDOW, i] != gone:
+                    i += 1
+                while i < 2 * RECENT - 1:
+                    own[own_row, WINDOW, i] = own[own_row, WINDOW, i + 1]
+                    i += 1
+                held = RECENT - 1
+            own[own_row, WINDOW, turn] = wait
+            i = RECENT + held
+            while i > RECENT and own[own_row, WINDOW, i - 1] > wait:
+                own[own_row, WINDOW, i] = own[own_row, WINDOW, i - 1]
+                i -= 1
+            own[own_row, WINDOW, i] = wait
+        stats[row, COUNT] = count + 1.0
+
+
+@kernel
+def _aim(low: int, high: int, p: Any, target: Any) -> None:
+    """Say what the probabilities should have been, where the alternatives from `low` to `high` may be true.
+
+    A wait that is known whole is spread a little: its neighbours are nearly as right.
+    """
+    for k in range(K):
+        target[k] = 0.0
+    if low == high:
+        if 0 < low < K - 1:
+            target[low - 1] = target[low + 1] = 0.25
+            target[low] = 0.5
+        else:
+            target[low] = 1.0
+        return
+    mass = 0.0
+    for k in range(low, high + 1):
+        mass += p[k]
+    for k in range(low, high + 1):
+        target[k] = p[k] / mass if mass > 0.0 else 1.0 / (high - low + 1)
+
+
+@kernel
+def _descend_by_loops(
+    x: Any,
+    e: Any,
+    own_rows: Any,
+    own: Any,
+    net: Any,
+    top: Any,
+    profiles: Any,
+    hidden: Any,
+    gradient: Any,
+    back: Any,
+    rates: Any,
+) -> None:
+    """Step down the gradient of the log loss: each part by its share, each number by its own usual size (RMSprop)."""
+    units = net.shape[2]
+    keep = rates[2]
+    new = 1.0 - keep
+    rate, profile_rate = rates[0], rates[1]
+    for i in range(units):
+        total = 0.0
+        for k in range(K):
+            total += gradient[k] * top[0, i, k]
+        back[i] = total if hidden[i] > 0.0 else 0.01 * total
+    length = 0.0
+    for k in range(K):
+        length += gradient[k] * gradient[k]
+    length /= K
+    for i in range(units + 1):
+        h = hidden[i] if i < units else 1.0
+        size = keep * top[1, i, 0] + new * length * h * h
+        top[1, i, 0] = size
+        pace = rate * h / (math.sqrt(size) + 1e-4)
+        for k in range(K):
+            top[0, i, k] -= pace * gradient[k]
+    for m in range(e.shape[0]):
+        if e[m] >= 0:
+            s = K - e[m]
+            size = keep * profiles[1, m, 0] + new * length
+            profiles[1, m, 0] = size
+            pace = profile_rate / (math.sqrt(size) + 1e-3)
+            for k in range(K):
+                profiles[0, m, s + k] -= pace * gradient[k]
+    length = 0.0
+    for i in range(units):
+        length += back[i] * back[i]
+    length /= units
+    for j in range(x.shape[0]):
+        xj = x[j]
+        if xj != 0.0:
+            size = keep * net[1, j, 0] + new * length * xj * xj
+            net[1, j, 0] = size
+            pace = rate * xj / (math.sqrt(size) + 1e-4)
+            for i in range(units):
+                net[0, j, i] -= pace * back[i]
+    own_rate, forget = rates[3], 1.0 - rates[3] * rates[4]
+    for a in range(2):
+        row = own_rows[a]
+        if row >= 0:
+            for k in range(K):
+                own[row, JOINT, k] = forget * own[row, JOINT, k] - own_rate * gradient[k]
+
+
+@kernel
+def _weigh_alone_by_loops(low: int, high: int, own: Any, row: int, table: Any, share: float) -> None:
+    """Exponential weights of one geometry: each alternative loses by its distance; then all share a little."""
+    total = 0.0
+    for k in range(K):
+        off = low - k if k < low else (k - high if k > high else 0)
+        own[row, ALONE, k] *= table[off]
+        total += own[row, ALONE, k]
+    for k in range(K):
+        own[row, ALONE, k] = (1.0 - share) * own[row, ALONE, k] / total + share / K
+
+
+_descend = _descend_by_loops if COMPILED else plain.descend
+_weigh_alone = _weigh_alone_by_loops if COMPILED else plain.weigh_alone
+
+
+@kernel
+def learn(
+    slot: int,
+    low: int,
+    high: int,
+    now: float,
+    seconds: float,
+    wait: float,
+    rows: Any,
+    own_rows: Any,
+    stats: Any,
+    own: Any,
+    active: Any,
+    scalars: Any,
+    links: Any,
+    net: Any,
+    top: Any,
+    profiles: Any,
+    seen: Any,
+    named: Any,
+    parts: Any,
+    stated: Any,
+    table: Any,
+    rates: Any,
+    scratch: Any,
+) -> None:
+    """Learn what became of a wait: between the alternatives `low` and `high`, or known whole if they are the same.
+
+    `wait` is the logarithm of its `seconds`. In the rows of `slot` lies what was seen and believed when the job was
+    submitted.
+    """
+    x, e, both, told = seen[slot], named[slot], parts[slot], stated[slot]
+    _dequeue(slot, rows, stats, active, scalars, links)
+    p = scratch[0]
+    target = scratch[2]
+    _sum_up(x, e, own_rows, own, net, top, profiles, scratch[1], p)
+    _aim(low, high, p, target)
+    for k in range(K):
+        p[k] -= target[k]
+    _descend(x, e, own_rows, own, net, top, profiles, scratch[1], p, scratch[3], rates)
+    # who foresaw it gains trust, as in Bayes' rule; then both share a little
+    together, alone = 1e-9, 1e-9
+    for k in range(low, high + 1):
+        together += both[0, k]
+        alone += both[1, k]
+    together *= scalars[TRUST]
+    alone *= scalars[TRUST + 1]
+    total = together + alone
+    share = rates[5]
+    scalars[TRUST] = (1.0 - share) * together / total + 0.5 * share
+    scalars[TRUST + 1] = (1.0 - share) * alone / total + 0.5 * share
+    _weigh_alone(low, high, own, own_rows[0], table, share)
+    if low == high:
+        _remember(wait, now, rows, stats, own, own_rows[0])
+        count = scalars[OBSERVED] + 1.0
+        scalars[OBSERVED] = count
+        # quantiles hold what they say: levels move until they do (adaptive conformal inference)
+        pace = max(0.002, 1.0 / (count + 100.0))
+        # what is at the floor covers a wait at the floor with a share, as `calibration.coverage` has it
+        at_floor = 0
+        for i in range(9):
+            if wait <= FLOOR and told[i] <= 10.0:
+                at_floor += 1
+        mass = 1.0 if at_floor == 9 else 0.1 * at_floor + 0.05
+        for i in range(9):
+            whole = 1.0 if seconds <= told[i] or wait <= FLOOR else 0.0
+            covered = min(1.0, 0.1 * (i + 1) / mass) if i < at_floor else whole
+            level = scalars[LEVEL + i] + pace * (0.1 * (i + 1) - covered)
+            scalars[LEVEL + i] = min(1.0 + WINDING, max(-WINDING, level))
+        for i in range(1, 9):
+            scalars[LEVEL + i] = max(scalars[LEVEL + i], scalars[LEVEL + i - 1])

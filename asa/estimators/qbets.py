@@ -1,0 +1,204 @@
+"""QBETS: bounds on queue waits from order statistics, with a history that is cut where the queue changes.
+
+Nurmi, Brevik and Wolski: "QBETS: Queue Bounds Estimation from Time Series" (JSSPP 2007), and Brevik, Nurmi and Wolski:
+"Predicting bounds on queuing delay for batch-scheduled parallel machines" (PPoPP 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from asa.estimators.peers import FIRST_GUESS_S, Memory, SiteEstimator, contradicts
+from asa.geometry import JobGeometry
+from asa.waits import LEVELS, QueuedJob, WaitForecast, WaitObservation
+
+__all__ = ["CONFIDENCE", "LEAST_HISTORY", "Qbets", "bound_places", "rare_run"]
+
+CONFIDENCE = 0.95
+"""Probability with which a stated bound is not below the quantile that it bounds."""
+
+LEAST_HISTORY = math.ceil(math.log(1 - CONFIDENCE) / math.log(LEVELS[-1]))
+"""Waits needed before even the longest of them bounds the highest level with that confidence: 29."""
+
+_LONGEST = 1000  # waits that are kept of a geometry: adding one costs with their number
+_MIDDLE = LEVELS.index(0.5)
+
+_RARE_RUNS = (3, 4, 4, 4, 5, 5, 6, 7, 9, 13)  # by autocorrelation: 0, 0.1, ... 0.9
+
+
+def rare_run(autocorrelation: float) -> int:
+    """Tell how many waits in a row above their p90 are so rare that the queue must have changed.
+
+    Rare is what fewer than one wait in a thousand completes. For independent waits that is three in a row, for 0.1 to
+    the third is a thousandth; more where long waits follow upon long ones. The numbers are those of a Gaussian series
+    of first order, to which the logarithms of the waits are likened.
+
+    Parameters
+    ----------
+    autocorrelation
+        Of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and at most 0.9.
+
+    Examples
+    --------
+    >>> rare_run(0.0), rare_run(0.7)
+    (3, 7)
+    """
+    return _RARE_RUNS[min(max(round(10 * autocorrelation), 0), len(_RARE_RUNS) - 1)]
+
+
+@cache
+def _all_places() -> list[tuple[int, ...]]:
+    """Find the places for every length of history, each from those of the one before it."""
+    columns = []
+    for level in LEVELS:
+        place, at, below = 0, 1.0, 1.0  # of no waits: P(B = place) and P(B <= place) of B ~ Bin(n, level)
+        column = [0]
+        for n in range(1, _LONGEST + 1):
+            below -= level * at
+            at *= (1 - level) * n / (n - place)
+            if below < CONFIDENCE and place < n - 1:
+                at *= (n - place) / (place + 1) * level / (1 - level)
+                place += 1
+                below += at
+            column.append(place)
+        columns.append(column)
+    return list(zip(*columns, strict=True))
+
+
+def bound_places(waits: int) -> tuple[int, ...]:
+    """Tell which of so many ascending waits bounds each level's quantile.
+
+    How many of n independent waits are below the quantile of level q is binomial. So the wait that stands behind k
+    shorter ones is at least that quantile with the probability that a binomial of n and q is at most k, and the bound
+    is the shortest wait for which this reaches `CONFIDENCE`. Where not even the longest does, it stands in.
+
+    Parameters
+    ----------
+    waits
+        How many, 1 to 1000.
+
+    Returns
+    -------
+    tuple of int
+        For each of `LEVELS` a place among the ascending waits, counted from 0.
+
+    Examples
+    --------
+    >>> bound_places(100)[4], bound_places(100)[8], bound_places(29)[8], bound_places(28)[8]
+    (58, 95, 28, 27)
+    """
+    return _all_places()[waits]
+
+
+class _History(Memory):
+    """The waits since the last change, in order of becoming known and in order of length."""
+
+    __slots__ = ("ascending", "recent", "run")
+
+    def __init__(self, geometry: JobGeometry | None) -> None:
+        super().__init__(geometry)
+        self.recent: deque[float] = deque()
+        self.ascending: list[float] = []
+        self.run = 0  # waits in a row that exceeded the bound of the highest level
+
+    def learn(self, wait_s: float) -> None:
+        self.known += 1
+        ascending = self.ascending
+        if len(ascending) >= LEAST_HISTORY:
+            above = wait_s > ascending[bound_places(len(ascending))[-1]]
+            self.run = self.run + 1 if above else 0
+        if len(ascending) == _LONGEST:
+            del ascending[bisect_left(ascending, self.recent.popleft())]
+        self.recent.append(wait_s)
+        insort(ascending, wait_s)
+        if self.run >= _RARE_RUNS[0] and self.run >= rare_run(_autocorrelation(self.recent)):
+            self._forget()
+
+    def _forget(self) -> None:
+        self.run = 0
+        self.recent = deque(list(self.recent)[-LEAST_HISTORY:])
+        self.ascending = sorted(self.recent)
+
+    def state(self) -> list[Any]:
+        return [self.known, self.point_s, self.run, list(self.recent)]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        super().restore(state)
+        self.run = int(state[2])
+        self.recent = deque(map(float, state[3]))
+        self.ascending = sorted(self.recent)
+        if len(self.recent) > min(self.known, _LONGEST) or (self.known and not self.recent):
+            raise ValueError("a history that is too long or too short")
+
+
+def _autocorrelation(waits_s: Sequence[float] | deque[float]) -> float:
+    """Between the logarithms of each wait and the next."""
+    logs = [math.log10(1.0 + wait_s) for wait_s in waits_s]
+    mean = sum(logs) / len(logs)
+    logs = [log - mean for log in logs]
+    square = sum([log * log for log in logs])
+    if square <= 0:
+        return 0.0
+    return sum([one * other for one, other in pairwise(logs)]) / square
+
+
+class Qbets(SiteEstimator[_History]):
+    """States bounds: waits that are at least the quantiles of `LEVELS`, each with a confidence of 0.95.
+
+    As published: the bounds are order statistics (see `bound_places`), and nothing is assumed of the distribution. Each
+    wait that becomes known is held against the bound of the highest level. When so many in a row exceed it as are rare
+    for a series as autocorrelated as this one (see `rare_run`), the queue has changed: all is forgotten but the most
+    recent `LEAST_HISTORY` waits, the fewest that can bound the highest level.
+
+    Otherwise than published: jobs are grouped by their geometry, where the original clusters them by their size with a
+    mixture model; the highest level is 0.9, not 0.95; a wait is held against the bound of now rather than the one that
+    was stated for it, so that a burst of late answers counts as one change; and at most 1000 waits are kept. A
+    geometry with fewer than `LEAST_HISTORY` waits is given the bounds of the whole site.
+
+    Bounds are meant to be too high rather than too low: the shares of waits that they cover exceed their levels, most
+    where the history is short. The predicted wait is the bound of the median.
+
+    Examples
+    --------
+    >>> from asa.waits import exactly
+    >>> estimator = Qbets()
+    >>> job = QueuedJob(0.0, cores=28, walltime_s=3600.0)
+    >>> for number in range(100):
+    ...     estimator.observe(estimator.submitted(job), exactly(37 * number % 100))
+    >>> forecast = estimator.predict(job)
+    >>> forecast.wait_s, forecast.at(0.9)
+    (58.0, 95.0)
+    """
+
+    _memory_type = _History
+
+    def predict(self, job: QueuedJob) -> WaitForecast:
+        """Bound the wait of a job that is submitted now."""
+        memory = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
+        ascending = memory.ascending
+        if len(ascending) < LEAST_HISTORY:
+            ascending = self._site.ascending
+            if not ascending:
+                return WaitForecast((FIRST_GUESS_S,) * len(LEVELS), FIRST_GUESS_S)
+        bounds = tuple([ascending[place] for place in bound_places(len(ascending))])
+        return WaitForecast(bounds, bounds[_MIDDLE])
+
+    def _learn(
+        self,
+        memory: _History,
+        point_s: float,
+        stated_s: tuple[float, ...],
+        facts: tuple[float, ...],
+        observation: WaitObservation,
+    ) -> None:
+        del stated_s, facts
+        if contradicts(observation, point_s):
+            wait_s = float(observation.wait_s)
+            memory.learn(wait_s)
+            self._site.learn(wait_s)

@@ -1,0 +1,88 @@
+"""What the simulated queue shows of everybody's jobs, a bit more at each look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.waits import QueuedJob, QueueEvent
+
+from .engine import Engine
+from .table import UNSTARTED
+
+__all__ = ["QueueFeed"]
+
+_ENDED, _SUBMITTED, _STARTED = range(3)  # the order within a second
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class QueueFeed:
+    """Events of the background's jobs, each told once.
+
+    Parameters
+    ----------
+    engine
+        The machine.
+    system
+        Its name.
+    users
+        Whose jobs the rows of its table are; -1 where that is not known.
+
+    Notes
+    -----
+    A look costs what happened since the last one and what still waits or runs, not the length of the log.
+    """
+
+    def __init__(self, engine: Engine, system: str, users: NDArray[np.int32] | None = None) -> None:
+        self._engine = engine
+        self._system = system
+        self._users = users
+        self._next: int | None = None
+        self._waiting = _NONE
+        self._running = _NONE
+
+    def news(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`."""
+        engine, table = self._engine, self._engine.table
+        now = engine.now
+        upto = int(np.searchsorted(table.submit, now, side="right"))
+        start = engine.start
+        if self._next is None:
+            first = max(0, upto - most)
+            older = np.arange(first)
+            shown = start[older] == UNSTARTED
+            if ends:
+                shown |= start[older] + np.minimum(table.run[older], table.request[older]) > now
+            new = np.concatenate([older[shown], np.arange(first, upto)])
+        else:
+            new = np.arange(self._next, upto)
+        self._next = upto
+        waited = np.concatenate([self._waiting, new])
+        begun = start[waited] != UNSTARTED
+        started, self._waiting = waited[begun], waited[~begun]
+        rows = [new, started]
+        times = [table.submit[new], start[started]]
+        kinds = [_SUBMITTED, _STARTED]
+        if ends:
+            ran = np.concatenate([self._running, started])
+            end = start[ran] + np.minimum(table.run[ran], table.request[ran])
+            over = end <= now
+            self._running = ran[~over]
+            rows.append(ran[over])
+            times.append(end[over])
+            kinds.append(_ENDED)
+        kind = np.repeat(kinds, [len(part) for part in rows])
+        row, time = np.concatenate(rows), np.concatenate(times)
+        order = np.lexsort((kind, time))
+        events = zip(kind[order].tolist(), row[order].tolist(), time[order].tolist(), strict=True)
+        return [self._event(*event) for event in events]
+
+    def _event(self, kind: int, row: int, time: int) -> QueueEvent:
+        if kind != _SUBMITTED:
+            return QueueEvent("started" if kind == _STARTED else "ended", row, float(time))
+        table = self._engine.table
+        user = "" if self._users is None or self._users[row] < 0 else f"u{self._users[row]}"
+        job = QueuedJob(float(time), int(table.cores[row]), float(table.request[row]), user, self._system)
+        return QueueEvent("submitted", row, float(time), job)

@@ -1,0 +1,629 @@
+"""Predicting a job's wait by starting a copy of the visible queue and reading the answer.
+
+What ``squeue`` shows of everybody's jobs is enough to run the queue ahead on the engine: who runs and until when at the
+latest, who waits and for what. What it does not show is in which order the site takes its jobs, when they will really
+end, and who may not start though there is room. So there are several *opinions*, one for each guess at these; see
+`OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own it
+learns how far off each of them is, and goes with those that were right lately.
+
+Rules
+-----
+Order. First come first served; shortest request first; or by (wait / request)^3 x cores at the time of the prediction,
+the highest first. Each with EASY backfilling. The predicted job is the last that was submitted, and nobody comes after.
+
+Run times. As requested; or as expected, which is the request times the share of it that was used by the last two jobs
+that had the same user, cores and request, else by the user's last two, else by the site's last jobs (after Tsafrir,
+Etsion and Feitelson, 2007, who take the times of the user's last two). A job that outlives this is expected to run as
+long again as it has, up to its request; one that is over its request as long again as it is over, but 10 s to 10
+minutes; one that is over it by an hour is taken to have ended unnoticed.
+
+Jobs. All of the machine; or only those of the partition; or of these only such as are not held. A job is held if it
+would start now and could have started half a minute ago, if all depended on idle cores alone: a limit, a dependency or
+a reservation keeps it back, and it will not compete for the cores that seem free. If jobs of the predicted job's user
+are held, the user has reached a limit: the job must then also find its place in a queue of the user's own, on the cores
+that the user has now.
+
+Machine. It has the cores that `Surroundings` tells; if it does not tell, as many as were ever seen in use at once. A
+partition has as many as were ever seen in use there at once. Where more are in use than there are (logs have such
+days), nothing starts until enough of them are free. A job that asks for more than there are counts as asking for all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.compiled import seen
+from asa.errors import InputError, StateError
+from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
+
+from . import lookahead_kernel as k
+from .cores.fast_kernel import BLOCK, SCALARS
+
+__all__ = ["FACTS", "OPINIONS", "QueueSimulation", "queue_simulation"]
+
+OPINIONS: tuple[str, ...] = tuple(
+    f"{jobs}_{order}_{run}"
+    for jobs in ("machine", "partition", "unheld")
+    for order in ("fcfs", "shortest", "wfp")
+    for run in ("requested", "expected")
+)
+"""Names of the opinions: which jobs, in which order, with which run times."""
+
+FACTS: dict[str, str] = {
+    "cores": "what the job asks for",
+    "asked_s": "what the job asks for",
+    "expected_run_s": "how long it is expected to run",
+    "free_cores": "of the machine",
+    "busy_share": "of the machine; above 1 where more are in use than there are",
+    "running_jobs": "of the machine",
+    "running_work_asked": "core-seconds that the running jobs may still run",
+    "running_work_expected": "core-seconds that they are expected to run on",
+    "pending_jobs": "of the machine",
+    "pending_cores": "what they ask for together",
+    "pending_work_asked": "core-seconds that they ask for",
+    "pending_work_expected": "core-seconds that they are expected to use",
+    "pending_jobs_shorter": "pending jobs that ask for no more time than this job",
+    "pending_work_shorter": "core-seconds that these are expected to use",
+    "pending_jobs_narrower": "pending jobs that ask for no more cores",
+    "pending_jobs_smaller": "pending jobs that ask for no more of either",
+    "longest_wait_smaller_s": "how long the oldest of these has waited",
+    "longest_wait_s": "how long the oldest pending job has waited",
+    "pending_jobs_of_user": "of this job's user",
+    "running_jobs_of_user": "of this job's user",
+    "running_cores_of_user": "of this job's user",
+    "pending_jobs_of_shape": "pending jobs of the same user, cores and request",
+    "longest_wait_of_shape_s": "how long the oldest of these has waited",
+    "pending_jobs_that_fit": "pending jobs that are no wider than what is free",
+    "longest_wait_that_fits_s": "how long the oldest of these has waited",
+    "capacity": "cores of the machine, as they are counted here",
+    "partition_free_cores": "of what was ever in use at once in this job's partition",
+    "partition_running_jobs": "of this job's partition",
+    "partition_pending_jobs": "of this job's partition",
+    "partition_pending_work": "core-seconds that these are expected to use",
+    "held_jobs": "pending jobs that something else than a lack of cores keeps back",
+    "user_is_limited": "1 if some of these are of this job's user",
+}
+"""Facts of the queue, in the order in which `QueueSimulation.facts` gives them."""
+
+_UNNOTICED_AFTER_S = 3600.0
+_MOST_UNNOTICED = 10_000
+_NEVER_S = 1e300
+_LONGEST_S = float(k.HORIZON_S)
+_NOBODY, _NEW = 0, 1  # numbers: of nobody in particular, and of whoever has submitted nothing yet
+_SITE_STEP = 0.01
+
+_FLOOR_S = 10.0  # no wait below this is worth telling apart when opinions are compared
+_FLOOR, _CEILING = math.log10(_FLOOR_S), math.log10(k.HORIZON_S)
+_DECAY = 0.98
+_SHARPNESS = 10.0  # an opinion weighs exp(-sharpness x its mean error in decades)
+_STEP = 0.05  # decades
+_DECADES = (1.0, 2.0, 3.0, 4.0, 5.0)
+_CLASSES_S = (3601.0, 4 * 3600.0 + 1)
+_WIDE = 32  # more than such a part of the machine
+_CLASSES = 2 * (len(_CLASSES_S) + 1)
+_LEVELS = np.array(LEVELS)
+_FORMAT = 1
+
+
+class QueueSimulation:
+    """Estimator that runs the visible queue ahead.
+
+    Its prediction is the weighted median of the opinions, each shifted by how far off it was lately for its own
+    magnitude and jobs of about this width and request, and weighted by how well it did so shifted; in decades of
+    seconds, for waits range over six of them. The quantiles are offsets from it that are moved by every wait that comes
+    true, so that each is exceeded as often as it says.
+
+    Parameters
+    ----------
+    machine_cores
+        Cores of the machine, 0 where that is not known.
+
+    Notes
+    -----
+    A prediction is 12 simulations, or 24 where a user is limited and there are partitions, each of a few hundred
+    nanoseconds a job that starts before this one. The answer is kept until something happens, so that `predict`,
+    `opinions`, `facts` and `submitted` for one job cost one. Memory and state grow with the users and with the shapes,
+    that is combinations of user, cores and request, that were ever met.
+
+    Examples
+    --------
+    >>> from asa.waits import QueuedJob, exactly
+    >>> queue = QueueSimulation(machine_cores=4)
+    >>> queue.observe(queue.submitted(QueuedJob(0.0, 3, 600.0, "ada")), exactly(0.0))
+    >>> waits = dict(zip(OPINIONS, queue.opinions(QueuedJob(60.0, 2, 600.0, "bob"))))
+    >>> waits["machine_fcfs_requested"], queue.facts(QueuedJob(60.0, 2, 600.0, "bob"))[3]
+    (540.0, 1.0)
+    """
+
+    sees_queue: ClassVar[bool] = True
+
+    def __init__(self, machine_cores: int = 0) -> None:
+        if machine_cores < 0:
+            raise InputError(f"a machine of {machine_cores} cores cannot be", hint="Give 0 if the number is not known.")
+        self.machine_cores = min(machine_cores, k.MOST_CORES)
+        self._waiting, self._running = _Table(), _Table()
+        self._beliefs: dict[int, tuple[int, float, NDArray[np.float64]]] = {}  # by ticket; see `_Advice.learn`
+        self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
+        self._tickets = 0
+        self._in_use, self._most_in_use = 0.0, 0.0
+        self._users, self._shapes = _Habits(), _Habits()
+        self._partitions: dict[str, int] = {}
+        self._used: list[float] = []  # by partition, cores in use
+        self._most_used: list[float] = []
+        self._site_share = 1.0
+        self._advice = _Advice()
+        self._events = 0
+        self._answered: tuple[int, QueuedJob] | None = None
+        self._opinions: NDArray[np.float64] = np.zeros(len(OPINIONS))
+        self._facts: NDArray[np.float64] = np.zeros(len(FACTS))
+        self._class = 0
+        self._room = 0
+        self._scratch: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"QueueSimulation(cores={self.machine_cores}, {self._waiting.count} wait, {self._running.count} run)"
+
+    # ------------------------------------------------------------------ answers
+
+    def opinions(self, job: QueuedJob) -> tuple[float, ...]:
+        """Say how long a job that is submitted now would wait, by each guess at how the site works.
+
+        Parameters
+        ----------
+        job
+            It is submitted at its `submit_s`.
+
+        Returns
+        -------
+        tuple of float
+            Seconds, in the order of `OPINIONS`; ten years if it starts no sooner.
+
+        Raises
+        ------
+        InputError
+            There can be no such job.
+        """
+        self._look(job)
+        return tuple(self._opinions.tolist())
+
+    def facts(self, job: QueuedJob) -> tuple[float, ...]:
+        """Tell the state of the queue that a job would meet now, in the order of `FACTS`; otherwise as `opinions`."""
+        self._look(job)
+        return tuple(self._facts.tolist())
+
+    def predict(self, job: QueuedJob) -> WaitForecast:
+        """Predict the wait of a job that is submitted now; see `WaitEstimator`."""
+        self._look(job)
+        return self._advice.forecast(self._class, _in_decades(self._opinions))
+
+    # ------------------------------------------------------------------ what happens
+
+    def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:  # noqa: ARG002 - of the port
+        """Learn that a job waits from now on. The forecast is not needed: the job's opinions are kept."""
+        self._look(job)
+        ticket, self._tickets = self._tickets, self._tickets + 1
+        decades = _in_decades(self._opinions)
+        self._beliefs[ticket] = (self._class, self._advice.middle(self._class, decades), decades)
+        self._number(job)
+        self._waiting.add(self._row(job, ticket))
+        self._pass_time(job.submit_s)
+        return ticket
+
+    def observe(self, ticket: int, observation: WaitObservation) -> None:
+        """Learn what became of a wait. Unless the wait was left unfinished (``at_least``), the job runs from now on.
+
+        Raises
+        ------
+        InputError
+            There is no such ticket, or it was observed before.
+        """
+        if ticket not in self._beliefs:
+            raise InputError(
+                f"nobody waits with the ticket {ticket}", hint="Hand back what `submitted` returned, once."
+            )
+        self._advice.learn(*self._beliefs.pop(ticket), observation)
+        row = self._waiting.take(ticket)
+        if row is None:  # its end was told first
+            return
+        now = float(row[k.SUBMIT]) + observation.wait_s
+        if observation.kind != "at_least":
+            row[k.SINCE] = now
+            self._running.add(row)
+            self._use(row, 1)
+        self._pass_time(now)
+
+    def ended(self, ticket: int, run_s: float) -> None:
+        """Learn that a job ended after so many seconds; also of one whose start has not been told yet.
+
+        Raises
+        ------
+        InputError
+            Nothing runs or waits with that ticket, or the time is no time.
+        """
+        if not 0 <= run_s < math.inf:
+            raise InputError(f"a run of {run_s} s cannot be", hint="Runs are finite and not negative.")
+        if ticket in self._unnoticed:
+            del self._unnoticed[ticket]
+            return
+        row = self._running.take(ticket)
+        if row is not None:
+            self._use(row, -1)
+        else:
+            row = self._waiting.take(ticket)
+            if row is None:
+                raise InputError(
+                    f"nothing runs with the ticket {ticket}", hint="Hand back what `submitted` returned, once."
+                )
+            row[k.SINCE] = row[k.SUBMIT]
+        share = min(max(run_s, 1.0) / float(row[k.ASKED]), 1.0)
+        self._users.learn(int(row[k.USER]), share)
+        self._shapes.learn(int(row[k.SHAPE]), share)
+        self._site_share += _SITE_STEP * (share - self._site_share)
+        self._pass_time(float(row[k.SINCE]) + run_s)
+
+    def _use(self, row: NDArray[np.float64], sign: int) -> None:
+        """Count cores that are taken into use, or given back."""
+        cores, partition = sign * float(row[k.CORES]), int(row[k.PARTITION])
+        self._in_use += cores
+        self._most_in_use = max(self._most_in_use, self._in_use)
+        self._used[partition] += cores
+        self._most_used[partition] = max(self._most_used[partition], self._used[partition])
+
+    def _pass_time(self, now: float) -> None:
+        """Note that something happened: forget who must have ended, and since when who waits has had room."""
+        self._events += 1
+        over = self._unnoticed_by(now)
+        if over.any():
+            gone, self._running = self._running.rows[:, over], _Table.of(self._running.rows[:, ~over])
+            for row in gone.T:
+                self._use(row, -1)
+                self._unnoticed[int(row[k.TICKET])] = None
+            while len(self._unnoticed) > _MOST_UNNOTICED:
+                del self._unnoticed[next(iter(self._unnoticed))]
+        waiting = self._waiting.rows
+        free: Any = (self.machine_cores or self._most_in_use) - self._in_use
+        if len(self._partitions) > 1:
+            own = np.array(self._most_used) - np.array(self._used)
+            free = np.minimum(free, own[waiting[k.PARTITION].astype(np.intp)])
+        fits, since = waiting[k.CORES] <= free, waiting[k.FITS_SINCE]
+        since[~fits] = _NEVER_S
+        since[fits & (since == _NEVER_S)] = now
+
+    def _unnoticed_by(self, now: float) -> NDArray[np.bool_]:
+        """Which of the running jobs must have ended without anybody telling."""
+        running = self._running.rows
+        over: NDArray[np.bool_] = now - running[k.SINCE] - running[k.ASKED] > _UNNOTICED_AFTER_S
+        return over
+
+    # ------------------------------------------------------------------ the simulation
+
+    def _look(self, job: QueuedJob) -> None:
+        """Have the opinions and facts ready that a job would meet now."""
+        if self._answered == (self._events, job):
+            return
+        if job.cores < 1 or not job.walltime_s > 0 or not math.isfinite(job.submit_s):
+            raise InputError(
+                f"there can be no job of {job.cores} cores for {job.walltime_s} s, submitted at {job.submit_s} s",
+                hint="A job asks for at least 1 core and more than 0 s, at a time that is a number.",
+            )
+        self._make_room()
+        running, over = self._running, self._unnoticed_by(job.submit_s)
+        if over.any():  # as if it had been noticed, but only the next event notes it
+            running = _Table.of(running.rows[:, ~over])
+        row = self._row(job)
+        cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
+        size = self.machine_cores or max(int(min(self._most_in_use, k.MOST_CORES)), cores)
+        own_size = max(int(self._most_used[partition]) if partition >= 0 else 0, cores)
+        # anew each time: the one that was answered before must not change under whoever looks at it
+        self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
+        arrays = (row, self._waiting.flat, running.flat, self._users.share, self._shapes.share)
+        k.foresee(
+            k.Visible(*map(seen, (*arrays, self._opinions, self._facts)), *self._scratch),
+            float(job.submit_s),
+            self._waiting.count,
+            running.count,
+            size,
+            min(own_size, size),
+            partition >= 0 and len(self._partitions) > 1,
+            self._site_share,
+        )
+        self._class = 2 * bisect_right(_CLASSES_S, job.walltime_s) + (_WIDE * cores > size)
+        self._answered = (self._events, job)
+
+    def _row(self, job: QueuedJob, ticket: int = -1) -> NDArray[np.float64]:
+        """Make a row of a table from a job; what is new about it has the number of what nobody has yet."""
+        user = self._users.number(job.user) if job.user else _NOBODY
+        shape = self._shapes.number(_shape(job))
+        partition = self._partitions.get(job.partition, -1)
+        cores, asked_s = min(job.cores, k.MOST_CORES), min(job.walltime_s, _LONGEST_S)
+        return np.array([ticket, job.submit_s, _NEVER_S, cores, asked_s, user, shape, partition], dtype=np.float64)
+
+    def _number(self, job: QueuedJob) -> None:
+        """Give numbers to what is new about a job."""
+        if job.user:
+            self._users.add(job.user)
+        self._shapes.add(_shape(job))
+        if job.partition not in self._partitions:
+            self._partitions[job.partition] = len(self._partitions)
+            self._used.append(0.0)
+            self._most_used.append(0.0)
+
+    def _make_room(self) -> None:
+        jobs = self._waiting.count + self._running.count + 1
+        if jobs <= self._room:
+            return
+        self._room = 2 * jobs + 64
+        kinds = dict.fromkeys(("jobs", "widths", "lasts", "release_widths"), np.int32) | {"key": np.float64}
+        lengths = {"s": SCALARS, "nobody": 0}
+        names = k.Visible._fields[k.Visible._fields.index("s") :]
+        self._scratch = tuple(
+            seen(np.zeros(lengths.get(name, self._room + BLOCK), dtype=kinds.get(name, np.int64))) for name in names
+        )
+
+    # ------------------------------------------------------------------ what is kept
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to continue, as JSON-ready data."""
+        return {
+            "format": _FORMAT,
+            "machine_cores": self.machine_cores,
+            "waiting": self._waiting.rows.T.tolist(),
+            "running": self._running.rows.T.tolist(),
+            "beliefs": [[ticket, kind, middle, *x.tolist()] for ticket, (kind, middle, x) in self._beliefs.items()],
+            "unnoticed": list(self._unnoticed),
+            "tickets": self._tickets,
+            "most_in_use": self._most_in_use,
+            "users": self._users.state(),
+            "shapes": self._shapes.state(),
+            "partitions": list(self._partitions),
+            "most_used": list(self._most_used),
+            "site_share": self._site_share,
+            "advice": self._advice.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> QueueSimulation:
+        """Make an estimator that continues exactly where the one that gave `state` stood.
+
+        Raises
+        ------
+        StateError
+            Something is missing from the state or does not fit.
+        """
+        try:
+            if state["format"] != _FORMAT:
+                raise StateError(f"a state of format {state['format']!r}", hint="Another version of asa wrote it.")
+            made = cls(int(state["machine_cores"]))
+            made._partitions = {str(name): i for i, name in enumerate(state["partitions"])}
+            made._used = [0.0] * len(made._partitions)
+            made._most_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
+            made._users, made._shapes = _Habits.from_state(state["users"]), _Habits.from_state(state["shapes"])
+            bounds = (len(made._users), len(made._shapes), len(made._partitions))
+            made._waiting, made._running = (_Table.from_state(state[name], bounds) for name in ("waiting", "running"))
+            for row in made._running.rows.T:
+                made._use(row, 1)
+            made._most_in_use, made._site_share = _numbers([state["most_in_use"], state["site_share"]], (2,)).tolist()
+            for ticket, kind, *decades in state["beliefs"]:
+                middle, *opinions = _numbers(decades, (1 + len(OPINIONS),))
+                made._beliefs[int(ticket)] = (range(_CLASSES)[kind], float(middle), np.array(opinions))
+            made._unnoticed = dict.fromkeys(int(ticket) for ticket in state["unnoticed"])
+            made._tickets = int(state["tickets"])
+            made._advice = _Advice.from_state(state["advice"])
+            tickets = {int(ticket) for ticket in made._waiting.rows[k.TICKET]}
+            if not tickets <= set(made._beliefs) or max(made._beliefs, default=-1) >= made._tickets:
+                raise StateError("its tickets do not fit together", hint="The file was changed.")
+        except InputError as error:
+            raise StateError(error.message, hint="The file was changed or cut off.") from error
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+            raise StateError(f"no state of a queue simulation: {error}", hint="Forget it and learn anew.") from error
+        return made
+
+
+def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
+    """A copy of the visible queue, run ahead: what everybody's jobs tell when squeue shows them.
+
+    Parameters
+    ----------
+    surroundings
+        Whose `machine_cores` it takes; it draws nothing, so that it needs no seed.
+
+    Examples
+    --------
+    >>> queue_simulation(Surroundings(machine_cores=128))
+    QueueSimulation(cores=128, 0 wait, 0 run)
+    """
+    return QueueSimulation(surroundings.machine_cores)
+
+
+def _numbers(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    made = np.array(values, dtype=np.float64)
+    if made.shape != shape or not np.all(np.isfinite(made)):
+        raise StateError("numbers that do not fit", hint="The file was changed or cut off.")
+    return made
+
+
+class _Table:
+    """Jobs, a column each for the kernel; in order of entry."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._make(64)
+
+    @classmethod
+    def of(cls, columns: NDArray[np.float64]) -> _Table:
+        """Make one of these jobs, a job a column."""
+        made = cls()
+        for row in columns.T:
+            made.add(row)
+        return made
+
+    @classmethod
+    def from_state(cls, rows: Sequence[Sequence[float]], bounds: tuple[int, ...]) -> _Table:
+        """Make one from its rows, whose users, shapes and partitions are below these bounds."""
+        values = _numbers(rows, (len(rows), k.FIELDS)) if rows else np.empty((0, k.FIELDS))
+        places = values[:, k.USER :]
+        if np.any(places < 0) or np.any(places >= bounds) or np.any(values[:, [k.CORES, k.ASKED]] <= 0):
+            raise StateError("a job that cannot be", hint="The file was changed.")
+        return cls.of(values.T)
+
+    def _make(self, room: int) -> None:
+        self._room = room
+        self.flat: NDArray[np.float64] = np.zeros(room * k.FIELDS)
+        self._columns = self.flat.reshape(k.FIELDS, room)
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """What is in use, a job a column; a view."""
+        return self._columns[:, : self.count]
+
+    def add(self, row: NDArray[np.float64]) -> None:
+        if self.count == self._room:
+            old = self._columns
+            self._make(2 * self._room)
+            self._columns[:, : self.count] = old
+        self._columns[:, self.count] = row
+        self.count += 1
+
+    def take(self, ticket: int) -> NDArray[np.float64] | None:
+        """Take a job out; None if it is not in here."""
+        found = np.flatnonzero(self._columns[k.TICKET, : self.count] == ticket)
+        if not len(found):
+            return None
+        place = int(found[0])
+        row = self._columns[:, place].copy()
+        self._columns[:, place : self.count - 1] = self._columns[:, place + 1 : self.count]
+        self.count -= 1
+        return row
+
+
+class _Habits:
+    """Numbers of users, or of shapes, and the part of their requests that their last two jobs used."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._last: NDArray[np.float64] = np.full(64, -1.0)
+        self.share: NDArray[np.float64] = np.full(64, -1.0)
+
+    def __len__(self) -> int:
+        return len(self._numbers) + _NEW + 1
+
+    def number(self, key: Any) -> int:
+        return self._numbers.get(key, _NEW)
+
+    def add(self, key: Any) -> None:
+        if key in self._numbers:
+            return
+        self._numbers[key] = len(self)
+        if len(self) > len(self.share):
+            self._last, self.share = (np.append(x, np.full_like(x, -1.0)) for x in (self._last, self.share))
+
+    def learn(self, number: int, share: float) -> None:
+        if number <= _NEW:  # nobody in particular
+            return
+        last = float(self._last[number])
+        self.share[number] = share if last < 0 else (last + share) / 2
+        self._last[number] = share
+
+    def state(self) -> list[list[Any]]:
+        return [[key, float(self._last[i]), float(self.share[i])] for key, i in self._numbers.items()]
+
+    @classmethod
+    def from_state(cls, state: Sequence[Sequence[Any]]) -> _Habits:
+        made = cls()
+        for key, last, share in state:
+            made.add(key if isinstance(key, str) else tuple(key))
+            made._last[len(made) - 1], made.share[len(made) - 1] = _numbers([last, share], (2,))
+        return made
+
+
+class _Advice:
+    """Learns how far off each opinion is, which to follow, and how wide to spread the forecast.
+
+    All in decades of seconds. It learns apart for each class of jobs, short, middling and long requests, narrow and
+    wide, which fare differently where idle cores are scarce; and how far off something is apart for each decade of what
+    it says.
+    """
+
+    _BINS = len(_DECADES) + 1
+
+    def __init__(self) -> None:
+        opinions = len(OPINIONS)
+        self._each = np.arange(opinions)
+        self._shift: NDArray[np.float64] = np.zeros((_CLASSES, self._BINS, opinions))
+        self._error: NDArray[np.float64] = np.zeros((_CLASSES, opinions))
+        self._spread: NDArray[np.float64] = np.tile(2 * _LEVELS - 1, (_CLASSES, self._BINS, 1))
+
+    def middle(self, kind: int, decades: NDArray[np.float64]) -> float:
+        """Weighted median of what the opinions say of a job of some class."""
+        shifted, error = self._shifted(kind, decades)[1], self._error[kind]
+        order = np.argsort(shifted, kind="stable")
+        weight = np.cumsum(np.exp(-_SHARPNESS * (error - error.min()))[order])
+        return float(shifted[order[np.searchsorted(weight, weight[-1] / 2)]])
+
+    def forecast(self, kind: int, decades: NDArray[np.float64]) -> WaitForecast:
+        """Make a forecast of it."""
+        middle = self.middle(kind, decades)
+        quantiles_s = 10.0 ** self._quantiles(kind, middle)
+        return WaitForecast(tuple(quantiles_s.tolist()), 10.0**middle)
+
+    def learn(self, kind: int, middle: float, decades: NDArray[np.float64], observation: WaitObservation) -> None:
+        """Move everything a step towards what came true; where that is a bound, only what broke it.
+
+        Parameters
+        ----------
+        kind
+            Class of the job.
+        middle
+            What `middle` was when it was submitted: by now it would be a better one, whose spread is narrower.
+        decades
+            What the opinions said then.
+        observation
+            What became of the wait.
+        """
+        truth = math.log10(max(observation.wait_s, 1.0))
+        bins, shifted = self._shifted(kind, decades)
+        off = max(truth, _FLOOR) - shifted
+        moved = np.where(self._quantiles(kind, middle) < truth, _LEVELS, _LEVELS - 1.0)
+        if observation.kind == "at_least":
+            off, moved = np.maximum(off, 0.0), np.maximum(moved, 0.0)
+        elif observation.kind == "at_most":
+            off, moved = np.minimum(off, 0.0), np.minimum(moved, 0.0)
+        self._error[kind] += (1.0 - _DECAY) * (np.abs(off) - self._error[kind])
+        self._shift[kind, bins, self._each] += _STEP * np.sign(off)
+        spread = self._spread[kind, bisect_right(_DECADES, middle)]
+        spread += _STEP * moved
+        spread.sort()
+
+    def state(self) -> dict[str, Any]:
+        return {"shift": self._shift.tolist(), "error": self._error.tolist(), "spread": self._spread.tolist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> _Advice:
+        made = cls()
+        for name in ("shift", "error", "spread"):
+            setattr(made, f"_{name}", _numbers(state[name], getattr(made, f"_{name}").shape))
+        made._spread.sort()
+        return made
+
+    def _shifted(self, kind: int, decades: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        bins = np.searchsorted(_DECADES, decades, side="right")
+        return bins, np.clip(decades + self._shift[kind, bins, self._each], _FLOOR, _CEILING)
+
+    def _quantiles(self, kind: int, middle: float) -> NDArray[np.float64]:
+        made: NDArray[np.float64] = middle + self._spread[kind, bisect_right(_DECADES, middle)]
+        return np.clip(made, 0.0, _CEILING)
+
+
+def _shape(job: QueuedJob) -> tuple[str, int, float]:
+    return job.user, min(job.cores, k.MOST_CORES), min(job.walltime_s, _LONGEST_S)
+
+
+def _in_decades(waits_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    decades: NDArray[np.float64] = np.log10(np.maximum(waits_s, _FLOOR_S))
+    return decades

@@ -1,0 +1,266 @@
+"""The product's estimator: exponential weights given what the queue shows."""
+
+import importlib
+import json
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asa.errors import InputError, StateError
+from asa.estimators import contextual, replay
+from asa.estimators.calibration import coverage
+from asa.estimators.contextual import PARTS, ContextualAsa, contextual_asa
+from asa.testing import check_estimator
+from asa.waits import LEVELS, QueuedJob, Surroundings, at_least, at_most, exactly
+
+KINDS = [(1, 600.0), (16, 7200.0), (112, 3600.0), (300, 86_400.0)]
+
+
+def random_jobs(count, seed=0, *, users=5, gap_s=300.0):
+    """Jobs of a few kinds and users, and waits that depend on both and drift."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    now, jobs, waits = 1e6, [], []
+    level = rng.normal(2.5, 0.5, size=(users, len(KINDS)))
+    for _ in range(count):
+        now += rng.exponential(gap_s)
+        user, kind = int(rng.integers(users)), int(rng.integers(len(KINDS)))
+        level[user, kind] += rng.normal(0, 0.05)
+        cores, walltime_s = KINDS[kind]
+        jobs.append(QueuedJob(now, cores, walltime_s, f"u{user}"))
+        waits.append(float(np.floor(10 ** rng.normal(level[user, kind], 0.4))))
+    return jobs, waits
+
+
+def errors(forecasts, waits):
+    predicted = np.array([forecast.wait_s for forecast in forecasts])
+    return np.abs(np.log10(np.maximum(predicted, 10.0) / np.maximum(waits, 10.0)))
+
+
+def test_it_keeps_the_contract():
+    check_estimator(contextual_asa, ContextualAsa.from_state)
+
+
+def test_with_opinions_and_facts_from_outside_it_listens_to_who_is_right():
+    jobs, waits = random_jobs(1500)
+    told, deaf = ContextualAsa(opinions=2, facts=1), ContextualAsa()
+    rng = np.random.Generator(np.random.PCG64(3))
+    predicted = []
+    for job, wait in zip(jobs, waits, strict=True):
+        outside = (wait * float(np.exp(rng.normal(0, 0.1))), float(10 ** rng.uniform(1, 5)), float(rng.normal()))
+        forecast = told.predict(job, outside)
+        predicted.append(forecast)
+        told.observe(told.submitted(job, forecast, outside), exactly(wait))
+    alone = replay(deaf, jobs, [exactly(wait) for wait in waits])
+    assert errors(predicted[500:], waits[500:]).mean() < 0.5 * errors(alone[500:], waits[500:]).mean()
+
+
+def plain_contextual():
+    """Import the estimator as it is where numba is not installed."""
+    from asa import estimators
+
+    package = types.ModuleType("asa.plain_estimators")
+    package.__path__ = list(estimators.__path__)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "numba", None)
+        for name in ("asa.compiled", "asa.estimators.contextual_kernel", "asa.estimators.contextual"):
+            patch.delitem(sys.modules, name, raising=False)
+        module = importlib.import_module("asa.estimators.contextual")
+    estimators.contextual = contextual
+    return module
+
+
+def test_without_numba_every_number_is_the_same():
+    plain = plain_contextual()
+    assert plain is not contextual
+    jobs, waits = random_jobs(150)
+    seen = [exactly(w) if i % 7 else (at_most(w) if i % 2 else at_least(w)) for i, w in enumerate(waits)]
+    one, other = ContextualAsa(seed=4), plain.ContextualAsa(seed=4)
+    assert replay(one, jobs, seen) == replay(other, jobs, seen)
+    assert one.state() == other.state()
+
+
+def log_losses(estimator, jobs, waits):
+    """Log loss of the mixture and of its two parts, each wait known before the next job is submitted."""
+    from asa.estimators import contextual_kernel as k
+
+    losses = []
+    for job, wait in zip(jobs, waits, strict=True):
+        forecast = estimator.predict(job)
+        slot = estimator._free[-1]
+        place = int((math.log10(max(wait, 10.0)) - k.FLOOR) / k.STEP + 0.5)
+        losses.append([-math.log(p[place]) for p in (estimator._scratch[0], *estimator._parts[slot])])
+        estimator.observe(estimator.submitted(job, forecast), exactly(wait))
+    return np.array(losses)
+
+
+@given(seed=st.integers(0, 10_000), steady=st.booleans())
+@settings(max_examples=15)
+def test_the_mixture_is_never_much_worse_than_the_better_of_its_parts(seed, steady):
+    """Bayes' rule: at any time the regret is at most ln 2 and what the fixed share costs."""
+    jobs, waits = random_jobs(150, seed)
+    if steady:
+        waits = [waits[0]] * len(waits)
+    losses = np.cumsum(log_losses(ContextualAsa(seed=seed), jobs, waits), axis=0)
+    rounds = np.arange(1, len(jobs) + 1)
+    allowed = math.log(2) - rounds * math.log(1 - contextual._SHARE) + 1e-6
+    assert np.all(losses[:, 0] - losses[:, 1:].min(axis=1) <= allowed)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=15)
+def test_a_geometry_alone_has_the_regret_bound_of_exponential_weights(seed):
+    """Against the best fixed alternative, with losses in [0, 1] and a fixed share: the textbook's bound."""
+    from asa.estimators import contextual_kernel as k
+
+    rng = np.random.Generator(np.random.PCG64(seed))
+    rounds, eta, share = 300, contextual._LOSS_PER_PLACE * (k.K - 1), contextual._ALONE_SHARE
+    places = rng.integers(0, k.K, rounds) if seed % 2 else (rng.normal(30, 4, rounds).clip(0, k.K - 1)).astype(int)
+    own = np.zeros((1, 3, k.K))
+    own[0, k.ALONE] = 1 / k.K
+    suffered, lost = 0.0, np.zeros(k.K)
+    for place in places:
+        loss = np.abs(np.arange(k.K) - place) / (k.K - 1)
+        suffered += float(own[0, k.ALONE] @ loss)
+        lost += loss
+        k._weigh_alone(int(place), int(place), own, 0, np.exp(-eta * np.arange(k.K) / (k.K - 1)), share)
+    bound = (math.log(k.K) - rounds * math.log(1 - share)) / eta + rounds * eta / 8
+    assert suffered - lost.min() <= bound + 1e-9
+
+
+def test_stated_quantiles_hold_what_they_say_after_a_change_too():
+    jobs, waits = random_jobs(8000, 2, gap_s=5000.0)
+    waits = [wait * (1 if i < 4000 else 10) for i, wait in enumerate(waits)]
+    estimator = ContextualAsa()
+    forecasts = replay(estimator, jobs, [exactly(wait) for wait in waits])
+    shares = coverage([forecast.quantiles_s for forecast in forecasts], waits)
+    for part in (slice(500, 4000), slice(4500, 8000)):
+        assert shares[part].mean(axis=0) == pytest.approx(LEVELS, abs=0.03)
+
+
+def test_each_user_is_believed_to_wait_as_that_user_does():
+    estimator = ContextualAsa()
+    now = 0.0
+    for turn in range(400):
+        for user, wait in (("quick", 20.0), ("slow", 20_000.0)):
+            now += 60.0
+            job = QueuedJob(now, 16, 3600.0, user)
+            forecast = estimator.predict(job)
+            estimator.observe(estimator.submitted(job, forecast), exactly(wait))
+            if turn > 300:
+                assert 0.5 < forecast.wait_s / wait < 2, "two users' jobs of one geometry are told apart"
+
+
+def test_a_geometry_that_was_never_seen_is_not_predicted_from_nothing():
+    jobs, _ = random_jobs(600)
+    estimator = ContextualAsa()
+    replay(estimator, jobs, [exactly(5000.0)] * len(jobs))
+    forecast = estimator.predict(QueuedJob(jobs[-1].submit_s + 1e5, 64, 1800.0, "new"))
+    assert 2500 < forecast.wait_s < 10_000
+
+
+def test_a_job_that_waits_tells_those_that_ask_for_no_less():
+    """In a queue in order of submission nobody of a kind waits less than who waits already."""
+    rng = np.random.Generator(np.random.PCG64(5))
+    estimator = ContextualAsa()
+    now, free, waiting = 0.0, 0.0, []
+    old = []
+    for _ in range(3000):
+        now += float(rng.exponential(100.0))
+        while waiting and waiting[0][0] <= now:
+            start, ticket, job = waiting.pop(0)
+            estimator.observe(ticket, exactly(start - job.submit_s))
+        job = QueuedJob(now, 16, 3600.0)
+        forecast = estimator.predict(job)
+        free = max(free, now) + float(rng.exponential(97.0))
+        waiting.append((free, estimator.submitted(job, forecast), job))
+        if len(waiting) > 1:
+            old.append(forecast.wait_s >= 0.5 * (now - waiting[0][2].submit_s))
+    assert np.mean(old[1000:]) > 0.9
+
+
+@pytest.mark.parametrize(("bound", "low", "high"), [(at_least(5000.0), 3000.0, np.inf), (at_most(50.0), 0.0, 60.0)])
+def test_bounds_move_belief_to_where_the_wait_may_be(bound, low, high):
+    estimator = ContextualAsa()
+    for hour in range(300):
+        job = QueuedJob(3600.0 * hour, 16, 3600.0)
+        estimator.observe(estimator.submitted(job), bound)
+    assert low <= estimator.predict(job).wait_s <= high
+    assert estimator.observations == 0, "a bound is no wait"
+
+
+def test_a_bound_that_says_nothing_teaches_nothing():
+    jobs, waits = random_jobs(100)
+    estimator = ContextualAsa()
+    replay(estimator, jobs, [exactly(wait) for wait in waits])
+    later = QueuedJob(jobs[-1].submit_s + 1e6, 16, 7200.0, "u1")
+    before = estimator.predict(later)
+    stats = estimator._stats.copy()
+    estimator.observe(estimator.submitted(QueuedJob(later.submit_s, 16, 7200.0, "u1")), at_least(0.0))
+    after = estimator.predict(later)
+    assert after.quantiles_s == pytest.approx(before.quantiles_s, rel=0.2)
+    assert np.array_equal(estimator._stats[:, 0], stats[:, 0])
+
+
+def test_every_part_can_be_left_out():
+    jobs, waits = random_jobs(1200, 3)
+    whole = errors(replay(ContextualAsa(), jobs, [exactly(w) for w in waits]), waits)[300:].mean()
+    bare = errors(replay(ContextualAsa(without=PARTS), jobs, [exactly(w) for w in waits]), waits)[300:].mean()
+    assert whole < bare
+    for part in PARTS:
+        estimator = ContextualAsa(without=[part])
+        assert np.isfinite(errors(replay(estimator, jobs, [exactly(w) for w in waits]), waits)).all()
+        assert ContextualAsa.from_state(json.loads(json.dumps(estimator.state()))).state() == estimator.state()
+    with pytest.raises(InputError, match="no parts"):
+        ContextualAsa(without=["wings"])
+
+
+def test_ten_thousand_geometries_fit_into_fifty_megabytes():
+    import tracemalloc
+
+    tracemalloc.start()
+    estimator = ContextualAsa()
+    for number in range(10_000):
+        job = QueuedJob(60.0 * number, 2 ** (number % 20), 100.0 * 1.5 ** (number // 20 % 25), "u", "", f"p{number // 500}")
+        estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(100.0))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(estimator._own_rows) > 10_000
+    assert held < 50e6
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda state: state.pop("arrays"),
+        lambda state: state["arrays"].pop("net"),
+        lambda state: state["arrays"]["net"].update(data="AAAA"),
+        lambda state: state["arrays"]["own"].update(shape=[1, 3, 64]),
+        lambda state: state["settings"].update(without=["wings"]),
+        lambda state: state["settings"].update(speed=3),
+        lambda state: state.update(version=99),
+        lambda state: state["waiting"].append([1]),
+    ],
+)
+def test_a_state_that_was_tampered_with_is_refused(spoil):
+    jobs, waits = random_jobs(30)
+    estimator = ContextualAsa()
+    replay(estimator, jobs, [exactly(wait) for wait in waits])
+    state = json.loads(json.dumps(estimator.state()))
+    spoil(state)
+    with pytest.raises(StateError):
+        ContextualAsa.from_state(state)
+
+
+def test_surroundings_give_the_seed():
+    assert contextual_asa(Surroundings(seed=5)).state() == ContextualAsa(seed=5).state()
+    assert contextual_asa(Surroundings(seed=5)).state() != ContextualAsa(seed=6).state()
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InputError, match="seed"):
+        ContextualAsa(seed=-1)
