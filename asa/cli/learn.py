@@ -46,8 +46,9 @@ def learn(
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
 
-    With accounting: `sacct -a -X -P -S now-90days -o JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS > jobs.txt`
-    and then `asa learn --from jobs.txt`.
+    From accounting: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
+    -o JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
+    and then `asa learn --from jobs.txt`. Without `-a` it is one's own jobs, which is what many sites allow.
 
     Learning a file again, or one that overlaps, adds only what is new. Ask with `asa predict`.
     """

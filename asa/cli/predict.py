@@ -187,7 +187,7 @@ class _Answer:
             whose = "of this kind" if self.of_geometry else "of all kinds on this system"
             console.print(
                 f"Of the last {len(self.outcomes)} forecasts {whose}, {quality['within_2x']:.0%} were within a factor "
-                f"of two; {quality['within_p50']:.0%} of the waits were up to p50, {quality['within_p90']:.0%} up to p90.",
+                f"of two; {quality['within_p50']:.0%} of the waits were up to p50, {quality['within_p90']:.0%} to p90.",
                 style="dim",
             )
         if self.behind_s is None:

@@ -79,8 +79,8 @@ class WaitBank:
     >>> for hour in range(60):
     ...     job = QueuedJob(submit_s=3600.0 * hour, cores=112, walltime_s=7200.0)
     ...     bank.observe(bank.submitted(job, bank.predict(job)), exactly(450.0))
-    >>> bank.predict(job).wait_s
-    450.0
+    >>> 400 < bank.predict(job).wait_s < 500
+    True
     """
 
     def __init__(

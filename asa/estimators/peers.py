@@ -636,15 +636,15 @@ class _Belief:
 
 
 def asa_default(surroundings: Surroundings) -> Algorithm1:
-    """Algorithm 1 of the paper as it is printed."""
+    """Run Algorithm 1 of the paper as it is printed."""
     return Algorithm1(surroundings, policy="default")
 
 
 def asa_greedy(surroundings: Surroundings) -> Algorithm1:
-    """Algorithm 1 of the paper with the greedy policy."""
+    """Run Algorithm 1 of the paper with the greedy policy."""
     return Algorithm1(surroundings, policy="greedy")
 
 
 def asa_tuned(surroundings: Surroundings) -> Algorithm1:
-    """Algorithm 1 of the paper with the tuned policy, 50 draws an observation."""
+    """Run Algorithm 1 of the paper with the tuned policy, 50 draws an observation."""
     return Algorithm1(surroundings, policy="tuned")

@@ -19,14 +19,14 @@ class Adviser(WaitEstimator, Protocol):
     """An estimator that has several opinions of a job's wait."""
 
     def opinions(self, job: QueuedJob) -> tuple[float, ...]:
-        """Say how long a job that is submitted now would wait, in seconds, by each of several guesses; always as many."""
+        """Say how long a job that is submitted now would wait, in seconds, by each of so many guesses."""
         ...
 
 
 class QueueAwareAsa:
     """`ContextualAsa` with the opinions of an adviser that runs a copy of the visible queue ahead.
 
-    A simulation knows what is ahead in the queue and not what it does not see: priorities, reservations, who comes next.
+    A simulation knows what is ahead in the queue, and not what it cannot see: priorities, reservations, who comes next.
     Each of its opinions is an expert like the others, whose profile is learned from how far off it was.
 
     Parameters
@@ -94,7 +94,7 @@ class QueueAwareAsa:
             Something is missing from the state or does not fit.
         """
         try:
-            adviser = type(_adviser(Surroundings())).from_state(state["adviser"])  # type: ignore[attr-defined]  # they all can
+            adviser = type(_adviser(Surroundings())).from_state(state["adviser"])  # type: ignore[attr-defined]
             made = cls(adviser, ContextualAsa.from_state(state["learner"]))
             made._tickets = {int(theirs): int(mine) for theirs, mine in state["tickets"]}
         except (KeyError, TypeError, ValueError) as error:
@@ -108,7 +108,7 @@ def _adviser(surroundings: Surroundings) -> Adviser:
 
 
 def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
-    """The default with the visible queue: told by simulations of everybody's jobs."""
+    """Learn as the default does, told by simulations of the visible queue."""
     adviser = _adviser(surroundings)
     opinions = len(adviser.opinions(QueuedJob(0.0, 1, 1.0)))
     return QueueAwareAsa(adviser, ContextualAsa(seed=surroundings.seed, opinions=opinions))

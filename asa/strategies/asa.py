@@ -42,7 +42,7 @@ class AheadOfTime:
             needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
             if stage.phase is Phase.WAITING:
                 keep = Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY
-                planned[name] = _ahead(view, forecast, name, needed, keep, self.lead_level)
+                planned[name] = _ahead(view, forecast, name, needed, keep=keep, level=self.lead_level)
                 start = _expected_start(view, planned[name], needed)
             else:
                 start = _present_start(view, stage, needed)
@@ -98,13 +98,13 @@ class Naive:
             if stage.phase is not Phase.WAITING:
                 start = _present_start(view, stage, needed)
             elif view.is_ready(name):
-                job = _ahead(view, forecast, name, needed, Keep.NOTHING, self.lead_level)
+                job = _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
                 planned.append(job)
                 start = _expected_start(view, job, needed)
             elif stage.resubmissions >= self.most_resubmissions:
                 start = needed  # it will be planned when it is ready
             else:
-                job = _ahead(view, forecast, name, needed, Keep.AWAIT, self.lead_level)
+                job = _ahead(view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level)
                 job = replace(job, spare_walltime_s=self.most_hold_s)
                 planned.append(job)
                 start = _expected_start(view, job, needed)
@@ -125,7 +125,7 @@ def _too_early(now_s: float, needed_s: float) -> str:
     return "it idled so long that the rest of its walltime would no longer hold the stage"
 
 
-def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, keep: Keep, level: float) -> PlannedJob:
+def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, *, keep: Keep, level: float) -> PlannedJob:
     prediction = forecast.predict(name, needed_s)
     lead = prediction.wait_s if prediction.alternative >= 0 else prediction.at(level)
     submit = max(view.now_s, needed_s - lead)

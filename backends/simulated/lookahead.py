@@ -426,7 +426,7 @@ class QueueSimulation:
 
 
 def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
-    """A copy of the visible queue, run ahead: what everybody's jobs tell when squeue shows them.
+    """Run a copy of the visible queue ahead, of everybody's jobs as squeue shows them.
 
     Parameters
     ----------

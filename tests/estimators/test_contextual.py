@@ -225,7 +225,8 @@ def test_ten_thousand_geometries_fit_into_fifty_megabytes():
     tracemalloc.start()
     estimator = ContextualAsa()
     for number in range(10_000):
-        job = QueuedJob(60.0 * number, 2 ** (number % 20), 100.0 * 1.5 ** (number // 20 % 25), "u", "", f"p{number // 500}")
+        walltime_s = 100.0 * 1.5 ** (number // 20 % 25)
+        job = QueuedJob(60.0 * number, 2 ** (number % 20), walltime_s, "u", "", f"p{number // 500}")
         estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(100.0))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
