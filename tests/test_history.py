@@ -25,7 +25,7 @@ SACCT = (
 def test_a_file_is_known_by_what_it_holds(tmp_path, text, packed, name):
     """Neither by its name nor by whether it is compressed."""
     path = tmp_path / name
-    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if packed else text.encode())
     history = read_history(path)
     assert history.wait_s.tolist() == [30, 0]
     assert history.cores.tolist() == [4, 9]
@@ -37,15 +37,15 @@ def test_a_file_is_known_by_what_it_holds(tmp_path, text, packed, name):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         (b"\n\n \n", "no job history of a known kind"),
         (b"Dear Ada,\nthe queue was long. 1 2 3 4 5 6 7 8\n", "no job history of a known kind"),
         (b"id;wait\n1;2\n", "no job history of a known kind"),
         (b"a|b|c\n1|2|3\n", "no job history of a known kind"),
         (bytes(range(256)) * 5000, "no job history of a known kind"),
         (b"\0" * (3 << 20), "no job history of a known kind"),
-        (gzip.compress(b"\x7fELF" + b"\0" * 100_000), "no job history of a known kind"),
-        (gzip.compress(SWF.encode() * 100)[:60], "cut off"),
+        (gzip.compress(b"\x7fELF" + b"\0" * 100_000, mtime=0), "no job history of a known kind"),
+        (gzip.compress(SWF.encode() * 100, mtime=0)[:60], "cut off"),
     ],
 )
 def test_a_file_that_is_no_history_is_refused_with_a_remedy(tmp_path, content, message):
