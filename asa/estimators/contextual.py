@@ -141,7 +141,7 @@ class ContextualAsa:
         self._profiles[0] = -0.02 * np.abs(np.arange(2 * k.K + 1) - k.K)
         self._profiles[1] = 0.01
         self._scalars = np.zeros(k.SCALARS)
-        self._scalars[k.TRUST : k.TRUST + 2] = 0.5
+        self._scalars[k.TRUST : k.TRUST + 2] = (0.0, 1.0) if set(self.without) == set(PARTS) else 0.5
         self._scalars[k.LEVEL : k.LEVEL + 9] = np.arange(1, 10) / 10
         self._rows: dict[tuple[Any, ...], int] = {}
         self._own_rows: dict[tuple[Any, ...], int] = {}
@@ -163,7 +163,7 @@ class ContextualAsa:
 
     def _prepare(self) -> None:
         """Make what is neither learned nor kept."""
-        self._rates = np.array([_RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE])
+        self._rates = np.array([_RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE, _ALONE_SHARE])
         self._rates[[0, 1, 3]] *= self.learning_rate
         self._table = np.exp(-_LOSS_PER_PLACE * np.arange(k.K))
         self._alternatives = np.array(PAPER_ALTERNATIVES_S)
@@ -195,6 +195,8 @@ class ContextualAsa:
             experts[:] = False
         if "own" in self.without:
             self._rates[3] = 0.0
+        if set(self.without) == set(PARTS):
+            self._rates[5] = 0.0  # nobody is left to share trust with
         return numbers, experts
 
     def __repr__(self) -> str:

@@ -588,7 +588,7 @@ def learn(
     share = rates[5]
     scalars[TRUST] = (1.0 - share) * together / total + 0.5 * share
     scalars[TRUST + 1] = (1.0 - share) * alone / total + 0.5 * share
-    _weigh_alone(low, high, own, own_rows[0], table, share)
+    _weigh_alone(low, high, own, own_rows[0], table, rates[6])
     if low == high:
         _remember(wait, now, rows, stats, own, own_rows[0])
         count = scalars[OBSERVED] + 1.0

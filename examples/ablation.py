@@ -1,0 +1,81 @@
+"""What each part of the default estimator is worth: rows with more and more of its parts, and with one left out.
+
+python examples/ablation.py [TRACE...]
+
+Traces are job histories (SWF or `sacct -P`); without one, four weeks of a simulated centre stand in for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from asa.backends.simulated.presets import PRESETS
+from asa.backends.simulated.replay import replay
+from rich.console import Console
+from rich.table import Table
+
+from asa.estimators.contextual import PARTS, ContextualAsa
+from asa.evaluation import evaluate
+from asa.history import JobHistory, read_history
+from asa.waits import Surroundings, WaitEstimator
+
+Make = Callable[[Surroundings], WaitEstimator]
+
+
+def make(surroundings: Surroundings, *, without: tuple[str, ...] = (), closeness: float = 0.8) -> ContextualAsa:
+    """Make the estimator without some of its parts."""
+    return ContextualAsa(seed=surroundings.seed, without=without, closeness=closeness)
+
+
+def contestants() -> dict[str, Make]:
+    """From the geometry's exponential weights alone, a part more in each row; then all but one."""
+    made: dict[str, Make] = {"geometry alone": partial(make, without=PARTS)}
+    for count, part in enumerate(PARTS, start=1):
+        made[f"+ {part}"] = partial(make, without=PARTS[count:])
+    made |= {f"all but {part}": partial(make, without=(part,)) for part in PARTS}
+    made["all, median stated"] = partial(make, closeness=0.0)
+    return made
+
+
+def simulated() -> JobHistory:
+    """Let a workload model's jobs queue under EASY backfilling."""
+    model = PRESETS["uppmax"]
+    table = model.generate(28 * 86400, np.random.SeedSequence(1))
+    start = replay(table.submit, table.run, table.request, table.cores, model.machine.cores)
+    return JobHistory(
+        submit_s=table.submit.astype(np.float64),
+        wait_s=(start - table.submit).astype(np.float64),
+        cores=table.cores,
+        walltime_s=table.request.astype(np.float64),
+        started=np.ones(len(table), dtype=np.bool_),
+        machine_cores=model.machine.cores,
+        source="a simulated centre",
+    )
+
+
+def main() -> None:
+    """Evaluate all on all traces."""
+    traces = [Path(name) for name in sys.argv[1:]]
+    histories = {path.name: read_history(path).first(40_000) for path in traces}
+    histories = histories or {"simulated": simulated().first(6000)}
+    scores = evaluate(histories, contestants())
+    table = Table(title="Mean error in powers of ten, share of hits, pinball loss of p10 to p90")
+    table.add_column("Parts")
+    for name in histories:
+        table.add_column(name, justify="right")
+    rows: dict[str, list[str]] = {}
+    for score in scores:
+        told = f"{score.log10_error:.3f}  {100 * score.hit_ratio:4.1f} %  {score.pinball_log10:.3f}"
+        rows.setdefault(score.estimator, []).append(told)
+    for parts, cells in rows.items():
+        if parts != "oracle":
+            table.add_row(parts, *cells)
+    Console(width=max(80, 30 + 28 * len(histories))).print(table)
+
+
+if __name__ == "__main__":
+    main()
