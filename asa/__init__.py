@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from asa.errors import AsaError
-from asa.estimators import Asa, Prediction, WaitBank, WaitObservation, at_least, at_most, exactly
+from asa.estimators import Asa, Prediction, WaitBank, WaitStore
 from asa.geometry import JobGeometry
+from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
 
 if TYPE_CHECKING:
     from asa.runner import Run, run_all
@@ -24,10 +25,13 @@ __all__ = [
     "AsaError",
     "JobGeometry",
     "Prediction",
+    "QueuedJob",
     "Run",
     "Stage",
     "WaitBank",
+    "WaitForecast",
     "WaitObservation",
+    "WaitStore",
     "Workflow",
     "at_least",
     "at_most",

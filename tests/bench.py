@@ -31,9 +31,13 @@ from asa.workflows import montage
 from rich.console import Console
 from rich.table import Table
 
+from asa import plugins
 from asa.estimators import Asa
+from asa.evaluation import evaluate, installed
+from asa.history import JobHistory
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
+from asa.waits import QueuedJob, Surroundings, WaitEstimator, exactly
 
 Row = tuple[str, float, str, float]
 ROOT = Path(__file__).parents[1]
@@ -181,6 +185,63 @@ def run() -> Iterator[Row]:
         yield "  a fork of its world", opened, beside, cost
 
 
+def waits() -> Iterator[Row]:
+    """Predict, submit and learn a job, in steady state, beside the least that any estimator could do."""
+    rng = np.random.Generator(np.random.PCG64(1))
+    count, lag = 20_000, 50
+    submits = np.cumsum(rng.exponential(60.0, count)).tolist()
+    shapes = list(
+        zip(
+            rng.choice([1, 4, 16, 64, 256], count).tolist(),
+            rng.choice([600.0, 7200.0, 86400.0], count).tolist(),
+            strict=True,
+        )
+    )
+    jobs = [
+        QueuedJob(at, cores, walltime_s, f"u{user}")
+        for at, (cores, walltime_s), user in zip(submits, shapes, rng.integers(0, 50, count).tolist(), strict=True)
+    ]
+    seen = [exactly(wait) for wait in (10 ** rng.normal(3, 1, count)).tolist()]
+
+    def live(estimator: WaitEstimator) -> None:
+        tickets = []
+        for place, job in enumerate(jobs):
+            tickets.append(estimator.submitted(job, estimator.predict(job)))
+            if place >= lag:
+                estimator.observe(tickets[place - lag], seen[place - lag])
+
+    def plain() -> None:
+        last: dict[tuple[int, float], float] = {}
+        told = []
+        for place, job in enumerate(jobs):
+            told.append(last.get((job.cores, job.walltime_s), 600.0))
+            if place >= lag:
+                was = jobs[place - lag]
+                last[was.cores, was.walltime_s] = seen[place - lag].wait_s
+
+    simple = best(plain) / count
+    for name in ("asa", "asa-tuned", "last", "qbets"):
+        make = plugins.load("asa.estimators", name)
+        live(make(Surroundings()))
+        yield (
+            f"{name}: predict and observe",
+            best(lambda m=make: live(m(Surroundings())), 3) / count,
+            "last wait, plain",
+            simple,
+        )
+    rows = len(jobs)
+    history = JobHistory(
+        submit_s=np.array(submits),
+        wait_s=np.array([observation.wait_s for observation in seen]),
+        cores=np.array([cores for cores, _ in shapes]),
+        walltime_s=np.array([walltime_s for _, walltime_s in shapes]),
+        started=np.ones(rows, dtype=np.bool_),
+    )
+    all_but_queue = installed()
+    taken = best(lambda: evaluate({"made up": history}, all_but_queue), 1)
+    yield f"evaluating {len(all_but_queue)} estimators, 200,000 jobs", taken * 200_000 / rows, "what it may take", 60.0
+
+
 def imports() -> Iterator[Row]:
     """`import asa` and `asa --help` against `import numpy`."""
     numpy = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True), 5)
@@ -204,7 +265,7 @@ def main() -> None:
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (schedules, growth, reading, run, estimator, imports):
+    for bench in (schedules, growth, reading, run, estimator, waits, imports):
         for what, ours, beside, theirs in bench():
             table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
     Console(width=120).print(table)

@@ -23,6 +23,7 @@ from asa.estimators.base import (
     at_most,
     exactly,
 )
+from asa.estimators.store import WaitRecord, WaitStore
 
 __all__ = [
     "OWN_USER",
@@ -35,6 +36,8 @@ __all__ = [
     "WaitBank",
     "WaitLearner",
     "WaitObservation",
+    "WaitRecord",
+    "WaitStore",
     "at_least",
     "at_most",
     "exactly",
