@@ -13,17 +13,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
-import signal
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from datetime import datetime
-from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +31,7 @@ from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
 from asa.history import JobHistory, opened
+from asa.parallel import available_cores, pool, shared
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitEstimator, WaitObservation, at_least, exactly
 
 __all__ = [
@@ -804,15 +800,15 @@ def evaluate(
             raise InputError("has no job whose wait is known", where=trace, hint="Give a log with waits.")
     work = _Work(dict(histories), dict(estimators), seed, by_geometry)
     pairs = [(trace, name) for trace in histories for name in (*estimators, _ORACLE)]
-    processes = min(jobs or len(os.sched_getaffinity(0)), len(pairs))
+    processes = min(jobs or available_cores(), len(pairs))
     on_progress(0, len(pairs))
     done: dict[tuple[str, str], list[Score]] = {}
-    if processes <= 1:
-        for pair in pairs:
-            done[pair] = work.do(*pair)
-            on_progress(len(done), len(pairs))
-    else:
-        with _pool(processes, work) as executor:
+    with pool(processes, work) as executor:
+        if executor is None:
+            for pair in pairs:
+                done[pair] = work.do(*pair)
+                on_progress(len(done), len(pairs))
+        else:
             futures = {executor.submit(_do_shared, *pair): pair for pair in pairs}
             for future in as_completed(futures):
                 done[futures[future]] = future.result()
@@ -856,65 +852,9 @@ class _Work:
         )
 
 
-_shared: _Work | None = None  # of a worker process
-
-
-def _begin_worker(work: _Work) -> None:
-    global _shared  # noqa: PLW0603 - see there
-    _shared = work
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Leave no process behind, however the parent ended."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _do_shared(trace: str, name: str) -> list[Score]:
-    assert _shared is not None
-    return _shared.do(trace, name)
-
-
-@contextmanager
-def _pool(processes: int, work: _Work) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of processes that share the work; an interrupt is the parent's business and ends them all."""
-    executor = ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(work,)
-    )
-    with _interrupts_deferred():
-        for _ in range(processes):
-            executor.submit(int)  # starts a process, which inherits that interrupts are blocked
-    try:
-        yield executor
-        executor.shutdown()
-    except BaseException:
-        for child in active_children():
-            child.terminate()
-        executor.shutdown(wait=False, cancel_futures=True)
-        raise
-
-
-@contextmanager
-def _interrupts_deferred() -> Iterator[None]:
-    """Keep an interrupt until the end of the block, as a process that is half started cannot be ended."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    resource_tracker.ensure_running()  # now, as starting it would unblock the signal
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        for child in active_children():
-            child.terminate()
-        raise KeyboardInterrupt
+    work: _Work = shared()
+    return work.do(trace, name)
 
 
 # --- a scheduler's own estimates --------------------------------------------------------------------------------------

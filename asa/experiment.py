@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +14,7 @@ from asa.backend import Site
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
+from asa.parallel import available_cores, pool, shared
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.workflow import Workflow
@@ -173,25 +169,8 @@ def workflow_maker(name: str) -> Callable[[int], Workflow]:
     return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
 
 
-_shared: Comparison | None = None  # of a worker process: set once, so that worlds travel once
-
-
-def _begin_worker(comparison: Comparison | None) -> None:
-    global _shared  # noqa: PLW0603 - see there
-    _shared = comparison
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Leave no process behind, however the parent ended."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _shared_chain(strategy: str, cores: int) -> list[CompareRun]:
-    assert _shared is not None
-    return _chain(_shared, strategy, cores)
+    return _chain(shared(), strategy, cores)
 
 
 def compare(
@@ -226,67 +205,18 @@ def compare(
     """
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
-    processes = min(jobs or len(os.sched_getaffinity(0)), max(len(chains), len(comparison.seeds)))
+    processes = min(jobs or available_cores(), max(len(chains), len(comparison.seeds)))
     on_progress("warming up the queue", 0, len(comparison.seeds))
-    with _pool(processes) as executor:
+    with pool(processes) as executor:
         comparison.site.prepare(comparison.seeds, executor)
     on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
     on_progress("running workflows", 0, len(chains))
-    with _pool(processes, comparison) as executor:
+    with pool(processes, comparison) as executor:
         if executor is None:
             results = _one_by_one(comparison, chains, on_progress)
         else:
             results = _in_parallel(executor, chains, on_progress)
     return [run for chain in chains for run in results[chain]]
-
-
-@contextmanager
-def _pool(processes: int, comparison: Comparison | None = None) -> Iterator[ProcessPoolExecutor | None]:
-    """Open a pool of processes that may share a comparison; none for one process.
-
-    An interrupt is the parent's business: it ends the processes at once and waits for nothing.
-    """
-    if processes == 1:
-        yield None
-        return
-    with _interrupts_deferred():
-        executor = ProcessPoolExecutor(
-            processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(comparison,)
-        )
-        for _ in range(processes):
-            executor.submit(int)  # starts a process, which inherits that interrupts are blocked
-    try:
-        yield executor
-        executor.shutdown()
-    except BaseException:
-        for child in active_children():
-            child.terminate()
-        executor.shutdown(wait=False)
-        raise
-
-
-@contextmanager
-def _interrupts_deferred() -> Iterator[None]:
-    """Keep an interrupt until the end of the block: a process that is half started could not be ended.
-
-    Blocking the signal is not enough, as another thread of this process may take it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
-    resource_tracker.ensure_running()  # now, as starting it would unblock the signal
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        for child in active_children():
-            child.terminate()
-        raise KeyboardInterrupt
 
 
 def _one_by_one(

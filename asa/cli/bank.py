@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord, WaitStore
     from asa.geometry import JobGeometry
 
-__all__ = ["app"]
+__all__ = ["BankOption", "app"]
 
 app = typer.Typer(help="Show, hand on and forget what was learned of queue waits.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ _FLOOR_S = 10.0  # nobody minds whether a wait is of 2 s or of 8 s
 _A_DATE_S = 1e8  # below, a clock began with its log and not in 1970
 _P50, _P90 = 4, 8  # places in a forecast
 
-_Bank = Annotated[
+BankOption = Annotated[
     Path | None,
     typer.Option(
         help="Folder of the bank. [default: $ASA_BANK, else ~/.local/share/asa/bank]", show_default=False, metavar="DIR"
@@ -37,7 +37,7 @@ _Bank = Annotated[
 
 @app.command()
 def show(
-    bank: _Bank = None,
+    bank: BankOption = None,
     every: Annotated[
         bool, typer.Option("--all", help=f"Show every kind of job, not only the {_SHOWN} seen most.")
     ] = False,
@@ -77,7 +77,7 @@ def show(
 @app.command("export")
 def export_(
     file: Annotated[Path, typer.Argument(help="Where to; compressed if it ends in .gz.", metavar="FILE")],
-    bank: _Bank = None,
+    bank: BankOption = None,
 ) -> None:
     """Write the bank to one file that others can import. Users are in it as short hashes only."""
     count = _needed(bank).export(file)
@@ -87,7 +87,7 @@ def export_(
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="A file that `asa bank export` wrote.", metavar="FILE")],
-    bank: _Bank = None,
+    bank: BankOption = None,
 ) -> None:
     """Add a file's observations to the bank. What is there already is not added again."""
     from asa.estimators.store import WaitStore
@@ -99,7 +99,7 @@ def import_(
 
 @app.command()
 def forget(
-    bank: _Bank = None,
+    bank: BankOption = None,
     system: Annotated[str | None, typer.Option(help="Of this system.")] = None,
     partition: Annotated[str | None, typer.Option(help="Of this partition.")] = None,
     source: Annotated[str | None, typer.Option(help="Learned from this source; '' for one's own runs.")] = None,

@@ -83,6 +83,7 @@ def compare(
 
     On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
     """
+    from asa.cli.progress import with_progress
     from asa.experiment import Comparison
     from asa.experiment import compare as run_comparison
 
@@ -106,7 +107,7 @@ def compare(
         history=history,
         spread=spread,
     )
-    runs = _with_progress(lambda on_progress: run_comparison(comparison, jobs=jobs, on_progress=on_progress))
+    runs = with_progress(lambda on_progress: run_comparison(comparison, jobs=jobs, on_progress=on_progress))
     if as_json:
         _print_json(runs)
     elif as_csv:
@@ -187,30 +188,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
     return counts
-
-
-def _with_progress(work: Callable[[Callable[[str, int, int], None]], list[CompareRun]]) -> list[CompareRun]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        tasks: dict[str, Any] = {}
-
-        def on_progress(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=of)
-            progress.update(tasks[what], completed=done)
-
-        return work(on_progress)
 
 
 def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +63,7 @@ def evaluate(
 
     A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
     """
+    from asa.cli.progress import with_progress
     from asa.evaluation import evaluate as run_evaluation
     from asa.evaluation import installed, score_start_estimates
 
@@ -88,14 +89,14 @@ def evaluate(
         makers = makers or installed(queue=queue)
         predictions = sum(map(len, histories.values())) * len(makers)
         processes = jobs or (1 if predictions < _SMALL else None)
-        scores = _with_progress(
+        scores = with_progress(
             lambda on_progress: run_evaluation(
                 histories,
                 makers,
                 seed=seed,
                 by_geometry=by is not None,
                 jobs=processes,
-                on_progress=on_progress,
+                on_progress=lambda done, of: on_progress("predicting waits", done, of),
             )
         )
     scores += [score_start_estimates(told, trace=trace) for trace, told in estimates.items()]
@@ -135,24 +136,6 @@ def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHisto
             history = read_history(path)
             histories[str(path)] = history if limit is None else history.first(limit)
     return histories, estimates
-
-
-def _with_progress(work: Callable[[Callable[[int, int], None]], list[Score]]) -> list[Score]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task("predicting waits", total=None)
-        return work(lambda done, of: progress.update(task, completed=done, total=of))
 
 
 def _print_tables(

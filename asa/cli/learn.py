@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.bank import BankOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,14 +32,7 @@ def learn(
             metavar="FILE",
         ),
     ],
-    bank: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the bank. [default: $ASA_BANK, else ~/.local/share/asa/bank]",
-            show_default=False,
-            metavar="DIR",
-        ),
-    ] = None,
+    bank: BankOption = None,
     system: Annotated[
         str | None, typer.Option(help="Name of the system. [default: what the file says, else its name]")
     ] = None,

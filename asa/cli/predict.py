@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.bank import BankOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _ESTIMATOR = "asa-blind"  # a bank holds waits that are over, not who waits now
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _ENOUGH = 20  # outcomes to judge by
 _STALE_S = 30 * 86_400.0
-_LATEST = 50_000
 _P50, _P90 = 4, 8
 _FLOOR_S = 10.0
+_ALL = 50_000  # that are learned where numba is installed
 
 
 def predict(
@@ -37,14 +37,7 @@ def predict(
     ] = None,
     partition: Annotated[str, typer.Option(help="The partition, as the bank's jobs have it.")] = "",
     user: Annotated[str, typer.Option(help="Whose job it is, if the bank knows users.")] = "",
-    bank: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the bank. [default: $ASA_BANK, else ~/.local/share/asa/bank]",
-            show_default=False,
-            metavar="DIR",
-        ),
-    ] = None,
+    bank: BankOption = None,
     within: Annotated[
         str | None,
         typer.Option(help="Say how probable it is that the job starts within this time.", metavar="DURATION"),
@@ -58,7 +51,7 @@ def predict(
 
     Example: `asa predict --cores 112 --walltime 2h`
     """
-    from asa.estimators.bank import WaitBank
+    from asa.estimators.bank import WaitBank, most_records
     from asa.estimators.store import WaitStore, default_folder, user_in_store
     from asa.geometry import JobGeometry
     from asa.units import parse_duration
@@ -71,9 +64,14 @@ def predict(
     if not records:
         raise InputError("knows nothing yet", where=f"the bank {folder}", hint="Begin with `asa learn --from FILE`.")
     place = _system(records, system)
-    theirs = [record for record in records if record.job.system == place][-_LATEST:]
+    theirs = [record for record in records if record.job.system == place][-most_records() :]
     partitions = {record.job.partition for record in theirs}
     chosen = _partition(partition, partitions)
+    if len(theirs) == most_records() < _ALL:
+        sys.stderr.write(
+            f"asa: numba is not installed: only the latest {len(theirs):,} waits are learned "
+            "(pip install 'asa-client[fast]')\n"
+        )
     known = WaitBank(_ESTIMATOR)
     known.take(theirs)
     latest = max(record.known_s for record in theirs)

@@ -6,6 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +25,12 @@ from asa.waits import (
     exactly,
 )
 
-__all__ = ["OWN_USER", "Outcome", "OwnJob", "WaitBank", "history_records", "replay"]
+__all__ = ["OWN_USER", "Outcome", "OwnJob", "WaitBank", "history_records", "most_records", "replay"]
 
 OWN_USER = "~me"
 """The user whose jobs are this client's, where the site does not tell."""
 
-_MOST_RECORDS = 50_000
+_MOST_RECORDS, _MOST_IF_SLOW = 50_000, 3000
 _RECENT = 1000
 
 
@@ -62,7 +63,8 @@ class WaitBank:
     machine_cores
         Cores of the machine, for estimators that simulate it; 0 where that is not known.
     store
-        Where observations are kept and where those of other processes come from; the latest 50,000 are learned at once.
+        Where observations are kept and where those of other processes come from; the latest 50,000 are learned at once,
+        or 3000 without numba.
 
     Attributes
     ----------
@@ -106,7 +108,7 @@ class WaitBank:
         self._running: dict[int | str, tuple[QueuedJob, int, float]] = {}
         self._outcomes: dict[str, deque[Outcome]] = {}
         if store is not None:
-            self.take(store.read(_MOST_RECORDS))
+            self.take(store.read(most_records()))
 
     def __iter__(self) -> Iterator[str]:
         """Systems that something was learned of."""
@@ -223,6 +225,11 @@ class WaitBank:
         if forecast is not None and observation.kind == "exact":
             recent = self._outcomes.setdefault(job.system, deque(maxlen=_RECENT))
             recent.append(Outcome(job, forecast, observation.wait_s))
+
+
+def most_records() -> int:
+    """Say how many observations of a store are learned at once: what takes about a second, or some without numba."""
+    return _MOST_RECORDS if find_spec("numba") is not None else _MOST_IF_SLOW
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> list[WaitRecord]:

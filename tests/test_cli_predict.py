@@ -1,0 +1,134 @@
+"""``asa learn`` and ``asa predict``."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SACCT = "JobID|User|Partition|Submit|Start|End|State|TimelimitRaw|ReqCPUS"
+
+
+def asa(*arguments, bank, stdin=None):
+    command = [str(Path(sys.executable).with_name("asa")), *map(str, arguments)]
+    env = {"ASA_BANK": str(bank), "PATH": "/usr/bin:/bin", "COLUMNS": "100", "HOME": str(bank.parent)}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, input=stdin)
+
+
+def swf(path, jobs=400, seed=0, cores=(1, 16)):
+    rng = np.random.default_rng(seed)
+    submit = np.cumsum(rng.exponential(600.0, jobs)).astype(int)
+    lines = ["; MaxProcs: 64"]
+    for number in range(jobs):
+        wide = int(rng.integers(len(cores)))
+        wait = int(10 ** rng.normal(2 + 1.5 * wide, 0.2))
+        lines.append(f"{number} {submit[number]} {wait} 60 {cores[wide]} -1 -1 {cores[wide]} 3600 -1 1 7 1 1 1 1 -1 -1")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def accounting(now, jobs=120):
+    rows = [SACCT]
+    for number in range(jobs):
+        submit = int(now) - 4 * 86_400 + 2000 * number
+        rows.append(f"{number}|ann|batch|{submit}|{submit + 900}|{submit + 1000}|COMPLETED|60|16")
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def bank(tmp_path):
+    return tmp_path / "bank"
+
+
+def test_what_a_log_taught_is_told_with_probabilities(tmp_path, bank):
+    learned = asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    assert learned.returncode == 0, learned.stderr
+    assert "400 waits on 'north'" in learned.stderr
+    assert "400 of them are new" in learned.stderr
+    answers = {}
+    for cores in (1, 16):
+        told = asa("predict", "--cores", cores, "--walltime", "1h", "--within", "10min", "--json", bank=bank)
+        assert told.returncode == 0, told.stderr
+        answers[cores] = json.loads(told.stdout)
+    narrow, wide = answers[1], answers[16]
+    for answer, wait in ((narrow, 100), (wide, 3162)):
+        quantiles = list(answer["quantiles_s"].values())
+        assert quantiles == sorted(quantiles)
+        assert list(answer["quantiles_s"]) == [f"p{10 * i}" for i in range(1, 10)]
+        assert answer["quantiles_s"]["p10"] < wait < answer["quantiles_s"]["p90"]
+        assert 0.5 < answer["wait_s"] / wait < 2
+        assert answer["observations"] == 400
+        assert 150 < answer["observations_of_geometry"] < 250
+        recent = answer["recent"]
+        assert recent["of_geometry"]
+        assert recent["jobs"] > 100
+        assert recent["within_2x"] > 0.7
+        assert 0.35 < recent["within_p50"] < 0.65
+        assert 0.8 < recent["within_p90"] < 0.97
+    assert narrow["probability_within"]["600"] > 0.9
+    assert wide["probability_within"]["600"] < 0.1
+    table = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
+    assert "9 in 10 such jobs start within" in table.stdout
+    assert "Learned from 400 waits" in table.stdout
+    assert "its clock is not today's" in table.stdout
+
+
+def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
+    path = swf(tmp_path / "north.swf")
+    asa("learn", "--from", path, "--limit", 100, bank=bank)
+    assert "300 of them are new" in asa("learn", "--from", path, bank=bank).stderr
+    assert " 0 of them are new" in asa("learn", "--from", path, bank=bank).stderr
+    packed = tmp_path / "north.swf.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert " 0 of them are new" in asa("learn", "--from", packed, bank=bank).stderr
+    shown = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)
+    assert shown["observations"] == 400
+
+
+def test_accounting_may_come_through_a_pipe(bank):
+    import time
+
+    learned = asa("learn", "--from", "-", "--system", "south", bank=bank, stdin=accounting(time.time()))
+    assert learned.returncode == 0, learned.stderr
+    told = asa("predict", "--cores", 16, "--walltime", "1:00:00", "--user", "ann", bank=bank)
+    assert told.returncode == 0, told.stderr
+    assert "south batch" in told.stdout
+    assert "not today's" not in told.stdout
+    unnamed = asa("learn", "--from", "-", bank=bank, stdin=accounting(time.time()))
+    assert unnamed.returncode == 2
+    assert "Name it with --system" in unnamed.stderr
+
+
+def test_systems_and_partitions_are_told_apart(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    asa("learn", "--from", swf(tmp_path / "south.swf", seed=1), bank=bank)
+    for arguments, words in (
+        ([], "knows 2 systems: north, south"),
+        (["--system", "nroth"], "Did you mean 'north'"),
+        (["--system", "north", "--partition", "gpu"], "no partition 'gpu'"),
+    ):
+        told = asa("predict", "--cores", 16, "--walltime", "1h", *arguments, bank=bank)
+        assert told.returncode == 2
+        assert words in told.stderr
+        assert "Traceback" not in told.stderr
+    assert asa("predict", "--cores", 16, "--walltime", "1h", "--system", "south", bank=bank).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["predict", "--cores", "16", "--walltime", "1h"], "knows nothing yet"),
+        (["predict", "--cores", "16", "--walltime", "soon"], "soon"),
+        (["predict", "--cores", "0", "--walltime", "1h"], "--cores"),
+        (["learn", "--from", "none.swf"], "none.swf"),
+        (["learn", "--from", "."], "Is a directory"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_a_remedy(arguments, words, bank):
+    told = asa(*arguments, bank=bank)
+    assert told.returncode == 2
+    assert words in told.stderr
+    assert "Traceback" not in told.stderr
