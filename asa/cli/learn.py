@@ -41,7 +41,7 @@ def learn(
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
 
     From accounting: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
-    -o JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
+    -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
     and then `asa learn --from jobs.txt`. Without `-a` it is one's own jobs, which is what many sites allow.
 
     Learning a file again, or one that overlaps, adds only what is new. Ask with `asa predict`.

@@ -23,7 +23,7 @@ __all__ = ["SACCT_COMMAND", "read_history"]
 
 SACCT_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days"
-    " -o JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason"
+    " -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason"
 )
 """What makes a file that `read_history` reads, with Slurm 21.08 and later.
 

@@ -519,3 +519,43 @@ def test_reading_is_quick(tmp_path):
     begun = time.process_time()
     assert len(read_history(path, zone=UTC)) == 20_000
     assert time.process_time() - begun < 3.0
+
+
+REAL = """\
+Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS|Reservation|Reason
+testbed|1|asatest|normal|1795262692|1795262692|1795262705|1795262707|COMPLETED|5|14||None
+testbed|2|asatest|normal|1795262692|1795262692|1795262706|1795262709|COMPLETED|5|28||None
+testbed|3|asatest|normal|1795262692|1795262692|1795262704|1795262705|COMPLETED|5|42||None
+testbed|4|asatest|normal|1795262693|1795262693|1795262704|1795262706|COMPLETED|5|56||None
+testbed|5|asatest|normal|1795262693|1795262693|1795262700|1795262703|COMPLETED|5|70||None
+testbed|6|asatest|normal|1795262693|1795262693|1795262699|1795262700|COMPLETED|5|84||None
+testbed|7|asatest|normal|1795262693|1795262693|1795262696|1795262698|COMPLETED|5|98||None
+testbed|8|asatest|normal|1795262693|1795262693|1795262693|1795262696|COMPLETED|5|112||None
+testbed|9|asatest|normal|1795262693|1795262693|1795262697|1795262700|COMPLETED|2|2||None
+testbed|10|asatest|normal|1795262693|1795262700|1795262701|1795262701|COMPLETED|2|2||Dependency
+testbed|13|asatest|normal|1795262693|1795262693|1795262704|1795262704|FAILED|1440|56||None
+testbed|14|asatest|normal|1795262693|1795262693|1795262693|1795262693|CANCELLED by 999|10|112||None
+testbed|15|asatest|normal|1795262693|1795262698|1795262698|1795262698|COMPLETED|1|1||BeginTime
+testbed|11_0|asatest|normal|1795262693|1795262693|1795262697|1795262698|COMPLETED|1|1||None
+testbed|11_1|asatest|normal|1795262693|1795262693|1795262697|1795262698|COMPLETED|1|1||None
+testbed|11_2|asatest|normal|1795262693|1795262698|1795262699|1795262700|COMPLETED|1|1||JobArrayTaskLimit
+testbed|11_3|asatest|normal|1795262693|1795262698|1795262699|1795262700|COMPLETED|1|1||JobArrayTaskLimit
+"""
+"""What `SACCT_COMMAND` printed on a cluster of four nodes under Slurm 22.05, after a few jobs."""
+
+
+def test_what_a_real_sacct_prints_is_read(tmp_path):
+    path = tmp_path / "jobs.txt"
+    path.write_text(REAL)
+    history = read_history(path)
+    assert history.system == "testbed"
+    assert list(history.users) == ["asatest"]
+    told = dict(
+        zip(zip(history.cores.tolist(), history.walltime_s.tolist(), strict=True), history.wait_s.tolist(), strict=True)
+    )
+    assert [told[14 * i, 300.0] for i in range(1, 9)] == [13, 14, 12, 11, 7, 6, 3, 0]
+    assert told[56, 86_400.0] == 11, "a job that failed has waited, too"
+    cancelled = history.started.tolist().index(False)
+    assert (history.cores[cancelled], history.wait_s[cancelled]) == (112, 0), "cancelled before it started"
+    assert sorted(history.wait_s[history.cores == 2].tolist()) == [1, 4], "after a dependency it waited a second"
+    assert len(history) == 15
