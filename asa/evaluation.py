@@ -15,10 +15,12 @@ import io
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asa import plugins
-from asa.errors import InputError, TraceError
+from asa.errors import AsaError, InputError, RunError, TraceError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
@@ -733,13 +735,9 @@ def installed(names: Sequence[str] | None = None, *, queue: bool = False) -> dic
     """
     found: dict[str, MakeEstimator] = {}
     for name in plugins.names("asa.estimators") if names is None else names:
-        try:
-            make: MakeEstimator = plugins.load("asa.estimators", name)
+        make: MakeEstimator = plugins.load("asa.estimators", name)
+        with _blaming(name):
             wanted = names is not None or queue or not _sees_queue(make(Surroundings()))
-        except (ImportError, AttributeError) as error:
-            raise InputError(
-                f"cannot be loaded: {error}", where=f"estimator {name!r}", hint="Mend or remove the package it is from."
-            ) from error
         if wanted:
             found[name] = make
     if not found:
@@ -755,6 +753,7 @@ def evaluate(
     by_geometry: bool = False,
     jobs: int | None = 1,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
+    on_failure: Callable[[AsaError], None] | None = None,
 ) -> list[Score]:
     """Evaluate every estimator on every history.
 
@@ -773,6 +772,9 @@ def evaluate(
         use, if None. Nothing but the time taken depends on it.
     on_progress
         Called with how many of how many pairs of estimator and history are done.
+    on_failure
+        Called with what went wrong where an estimator failed on a history; the others are evaluated all the same.
+        Without it the first failure is raised.
 
     Returns
     -------
@@ -803,17 +805,41 @@ def evaluate(
     processes = min(jobs or available_cores(), len(pairs))
     on_progress(0, len(pairs))
     done: dict[tuple[str, str], list[Score]] = {}
+
+    def take(pair: tuple[str, str], result: Callable[[], list[Score]]) -> None:
+        try:
+            done[pair] = result()
+        except RunError as error:
+            if on_failure is None:
+                raise
+            on_failure(error)
+            done[pair] = []
+        on_progress(len(done), len(pairs))
+
     with pool(processes, work) as executor:
         if executor is None:
             for pair in pairs:
-                done[pair] = work.do(*pair)
-                on_progress(len(done), len(pairs))
+                take(pair, partial(work.do, *pair))
         else:
             futures = {executor.submit(_do_shared, *pair): pair for pair in pairs}
             for future in as_completed(futures):
-                done[futures[future]] = future.result()
-                on_progress(len(done), len(pairs))
+                take(futures[future], future.result)
     return [score for pair in pairs for score in done[pair]]
+
+
+@contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """Say which estimator it was that failed; it may be somebody else's."""
+    try:
+        yield
+    except AsaError as error:
+        raise RunError(f"failed: {error.message}", where=f"estimator {name!r}", hint=error.hint) from error
+    except Exception as error:
+        raise RunError(
+            f"failed: {type(error).__name__}: {error}",
+            where=f"estimator {name!r}",
+            hint="Mend it, or leave it out with --estimators.",
+        ) from error
 
 
 _ORACLE = "oracle"
@@ -841,7 +867,8 @@ class _Work:
         if name == _ORACLE:
             forecasts = oracle(history)
         else:
-            forecasts = prequential(history, self.estimators[name], seed=self.seed, timeline=timeline)
+            with _blaming(name):
+                forecasts = prequential(history, self.estimators[name], seed=self.seed, timeline=timeline)
         return judge(
             history,
             forecasts,

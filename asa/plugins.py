@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from asa.errors import UnknownNameError
+from asa.errors import InputError, UnknownNameError
 
 __all__ = ["load", "names", "unknown_name"]
 
@@ -70,10 +70,17 @@ def load(group: str, name: str) -> Any:
     ------
     UnknownNameError
         Nothing of that name is installed.
+    InputError
+        It cannot be loaded.
     """
     points = _group(group)
+    kind = group.removeprefix("asa.")
+    singular = {"strategies": "strategy", "histories": "reader"}.get(kind, kind.removesuffix("s"))
     if name not in points:
-        kind = group.removeprefix("asa.")
-        singular = {"strategies": "strategy"}.get(kind, kind.removesuffix("s"))
         raise unknown_name(singular, name, list(points))
-    return points[name].load()
+    try:
+        return points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"cannot be loaded: {error}", where=f"{singular} {name!r}", hint="Mend or remove the package it is from."
+        ) from error

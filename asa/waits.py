@@ -5,6 +5,7 @@ These cross every border: between estimators, evaluation, the runner and the bac
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -25,6 +26,10 @@ __all__ = [
     "exactly",
 ]
 
+_END_OF_TIME_S = 1e15
+_FLOOR_S = 10.0  # waits up to so many seconds are all the same
+_LEAST_TAIL = 0.2
+_CERTAIN = 0.9999  # as near to certainty as a forecast can be
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
 
@@ -92,6 +97,13 @@ class QueuedJob:
     system: str = ""
     partition: str = ""
 
+    def __post_init__(self) -> None:
+        if not (abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and self.cores > 0):
+            raise InputError(
+                f"a job of {self.cores} cores for {self.walltime_s} s, submitted at {self.submit_s} s, cannot be",
+                hint="Ask for at least 1 core and some time, at a time that is a number.",
+            )
+
     @property
     def geometry(self) -> JobGeometry:
         """Its geometry."""
@@ -153,14 +165,14 @@ class WaitForecast(NamedTuple):
         Parameters
         ----------
         level
-            Between 0 and 1. Below p10 it goes down to 0 s; above p90 the last step is carried on.
+            From 0 to below 1. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's through p80 and p90,
+            floored at 10 s: waits are heavy-tailed, and a straight line would promise too much.
         """
         q = self.quantiles_s
         if level <= LEVELS[0]:
             return q[0] * max(level, 0.0) / LEVELS[0]
         if level >= LEVELS[-1]:
-            beyond = (min(level, 1.0) - LEVELS[-1]) / (LEVELS[-1] - LEVELS[-2])
-            return q[-1] + beyond * (q[-1] - q[-2])
+            return q[-1] * ((1.0 - LEVELS[-1]) / (1.0 - min(level, _CERTAIN))) ** _tail(q)
         after = bisect_right(LEVELS, level)
         share = (level - LEVELS[after - 1]) / (LEVELS[after] - LEVELS[after - 1])
         return q[after - 1] + share * (q[after] - q[after - 1])
@@ -173,13 +185,16 @@ class WaitForecast(NamedTuple):
         if wait_s < q[0]:
             return LEVELS[0] * wait_s / q[0]
         if wait_s >= q[-1]:
-            step = q[-1] - q[-2]
-            if step <= 0:
-                return 1.0 if wait_s > q[-1] else LEVELS[-1]
-            return min(1.0, LEVELS[-1] + (wait_s - q[-1]) / step * (LEVELS[-1] - LEVELS[-2]))
+            tail, times = _tail(q), max(wait_s, _FLOOR_S) / max(q[-1], _FLOOR_S)
+            return min(_CERTAIN, 1.0 - (1.0 - LEVELS[-1]) * times ** (-1.0 / tail))
         after = bisect_right(q, wait_s)
         share = (wait_s - q[after - 1]) / (q[after] - q[after - 1])
         return LEVELS[after - 1] + share * (LEVELS[after] - LEVELS[after - 1])
+
+
+def _tail(quantiles_s: tuple[float, ...]) -> float:
+    """Say how the wait grows beyond p90, in powers of two, while the probability to exceed it halves."""
+    return max(_LEAST_TAIL, math.log2(max(quantiles_s[-1], _FLOOR_S) / max(quantiles_s[-2], _FLOOR_S)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +237,10 @@ class WaitEstimator(Protocol):
 
     def ended(self, ticket: int, run_s: float) -> None:
         """Learn that a started job ran for so long. Only what a visible queue tells; many have no use for it."""
+        ...
+
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits or runs, and learn nothing from it; it is out of sight. Unknown ones are let pass."""
         ...
 
     def state(self) -> dict[str, Any]:

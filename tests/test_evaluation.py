@@ -88,6 +88,9 @@ class Quiet:
     def ended(self, ticket, run_s):
         raise AssertionError("told of the end of a run, though it sees no queue")
 
+    def withdrawn(self, ticket):
+        pass
+
     def state(self):
         return {}
 

@@ -12,9 +12,11 @@ def lists() -> None:
     import inspect
 
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from asa import plugins
+    from asa.errors import InputError
 
     console = Console()
     for group in _GROUPS:
@@ -27,10 +29,14 @@ def lists() -> None:
             padding=(0, 2),
         )
         for name in plugins.names(f"asa.{group}"):
-            made = plugins.load(f"asa.{group}", name)
+            try:
+                made = plugins.load(f"asa.{group}", name)
+            except InputError as error:
+                table.add_row(name, escape(error.message))
+                continue
             words = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
             if group == "schedulers" and (settings := ", ".join(inspect.signature(made).parameters)):
                 words += f" Settings: {settings}."
-            table.add_row(name, words)
+            table.add_row(name, escape(words))
         console.print(table)
         console.print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ __all__ = ["OWN_USER", "Outcome", "OwnJob", "WaitBank", "history_records", "most
 OWN_USER = "~me"
 """The user whose jobs are this client's, where the site does not tell."""
 
-_MOST_RECORDS, _MOST_IF_SLOW = 50_000, 3000
+_MOST_RECORDS, _MOST_IF_SLOW = 20_000, 3000
 _RECENT = 1000
 
 
@@ -62,8 +63,10 @@ class WaitBank:
         Of whatever the estimators draw.
     machine_cores
         Cores of the machine, for estimators that simulate it; 0 where that is not known.
+    user
+        Whose jobs this client's are.
     store
-        Where observations are kept and where those of other processes come from; the latest 50,000 are learned at once,
+        Where observations are kept and where those of other processes come from; the latest 20,000 are learned at once,
         or 3000 without numba.
 
     Attributes
@@ -91,6 +94,7 @@ class WaitBank:
         *,
         seed: int = 0,
         machine_cores: int = 0,
+        user: str = OWN_USER,
         store: WaitStore | None = None,
     ) -> None:
         self._make: Callable[[Surroundings], WaitEstimator]
@@ -98,7 +102,7 @@ class WaitBank:
             self.name, self._make = estimator, plugins.load("asa.estimators", estimator)
         else:
             self.name, self._make = "", estimator
-        self.seed, self.machine_cores, self.store = seed, machine_cores, store
+        self.seed, self.machine_cores, self.user, self.store = seed, machine_cores, user, store
         one = self._make(Surroundings())
         self.sees_queue = bool(getattr(one, "sees_queue", False))
         self.draws = bool(getattr(one, "draws", False))
@@ -143,6 +147,10 @@ class WaitBank:
             stated = own.forecast.quantiles_s if own.forecast is not None else None
             self.store.append(WaitRecord(own.job, observation, forecast=stated, estimator=self.name))
 
+    def ended(self, own: OwnJob, run_s: float) -> None:
+        """Note that a started job of this client ended."""
+        self[own.job.system].ended(own.ticket, run_s)
+
     # ------------------------------------------------------------------ everybody's
 
     def follow(self, events: Iterable[QueueEvent]) -> int:
@@ -155,6 +163,8 @@ class WaitBank:
             if event.what == "submitted":
                 if event.job is not None:
                     job = self._as_kept(event.job)
+                    if (before := self._queue.pop(event.key, None)) is not None:
+                        self[before[0].system].withdrawn(before[1])  # requeued, or its number was given out again
                     self._queue[event.key] = job, self[job.system].submitted(job)
             elif event.what == "ended":
                 if (ran := self._running.pop(event.key, None)) is not None:
@@ -172,9 +182,9 @@ class WaitBank:
     def lose_sight(self) -> None:
         """Forget who waits in the queue that was followed, as when another is looked at; what was learned stays."""
         for job, ticket in self._queue.values():
-            self[job.system].observe(ticket, at_least(0.0))  # which teaches nothing
-        for job, ticket, started_s in self._running.values():
-            self[job.system].ended(ticket, max(0.0, started_s - job.submit_s))
+            self[job.system].withdrawn(ticket)
+        for job, ticket, _ in self._running.values():
+            self[job.system].withdrawn(ticket)
         self._queue.clear()
         self._running.clear()
 
@@ -210,14 +220,17 @@ class WaitBank:
             return job
         return replace(job, user=user_in_store(job.user))
 
-    def take(self, records: Sequence[WaitRecord]) -> None:
-        """Learn what a store told, in the order of time, after whatever was learned before."""
+    def take(self, records: Sequence[WaitRecord], *, until_s: float = math.inf) -> None:
+        """Learn what a store told, in the order of time until `until_s`, after whatever was learned before."""
         systems: dict[str, list[WaitRecord]] = {}
         for record in records:
             systems.setdefault(record.job.system, []).append(record)
         for system, theirs in systems.items():
-            forecasts = replay(self[system], [r.job for r in theirs], [r.observation for r in theirs])
+            jobs, observations = [r.job for r in theirs], [r.observation for r in theirs]
+            forecasts = replay(self[system], jobs, observations, until_s=until_s)
             for record, forecast in zip(theirs, forecasts, strict=True):
+                if record.known_s > until_s:
+                    continue
                 self._learned(record.job, forecast, record.observation)
 
     def _learned(self, job: QueuedJob, forecast: WaitForecast | None, observation: WaitObservation) -> None:
@@ -261,9 +274,15 @@ def history_records(history: JobHistory, *, most: int | None = None, system: str
 
 
 def replay(
-    estimator: WaitEstimator, jobs: Sequence[QueuedJob], observations: Sequence[WaitObservation]
+    estimator: WaitEstimator,
+    jobs: Sequence[QueuedJob],
+    observations: Sequence[WaitObservation],
+    *,
+    until_s: float = math.inf,
 ) -> list[WaitForecast]:
     """Let an estimator live through waits in the order of time, each known only when it was over.
+
+    What happened after `until_s` is not told: who waited then is left waiting.
 
     Returns
     -------
@@ -277,7 +296,7 @@ def replay(
     order = np.lexsort((np.arange(2 * count) >= count, times))  # what starts at once was not known before
     forecasts: list[WaitForecast] = [WaitForecast((), 0.0)] * count
     tickets = [0] * count
-    for place in order.tolist():
+    for place in order[times[order] <= until_s].tolist():
         if place < count:
             job = jobs[place]
             forecasts[place] = forecast = estimator.predict(job)

@@ -21,15 +21,15 @@ from asa.errors import InputError, StateError
 from asa.estimators import contextual_kernel as k
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.geometry import JobGeometry
-from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation
+from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation, at_least
 
 __all__ = ["ContextualAsa", "blind_asa", "contextual_asa"]
 
 _VERSION = 1
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
-_LEARNED = ("net", "top", "profiles", "scalars")
+_LEARNED = ("net", "top", "profiles", "scalars", "track")
 _WAITING = ("seen", "named", "parts", "stated", "submit")
-PARTS: Final = ("own", "experts", "waiting", "users", "network")
+PARTS: Final = ("own", "experts", "ages", "waiting", "users", "network")
 """What an ablation can leave out."""
 
 _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.001, 0.0025, 0.9995, 0.1, 0.01, 0.001
@@ -37,6 +37,7 @@ _LOSS_PER_PLACE = 0.25
 """What an alternative's log-weight in `alone` loses for each place that it was off."""
 _MOST_S = 10.0**7
 _ALONE_SHARE = 0.01
+_MOST_KINDS = 100_000
 
 
 def _packed(array: NDArray[Any]) -> dict[str, Any]:
@@ -119,15 +120,21 @@ class ContextualAsa:
         seed: int = 0,
         opinions: int = 0,
         facts: int = 0,
-        closeness: float = 0.8,
+        closeness: float = 0.5,
         without: Sequence[str] = (),
         learning_rate: float = 1.0,
     ) -> None:
-        unknown = set(without) - set(PARTS)
+        unknown = {without} if isinstance(without, str) else set(without) - set(PARTS)
         if unknown:
-            raise InputError(f"there are no parts {', '.join(sorted(unknown))}", hint=f"Known: {', '.join(PARTS)}.")
-        if seed < 0:
-            raise InputError(f"a seed of {seed} cannot be", hint="Give 0 or more.")
+            raise InputError(
+                f"there are no parts {', '.join(sorted(unknown))}", hint=f"Give a list of: {', '.join(PARTS)}."
+            )
+        for name, number in (("seed", seed), ("opinions", opinions), ("facts", facts)):
+            if not isinstance(number, int) or number < 0:
+                raise InputError(f"{name} of {number} cannot be", hint="Give a whole number, 0 or more.")
+        for name, size in (("closeness", closeness), ("learning_rate", learning_rate)):
+            if not 0 <= size < math.inf:
+                raise InputError(f"{name} of {size} cannot be", hint="Give 0 or more.")
         self.seed, self.opinions, self.facts = seed, opinions, facts
         self.closeness, self.without, self.learning_rate = closeness, tuple(sorted(set(without))), learning_rate
         rng = np.random.Generator(np.random.PCG64(seed))
@@ -137,12 +144,14 @@ class ContextualAsa:
         self._net[0, k.CONSTANT] = 0.0
         self._top = np.zeros((2, k.HIDDEN + 1, k.K))
         self._top[0, :-1] = 0.01 * rng.standard_normal((k.HIDDEN, k.K))
+        self._top[0, -1] = -0.05 * np.abs(np.arange(k.K) - k.FIRST_GUESS)
         self._profiles = np.zeros((2, experts, 2 * k.K + 1))
         self._profiles[0] = -0.02 * np.abs(np.arange(2 * k.K + 1) - k.K)
         self._profiles[1] = 0.01
         self._scalars = np.zeros(k.SCALARS)
         self._scalars[k.TRUST : k.TRUST + 2] = (0.0, 1.0) if set(self.without) == set(PARTS) else 0.5
-        self._scalars[k.LEVEL : k.LEVEL + 9] = np.arange(1, 10) / 10
+        self._track = np.zeros((k.WIDTHS + 1, k.LEARNED_OF + 1))
+        self._track[:, :9] = np.arange(1, 10) / 10
         self._rows: dict[tuple[Any, ...], int] = {}
         self._own_rows: dict[tuple[Any, ...], int] = {}
         self._stats = np.empty((0, k.STATS))
@@ -151,7 +160,7 @@ class ContextualAsa:
         self._seen = np.empty((0, numbers))
         self._named = np.empty((0, experts), dtype=np.int64)
         self._parts = np.empty((0, 2, k.K))
-        self._stated = np.empty((0, 9))
+        self._stated = np.empty((0, 10))
         self._links = np.empty((0, 2, k.GROUPS), dtype=np.int64)
         self._submit = np.empty(0)
         self._kinds: dict[tuple[str, int, float, str, str], _Kind] = {}
@@ -185,8 +194,10 @@ class ContextualAsa:
         if "users" in self.without:
             by_group[[k.USER, k.USER_WIDTH, k.USER_GEOMETRY]] = 0.0
             experts[list(k.REPORTS_OF_USERS)] = False
+        if "ages" in self.without:
+            by_group[:, 3] = 0.0
         if "waiting" in self.without:
-            by_group[:, 5:] = 0.0
+            by_group[:, 4:] = 0.0  # since when nobody was submitted tells of jobs that wait, too
             numbers[k.ALIKE : k.ALIKE + 2] = 0.0
             experts[list(k.REPORTS_OF_WAITING)] = False
         if "network" in self.without:
@@ -223,13 +234,20 @@ class ContextualAsa:
             self._grow_slots()
         kind = self._kind(job)
         if self._outside.size:
+            if len(outside) != len(self._outside) or not all(map(math.isfinite, outside)):
+                raise InputError(
+                    f"{len(outside)} opinions and facts, {len(self._outside)} were promised; all must be finite",
+                    hint="Give what was promised at construction.",
+                )
             self._outside[:] = outside
         k.predict(
             job.submit_s, kind.width, kind.length, self._free[-1], kind.rows, kind.own_rows, self._stats, self._own,
             self._submit, self._active, self._scalars, self._outside, self._kept_x, self._kept_e, self._net, self._top,
             self._profiles, self._seen, self._named, self._parts, self._scratch,
         )  # fmt: skip
-        k.decide(self._scratch, self._scalars, self._alternatives, self._cells, self.closeness, self._out)
+        k.decide(
+            self._scratch, self._track, kind.width, self._alternatives, self._cells, self.closeness, self._out
+        )  # fmt: skip
         stated = self._out.tolist()
         forecast = WaitForecast(tuple(stated[:9]), stated[9])
         self._looked = job, outside, forecast
@@ -270,7 +288,8 @@ class ContextualAsa:
         place = min(k.K - 1, int((wait - k.FLOOR) / k.STEP + 0.5))
         low, high = {"exact": (place, place), "at_least": (place, k.K - 1), "at_most": (0, place)}[observation.kind]
         k.learn(
-            slot, low, high, job.submit_s + observation.wait_s, observation.wait_s, wait, kind.rows, kind.own_rows,
+            slot, low, high, job.submit_s + observation.wait_s, observation.wait_s, wait, kind.width,
+            self._track, kind.rows, kind.own_rows,
             self._stats, self._own, self._active, self._scalars, self._links, self._net, self._top, self._profiles,
             self._seen, self._named, self._parts, self._stated, self._table, self._rates, self._scratch,
         )  # fmt: skip
@@ -278,6 +297,11 @@ class ContextualAsa:
 
     def ended(self, ticket: int, run_s: float) -> None:
         """Take note of nothing: runs do not matter here."""
+
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits, and learn nothing from it."""
+        if ticket in self._waiting:
+            self.observe(ticket, at_least(0.0))  # which excludes nothing
 
     # ------------------------------------------------------------------ its state
 
@@ -364,6 +388,8 @@ class ContextualAsa:
         key = (job.user, job.cores, job.walltime_s, job.partition, job.system)
         kind = self._kinds.get(key)
         if kind is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()  # a shortcut to what is in the tables
             kind = self._kinds[key] = self._new_kind(job)
         return kind
 

@@ -45,6 +45,7 @@ REPORTS = 14
 REPORTS_OF_WAITING = (3, 6, 10, 12, 13)
 REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10)
 ABSENT = -1
+FIRST_GUESS = 20  # about 600 s, until something is known
 
 # ------------------------------------------------------------------ a job's own numbers while it waits
 
@@ -65,9 +66,15 @@ made up for slowly afterwards, but no longer than it takes to come back from her
 # scalars
 NOW_ACTIVE = 0
 TRUST = 1  # of the two: all together, and the geometry alone
-LEVEL = 3  # the nine
-OBSERVED = 12
-SCALARS = 16
+OBSERVED = 3
+SINCE = 4  # jobs submitted since anything was learned
+SCALARS = 5
+
+WIDTHS = 32
+"""Classes of widths with levels of their own, in rows of the tracked levels; the site's are in a row behind them."""
+LEARNED_OF = 9  # place behind the nine levels: how many waits moved them
+ENOUGH = 100
+"""So many waits of a width are needed before its own levels are used; until then the site's."""
 
 
 @kernel
@@ -284,7 +291,7 @@ def predict(
 
 
 @kernel
-def decide(scratch: Any, scalars: Any, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
+def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: Any, closeness: float, out: Any) -> None:
     """Quantiles at the tracked levels, and the wait to count on, from the probabilities in `scratch`.
 
     The wait to count on has the least expected error in the logarithm, less what `closeness` is worth: that the wait's
@@ -293,6 +300,8 @@ def decide(scratch: Any, scalars: Any, alternatives: Any, cells: Any, closeness:
     p = scratch[0]
     before = scratch[2]  # probability below each alternative
     sums = scratch[3]  # of p times place
+    width_class = min(WIDTHS - 1, int(width))
+    row = width_class if levels[width_class, LEARNED_OF] >= ENOUGH else WIDTHS
     total = 0.0
     weighted = 0.0
     for k in range(K):
@@ -302,7 +311,7 @@ def decide(scratch: Any, scalars: Any, alternatives: Any, cells: Any, closeness:
         weighted += p[k] * k
     place = 0
     for i in range(10):
-        level = scalars[LEVEL + i] if i < 9 else 0.5
+        level = levels[row, i] if i < 9 else 0.5
         if i == 9:
             place = 0
         certain = min(MOST_LEVEL, max(LEAST_LEVEL, level))
@@ -362,6 +371,8 @@ def enqueue(
     submit[slot] = now
     for i in range(9):
         stated[slot, i] = out[i]
+    stated[slot, 9] = scalars[SINCE]
+    scalars[SINCE] += 1.0
     for group in range(GROUPS):
         row = rows[group]
         youngest = int(stats[row, YOUNGEST])
@@ -377,7 +388,7 @@ def enqueue(
                 active[1, row] = count
                 scalars[NOW_ACTIVE] = count + 1
         stats[row, YOUNGEST] = slot
-        stats[row, SUBMITTED] = now
+        stats[row, SUBMITTED] = max(now, stats[row, SUBMITTED])
 
 
 @kernel
@@ -409,7 +420,7 @@ def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row:
         row = rows[group]
         count = stats[row, COUNT]
         stats[row, LAST] = wait
-        stats[row, STARTED] = now
+        stats[row, STARTED] = now if count == 0.0 else max(now, stats[row, STARTED])
         if count == 0.0:
             stats[row, FAST] = stats[row, SLOW] = wait
         else:
@@ -471,12 +482,13 @@ def _descend_by_loops(
     gradient: Any,
     back: Any,
     rates: Any,
+    weight: float,
 ) -> None:
     """Step down the gradient of the log loss: each part by its share, each number by its own usual size (RMSprop)."""
     units = net.shape[2]
     keep = rates[2]
     new = 1.0 - keep
-    rate, profile_rate = rates[0], rates[1]
+    rate, profile_rate = rates[0] * weight, rates[1] * weight
     for i in range(units):
         total = 0.0
         for k in range(K):
@@ -513,7 +525,8 @@ def _descend_by_loops(
             pace = rate * xj / (math.sqrt(size) + 1e-4)
             for i in range(units):
                 net[0, j, i] -= pace * back[i]
-    own_rate, forget = rates[3], 1.0 - rates[3] * rates[4]
+    own_rate = rates[3] * weight
+    forget = 1.0 - own_rate * rates[4]
     for a in range(2):
         row = own_rows[a]
         if row >= 0:
@@ -545,6 +558,8 @@ def learn(
     now: float,
     seconds: float,
     wait: float,
+    width: float,
+    levels: Any,
     rows: Any,
     own_rows: Any,
     stats: Any,
@@ -570,13 +585,18 @@ def learn(
     """
     x, e, both, told = seen[slot], named[slot], parts[slot], stated[slot]
     _dequeue(slot, rows, stats, active, scalars, links)
+    scalars[SINCE] = 0.0
+    if low == 0 and high == K - 1:
+        return
+    # jobs that were submitted one after the other, before anything was learned, teach one lesson and not as many
+    weight = 1.0 / math.sqrt(1.0 + told[9])
     p = scratch[0]
     target = scratch[2]
     _sum_up(x, e, own_rows, own, net, top, profiles, scratch[1], p)
     _aim(low, high, p, target)
     for k in range(K):
         p[k] -= target[k]
-    _descend(x, e, own_rows, own, net, top, profiles, scratch[1], p, scratch[3], rates)
+    _descend(x, e, own_rows, own, net, top, profiles, scratch[1], p, scratch[3], rates, weight)
     # who foresaw it gains trust, as in Bayes' rule; then both share a little
     together, alone = 1e-9, 1e-9
     for k in range(low, high + 1):
@@ -591,10 +611,9 @@ def learn(
     _weigh_alone(low, high, own, own_rows[0], table, rates[6])
     if low == high:
         _remember(wait, now, rows, stats, own, own_rows[0])
-        count = scalars[OBSERVED] + 1.0
-        scalars[OBSERVED] = count
+        scalars[OBSERVED] += 1.0
+        width_class = min(WIDTHS - 1, int(width))
         # quantiles hold what they say: levels move until they do (adaptive conformal inference)
-        pace = max(0.002, 1.0 / (count + 100.0))
         # what is at the floor covers a wait at the floor with a share, as `calibration.coverage` has it
         at_floor = 0
         for i in range(9):
@@ -604,7 +623,16 @@ def learn(
         for i in range(9):
             whole = 1.0 if seconds <= told[i] or wait <= FLOOR else 0.0
             covered = min(1.0, 0.1 * (i + 1) / mass) if i < at_floor else whole
-            level = scalars[LEVEL + i] + pace * (0.1 * (i + 1) - covered)
-            scalars[LEVEL + i] = min(1.0 + WINDING, max(-WINDING, level))
-        for i in range(1, 9):
-            scalars[LEVEL + i] = max(scalars[LEVEL + i], scalars[LEVEL + i - 1])
+            for j in range(2):
+                row = WIDTHS if j == 0 else width_class
+                pace = max(0.002, 1.0 / (levels[row, LEARNED_OF] + 100.0))
+                level = levels[row, i] + pace * (0.1 * (i + 1) - covered)
+                levels[row, i] = min(1.0 + WINDING, max(-WINDING, level))
+        for j in range(2):
+            row = WIDTHS if j == 0 else width_class
+            levels[row, LEARNED_OF] += 1.0
+            for i in range(1, 9):
+                levels[row, i] = max(levels[row, i], levels[row, i - 1])
+        if levels[width_class, LEARNED_OF] < ENOUGH:
+            for i in range(9):
+                levels[width_class, i] = levels[WIDTHS, i]

@@ -49,11 +49,12 @@ def descend(
     gradient: Any,
     back: Any,
     rates: Any,
+    weight: float,
 ) -> None:
     """See `_descend` there."""
     count = len(gradient)
     units = net.shape[2]
-    rate, profile_rate, keep = rates[0], rates[1], rates[2]
+    rate, profile_rate, own_rate, keep = rates[0] * weight, rates[1] * weight, rates[3] * weight, rates[2]
     new = 1.0 - keep
     total = np.cumsum(top[0, :units] * gradient, axis=1)[:, -1]
     back[:units] = np.where(hidden[:units] > 0.0, total, 0.01 * total)
@@ -74,7 +75,7 @@ def descend(
     net[1, seen, 0] = size
     net[0, seen] -= (rate * x[seen] / (np.sqrt(size) + 1e-4))[:, None] * step
     rows = own_rows[own_rows >= 0]
-    own[rows, _JOINT] = (1.0 - rates[3] * rates[4]) * own[rows, _JOINT] - rates[3] * gradient
+    own[rows, _JOINT] = (1.0 - own_rate * rates[4]) * own[rows, _JOINT] - own_rate * gradient
 
 
 def weigh_alone(low: int, high: int, own: Any, row: int, table: Any, share: float) -> None:

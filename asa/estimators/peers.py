@@ -154,6 +154,10 @@ class SiteEstimator(Generic[_M]):
     def ended(self, ticket: int, run_s: float) -> None:
         """Do nothing: run times are of no use here."""
 
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits, and learn nothing from it."""
+        self._waiting.pop(ticket, None)
+
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue, as JSON-ready data; linear in what is kept."""
         waiting = {memory.geometry for memory, *_ in self._waiting.values()}
@@ -557,6 +561,10 @@ class Algorithm1:
 
     def ended(self, ticket: int, run_s: float) -> None:
         """Do nothing: run times are of no use here."""
+
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits, and learn nothing from it."""
+        self._waiting.pop(ticket, None)
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue, as JSON-ready data; linear in the geometries and waiting jobs."""

@@ -76,6 +76,13 @@ class QueueAwareAsa:
         """Learn that a started job ran for so long."""
         self.adviser.ended(ticket, run_s)
 
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits or runs, and learn nothing from it."""
+        mine = self._tickets.pop(ticket, None)
+        if mine is not None:
+            self.learner.withdrawn(mine)
+        self.adviser.withdrawn(ticket)
+
     def state(self) -> dict[str, Any]:
         """Return the whole state, the adviser's and the learner's."""
         return {

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from asa.backend import Backend, Capabilities, Foresight, JobSpec
 from asa.errors import InputError, RunError, SubmitRejectedError
-from asa.estimators import OWN_USER, WaitBank
-from asa.records import Outcome, Predicted, Record
+from asa.estimators import WaitBank
+from asa.records import Ended, Outcome, Predicted, Record
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast
 from asa.runner.state import Job, RunState, queued_since
 from asa.strategies.base import Forecast, ForecastKind, Keep, Plan, PlannedJob, Strategy
@@ -164,13 +164,13 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         return state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
 
     if run.strategy.forecast is ForecastKind.LEARNED:
-        if run.bank is None:
+        if (bank := run.bank) is None:
             raise InputError(
                 "this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank())."
             )
         forecast = LearnedForecast(
-            run.bank,
-            lambda name: _queued(spec_of(name), capabilities, backend.now()),
+            bank,
+            lambda name: _queued(spec_of(name), capabilities, backend.now(), bank.user),
         )
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
@@ -235,16 +235,23 @@ def _submit(backend: Backend, one: _Active, planned: PlannedJob) -> None:
             _queues(one, one.state.jobs[job_id], status.submit_s)
 
 
-def _queued(spec: JobSpec, capabilities: Capabilities, since_s: float) -> QueuedJob:
-    return QueuedJob(since_s, spec.cores, spec.walltime_s, OWN_USER, capabilities.system)
+def _queued(spec: JobSpec, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
+    return QueuedJob(since_s, spec.cores, spec.walltime_s, user, capabilities.system)
 
 
 def _queues(one: _Active, job: Job, since_s: float) -> None:
     """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
     if one.run.bank is not None and len(job.planned.stages) == 1:
         job.known_as = one.run.bank.submitted(
-            _queued(job.spec, one.state.capabilities, since_s), job.planned.prediction
+            _queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
         )
+
+
+def _tell_end(one: _Active, ended: Ended) -> None:
+    """Tell a bank that follows the machine that a job of ours no longer runs."""
+    own = one.state.jobs[ended.job_id].known_as
+    if one.run.bank is not None and own is not None and ended.start_s is not None and one.run.bank.sees_queue:
+        one.run.bank.ended(own, ended.time_s - ended.start_s)
 
 
 def _learn(one: _Active, job: Job, observation: WaitObservation) -> None:
@@ -290,5 +297,7 @@ def _take_in(backend: Backend, one: _Active, job_ids: Sequence[str]) -> None:
                 _learn(one, job, observation)
             else:
                 one.note(news)
+                if isinstance(news, Ended):
+                    _tell_end(one, news)
         if was_running and one.state.outcome == "failed":
             _clean_up(backend, one)

@@ -223,6 +223,19 @@ def _knows_its_tickets(estimator: WaitEstimator) -> None:
     assert estimator.submitted(_job(0, 9.0)) not in {ticket, later}, "tickets are not given again"
 
 
+def _forgets_who_is_out_of_sight(make: _Make) -> None:
+    estimator = make(Surroundings())
+    _Play(estimator).through(_events(40))
+    asked = _job(7, 2e7)
+    before = estimator.predict(asked).quantiles_s
+    for _ in range(50):
+        estimator.withdrawn(estimator.submitted(_job(7, 2e7)))
+    estimator.withdrawn(10**9)
+    after = estimator.predict(asked).quantiles_s
+    assert before == after, "who is withdrawn taught nothing and waits no longer"
+    estimator.observe(estimator.submitted(asked), exactly(5.0))
+
+
 def _takes_bounds(estimator: WaitEstimator) -> None:
     mixed: list[WaitObservation] = [exactly(300.0), at_most(900.0), at_least(60.0), at_least(1e6), at_most(0.0)]
     for place, observation in enumerate([*mixed, at_least(0.0), at_most(1e9), at_least(1e9), exactly(7)] * 4):

@@ -267,6 +267,14 @@ class QueueSimulation:
         self._site_share += _SITE_STEP * (share - self._site_share)
         self._pass_time(float(row[k.SINCE]) + run_s)
 
+    def withdrawn(self, ticket: int) -> None:
+        """Forget a job that waits or runs, and learn nothing from it."""
+        self._beliefs.pop(ticket, None)
+        self._unnoticed.pop(ticket, None)
+        if self._waiting.take(ticket) is None and (row := self._running.take(ticket)) is not None:
+            self._use(row, -1)
+        self._events += 1
+
     def _use(self, row: NDArray[np.float64], sign: int) -> None:
         """Count cores that are taken into use, or given back."""
         cores, partition = sign * float(row[k.CORES]), int(row[k.PARTITION])

@@ -172,12 +172,7 @@ def test_files_and_their_order_do_not_matter(tmp_path_factory, times, seed):
 
 
 BAD_RECORDS = [
-    record(submit_s=float("nan")),
-    replace(record(), job=QueuedJob(0.0, 0, 60.0)),
-    replace(record(), job=QueuedJob(0.0, 1, 0.0)),
-    replace(record(), job=QueuedJob(0.0, 1, float("inf"))),
     replace(record(), job=QueuedJob(0.0, 1, 60.0, user=5)),
-    replace(record(), job=QueuedJob("now", 1, 60.0)),
     replace(record(), observation=WaitObservation(1.0, "perhaps")),
     replace(record(), forecast=(1.0,) * 8),
     replace(record(), forecast=(float("nan"),) * 9),

@@ -61,6 +61,9 @@ class Sure:
     def ended(self, ticket, run_s):
         raise AssertionError("it did not ask for that")
 
+    def withdrawn(self, ticket):
+        pass
+
     def state(self):
         return {}
 
