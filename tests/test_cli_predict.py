@@ -72,8 +72,9 @@ def test_what_a_log_taught_is_told_with_probabilities(tmp_path, bank):
     assert wide["probability_within"]["600"] < 0.1
     table = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
     assert "9 in 10 such jobs start within" in table.stdout
-    assert "Learned from 400 waits" in table.stdout
-    assert "its clock is not today's" in table.stdout
+    assert "Learned from the latest 400 waits" in table.stdout
+    assert "whose job it is was not taken into account" in " ".join(table.stdout.split())
+    assert "As of the last submission in the bank, long ago" in table.stdout
 
 
 def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
@@ -96,10 +97,19 @@ def test_accounting_may_come_through_a_pipe(bank):
     told = asa("predict", "--cores", 16, "--walltime", "1:00:00", "--user", "ann", bank=bank)
     assert told.returncode == 0, told.stderr
     assert "south batch" in told.stdout
-    assert "not today's" not in told.stdout
+    assert "long ago" not in told.stdout
+    assert "whose job" not in told.stdout
+    stranger = asa("predict", "--cores", 16, "--walltime", "1:00:00", "--user", "bob", bank=bank)
+    assert stranger.returncode == 2
+    assert "no job of user 'bob' is in the bank" in stranger.stderr
     unnamed = asa("learn", "--from", "-", bank=bank, stdin=accounting(time.time()))
     assert unnamed.returncode == 2
     assert "Name it with --system" in unnamed.stderr
+    mixed = accounting(time.time()).replace("|batch|", "|long|", 1)
+    asa("learn", "--from", "-", "--system", "west", bank=bank, stdin=mixed)
+    undecided = asa("predict", "--cores", 16, "--walltime", "1h", "--system", "west", bank=bank)
+    assert undecided.returncode == 2
+    assert "2 partitions: batch, long" in undecided.stderr
 
 
 def test_systems_and_partitions_are_told_apart(tmp_path, bank):
@@ -132,3 +142,24 @@ def test_what_cannot_be_used_is_refused_with_a_remedy(arguments, words, bank):
     assert told.returncode == 2
     assert words in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_names_are_only_names(tmp_path, bank):
+    """Not markup."""
+    learned = asa("learn", "--from", swf(tmp_path / "a.swf", jobs=50), "--system", "[/bar]", bank=bank)
+    assert learned.returncode == 0
+    told = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank)
+    assert told.returncode == 0, told.stderr
+    assert "[/bar]" in told.stdout
+
+
+def test_those_that_start_last_do_not_stand_for_all(tmp_path, bank):
+    """A log that ends while jobs wait shows the longest waits last; asked as of its end they are not known yet."""
+    path = swf(tmp_path / "north.swf", jobs=400, cores=(16,))
+    rows = path.read_text().splitlines()
+    last = int(rows[-1].split()[1])
+    rows += [f"{900 + i} {last - 10 + i % 10} 900000 60 16 -1 -1 16 3600 -1 1 7 1 1 1 1 -1 -1" for i in range(10)]
+    path.write_text("\n".join(rows) + "\n")
+    asa("learn", "--from", path, bank=bank)
+    told = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)
+    assert told["quantiles_s"]["p50"] < 1000

@@ -170,6 +170,8 @@ def _matching(
             where="asa bank forget",
             hint="Give --system, --partition, --source or --older-than, or --all alone.",
         )
+    if older_than is not None and older_than.strip().isdecimal():
+        raise InputError(f"{older_than!r} has no unit", where="--older-than", hint="Write 90d for days, 12h for hours.")
     try:
         before_s = float("inf") if older_than is None else time.time() - parse_duration(older_than)
     except InputError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import tempfile
@@ -34,7 +35,7 @@ def learn(
     ],
     bank: BankOption = None,
     system: Annotated[
-        str | None, typer.Option(help="Name of the system. [default: what the file says, else its name]")
+        str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1)] = None,
 ) -> None:
@@ -52,17 +53,20 @@ def learn(
 
     with _file(source) as file:
         history = read_history(file)
-    name = system or history.system or _name_of(source)
+    name = system or history.system
+    if not name:
+        raise InputError("does not say which system its jobs are of", where=str(source), hint="Name it with --system.")
     records = _records(history, name, str(source.name), limit)
     folder = bank or default_folder()
     with WaitStore(folder) as store:
         added = store.extend(records)
     for words, count in history.oddities.items():
-        sys.stderr.write(f"Note: {count} jobs {words}\n")
+        sys.stderr.write(f"Note: {count:,} x {words}\n")
     waits = sorted(record.observation.wait_s for record in records)
     typical = f", half of them up to {format_duration(waits[len(waits) // 2])}" if waits else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {name}\n")
+    where = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
+    sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")
 
 
 @contextmanager
@@ -75,13 +79,6 @@ def _file(source: Path) -> Iterator[Path]:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         yield Path(copy.name)
-
-
-def _name_of(source: Path) -> str:
-    name = source.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".txt")
-    if name in {"-", ""}:
-        raise InputError("does not say which system its jobs are of", where="stdin", hint="Name it with --system.")
-    return name
 
 
 def _records(history: JobHistory, system: str, source: str, limit: int | None) -> list[WaitRecord]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-_ESTIMATOR = "asa-blind"  # a bank holds waits that are over, not who waits now
+_BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _ENOUGH = 20  # outcomes to judge by
 _STALE_S = 30 * 86_400.0
@@ -35,8 +36,12 @@ def predict(
     system: Annotated[
         str | None, typer.Option(help="Where it would be submitted. [default: the only system in the bank]")
     ] = None,
-    partition: Annotated[str, typer.Option(help="The partition, as the bank's jobs have it.")] = "",
-    user: Annotated[str, typer.Option(help="Whose job it is, if the bank knows users.")] = "",
+    partition: Annotated[
+        str | None, typer.Option(help="The partition. [default: the only one of the system's jobs in the bank]")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Whose job it is. [default: yours if the bank knows you, else anybody's]")
+    ] = None,
     bank: BankOption = None,
     within: Annotated[
         str | None,
@@ -47,12 +52,13 @@ def predict(
     """Predict how long a job would wait in the queue if it were submitted now.
 
     The answer is a range with probabilities, the number of waits it was learned from, and how good such answers were
-    lately. Nothing is submitted, and nobody's queue is asked.
+    lately. It is as of the last job in the bank; nothing is submitted, and nobody's queue is asked.
 
     Example: `asa predict --cores 112 --walltime 2h`
     """
     from asa.estimators.bank import WaitBank, most_records
-    from asa.estimators.store import WaitStore, default_folder, user_in_store
+    from asa.estimators.contextual import ContextualAsa
+    from asa.estimators.store import WaitStore, default_folder
     from asa.geometry import JobGeometry
     from asa.units import parse_duration
     from asa.waits import QueuedJob
@@ -60,43 +66,49 @@ def predict(
     walltime_s = parse_duration(walltime)
     times = (parse_duration(within),) if within is not None else _WITHIN_S
     folder = bank or default_folder()
-    records = WaitStore(folder, create=False).read() if folder.is_dir() else []
+    store = WaitStore(folder, create=False) if folder.is_dir() else None
+    records = store.read() if store is not None else []
+    for words, count in (store.oddities if store is not None else {}).items():
+        sys.stderr.write(f"Note: in the bank {folder}: {count} x {words}\n")
     if not records:
         raise InputError("knows nothing yet", where=f"the bank {folder}", hint="Begin with `asa learn --from FILE`.")
     place = _system(records, system)
-    theirs = [record for record in records if record.job.system == place][-most_records() :]
-    partitions = {record.job.partition for record in theirs}
-    chosen = _partition(partition, partitions)
+    of_system = [record for record in records if record.job.system == place]
+    chosen = _partition(partition, of_system)
+    whose = _user(user, of_system)
+    theirs = of_system[-most_records() :]
     if len(theirs) == most_records() < _ALL:
         sys.stderr.write(
             f"asa: numba is not installed: only the latest {len(theirs):,} waits are learned "
             "(pip install 'asa-client[fast]')\n"
         )
-    known = WaitBank(_ESTIMATOR)
-    known.take(theirs)
-    latest = max(record.known_s for record in theirs)
-    now = time.time()
-    at_s = now if abs(now - latest) < _STALE_S else latest
-    job = QueuedJob(at_s, cores, walltime_s, user_in_store(user), place, chosen)
+    # as of the last submission: what became known later is mostly of those that waited longest
+    as_of_s = max(record.job.submit_s for record in theirs)
+    without = _BLIND if whose else (*_BLIND, "users")
+    known = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
+    known.take(theirs, until_s=as_of_s)
+    job = QueuedJob(as_of_s, cores, walltime_s, whose, place, chosen)
     geometry = JobGeometry.of(cores=cores, walltime_s=walltime_s, system=place, partition=chosen)
     outcomes = known.outcomes(place)
     alike = [outcome for outcome in outcomes if outcome.job.geometry == geometry]
+    behind_s = time.time() - as_of_s
     answer = _Answer(
         job,
         known.predict(job),
         times,
         len(theirs),
+        len(of_system),
         sum(record.job.geometry == geometry for record in theirs),
         alike if len(alike) >= _ENOUGH else outcomes,
         of_geometry=len(alike) >= _ENOUGH,
-        behind_s=now - latest if abs(now - latest) < _STALE_S else None,
+        behind_s=behind_s if abs(behind_s) < _STALE_S else None,
     )
     if as_json:
         import json
 
         sys.stdout.write(json.dumps(answer.as_dict(), indent=1) + "\n")
     else:
-        answer.print(geometry.label())
+        answer.print()
 
 
 def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
@@ -114,12 +126,39 @@ def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
     return wanted
 
 
-def _partition(wanted: str, known: set[str]) -> str:
+def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
     from asa.plugins import unknown_name
 
-    if wanted and wanted not in known:
-        raise unknown_name("partition", wanted, sorted(known - {""}))
-    return next(iter(known)) if not wanted and len(known) == 1 else wanted
+    known = sorted({record.job.partition for record in records})
+    if wanted is not None:
+        if wanted not in known:
+            raise unknown_name("partition", wanted, known)
+        return wanted
+    if len(known) > 1:
+        raise InputError(
+            f"jobs were sent to {len(known)} partitions: {', '.join(name or repr(name) for name in known)}",
+            where="--partition",
+            hint="Name one of them.",
+        )
+    return known[0]
+
+
+def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:
+    """Say whose job it is, as the bank names users; nobody's if one's own name is not among them."""
+    from asa.estimators.store import user_in_store
+
+    known = {record.job.user for record in records}
+    if wanted is None:
+        try:
+            own = user_in_store(getpass.getuser())
+        except (OSError, KeyError):  # no such user on this host
+            return ""
+        return own if own in known else ""
+    if wanted and user_in_store(wanted) not in known:
+        raise InputError(
+            f"no job of user {wanted!r} is in the bank", where="--user", hint="Leave it out to ask for anybody's job."
+        )
+    return user_in_store(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +169,7 @@ class _Answer:
     forecast: WaitForecast
     times_s: Sequence[float]
     observations: int
+    in_bank: int
     alike: int
     outcomes: Sequence[Outcome]
     of_geometry: bool
@@ -158,40 +198,48 @@ class _Answer:
             "quantiles_s": {f"p{10 * (i + 1)}": wait for i, wait in enumerate(forecast.quantiles_s)},
             "probability_within": {f"{time_s:g}": forecast.probability_within(time_s) for time_s in self.times_s},
             "observations": self.observations,
+            "observations_in_bank": self.in_bank,
             "observations_of_geometry": self.alike,
             "recent": {"jobs": len(self.outcomes), "of_geometry": self.of_geometry, **self.quality()},
         }
 
-    def print(self, label: str) -> None:
+    def print(self) -> None:
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
         from asa.units import format_duration
 
         console = Console(highlight=False)
-        forecast = self.forecast
-        console.print(f"[bold]{label}[/]: count on a wait of about [bold]{format_duration(forecast.wait_s)}[/]")
+        job, forecast = self.job, self.forecast
+        place = escape(" ".join(part for part in (job.system, job.partition) if part))
+        asked = f"{job.cores} {'core' if job.cores == 1 else 'cores'} for {format_duration(job.walltime_s)}"
+        console.print(f"A job of {asked} on {place}: half of such jobs start within", end=" ")
+        console.print(f"[bold]{format_duration(forecast.quantiles_s[_P50])}[/]")
         table = Table(box=None, padding=(0, 2), show_header=False)
-        waits = forecast.quantiles_s
         for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
-            table.add_row(f"{words} such jobs start within", format_duration(max(waits[level], 0.0)))
+            table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
         console.print(table)
         chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
         console.print(f"Probability to start within {', '.join(chances)}.")
+        of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
+        whose = "" if job.user else "; whose job it is was not taken into account"
         console.print(
-            f"Learned from {self.observations:,} waits, {self.alike:,} of them of this kind of job.", style="dim"
+            f"Learned from the latest {self.observations:,} waits{of}, {self.alike:,} of this kind of job{whose}.",
+            style="dim",
         )
         if quality := self.quality():
-            whose = "of this kind" if self.of_geometry else "of all kinds on this system"
+            kind = "of this kind" if self.of_geometry else "of all kinds on this system"
             console.print(
-                f"Of the last {len(self.outcomes)} forecasts {whose}, {quality['within_2x']:.0%} were within a factor "
-                f"of two; {quality['within_p50']:.0%} of the waits were up to p50, {quality['within_p90']:.0%} to p90.",
+                f"Of the last {len(self.outcomes)} such forecasts {kind}, {quality['within_2x']:.0%} were within a "
+                f"factor of two; {quality['within_p50']:.0%} of the waits were up to p50, "
+                f"{quality['within_p90']:.0%} to p90.",
                 style="dim",
             )
         if self.behind_s is None:
-            console.print("As of the last job in the bank; its clock is not today's.", style="dim")
+            console.print("As of the last submission in the bank, long ago by today's clock.", style="dim")
         elif self.behind_s > 86_400:
             console.print(
-                f"The bank's last wait became known {format_duration(self.behind_s)} ago: learn what is new.",
+                f"As of the last submission in the bank, {format_duration(self.behind_s)} ago: learn what is new.",
                 style="dim",
             )

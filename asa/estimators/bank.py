@@ -255,10 +255,10 @@ def history_records(history: JobHistory, *, most: int | None = None, system: str
     most
         So many at most, the latest.
     system
-        Whose jobs they are, if the history does not say.
+        Whose jobs they are; what the history says if not given.
     """
     first = 0 if most is None else max(0, len(history) - most)
-    place = history.system or system
+    place = system or history.system
     users, partitions = [*history.users, ""], [*history.partitions, ""]
     columns = (history.submit_s, history.wait_s, history.cores, history.walltime_s, history.started, history.run_s)
     rows = zip(*(c[first:].tolist() for c in (*columns, history.user, history.partition)), strict=True)

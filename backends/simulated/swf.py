@@ -38,6 +38,8 @@ _LARGEST = 2**53  # beyond it a float is no whole number any more
 _LARGEST_SMALL = 2**31 - 1
 _HEADER = re.compile(rb"\s*;\s*(MaxProcs|MaxNodes|UnixStartTime|TimeZone)\s*:\s*(-?\d[\d,]*)")
 
+_UNASKED_S = 86_400
+_IN_1973_S = 100_000_000
 _BLOCK_BYTES = 1 << 18  # with its arrays it stays in the cache
 _LONGEST_LINE_BYTES = 1 << 20
 _LINES_WRITTEN_AT_ONCE = 1 << 16
@@ -149,9 +151,10 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
 def read_history(path: str | Path) -> JobHistory | None:
     """Read the waits of a log, for learning.
 
-    Other jobs count here than in `read_swf`: one that failed at once has waited all the same. Times are the log's own,
-    in seconds since its begin. Users are named ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue
-    where no partition is noted. Widths and requested times are found as by `read_swf`.
+    Other jobs count here than in `read_swf`: one that failed at once has waited all the same. Times are seconds since
+    1970 where the header tells when the log began, else since its begin. The system has the file's name. Users are
+    named ``u<number>``, partitions ``p<number>``, or ``q<number>`` by their queue where no partition is noted. Widths
+    are found as by `read_swf`.
 
     Rules, each counted in `JobHistory.oddities`:
 
@@ -159,7 +162,7 @@ def read_history(path: str | Path) -> JobHistory | None:
     - status 5, cancelled, and run time of 0 or unknown: never started, its wait would have been at least the noted one;
     - status 2, 3 or 4: left out, another line tells of the whole job;
     - width of 0 or unknown: left out; wider than the machine: kept, headers are often wrong;
-    - no requested time: the run time stands for it; that unknown or 0, too: left out;
+    - no requested time: a day stands for it, as the run time would tell what nobody can know beforehand;
     - submitted before second 0, or more than 4000 years after it: left out;
     - not in order of submission: sorted, ties as in the file;
     - wait, status, user, queue or partition that is no number, or one too large: unknown.
@@ -525,7 +528,6 @@ def _history(file: Path, log: _Log) -> JobHistory:
             "left out: part of a job that another line tells whole": np.isin(status, _PARTS),
             "left out: wait unknown": wait < 0,
             "left out: width 0 or unknown": width < 1,
-            "left out: neither requested time nor run time known": (asked < 1) & (run < 1),
             **_impossible(submit),
         }
     )
@@ -546,7 +548,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
     noted = _noted_size(log.header)
     machine_cores = noted if noted <= MOST_CORES else 0
     started = (status != _CANCELLED) | (run > 0)
-    oddities["no requested time: run time taken"] = int(np.count_nonzero(asked < 1))
+    oddities["no requested time: a day taken"] = int(np.count_nonzero(asked < 1))
     oddities["cancelled before it started: waited at least so long"] = int(np.count_nonzero(~started))
     if machine_cores:
         oddities["wider than the machine: kept"] = int(np.count_nonzero(width > machine_cores))
@@ -556,17 +558,20 @@ def _history(file: Path, log: _Log) -> JobHistory:
     # both kinds of names in one column: partitions are even, queues odd
     sent = np.where(partition >= 0, 2 * partition, np.where(queue >= 0, 2 * queue + 1, -1))
     partitions, partition_names = _named(sent, "pq")
+    # a log's clock begins with it, or is that of 1970 already
+    begins_s = log.header.get(b"UnixStartTime", 0) if submit[0] < _IN_1973_S else 0
     return JobHistory(
-        submit_s=submit.astype(np.float64),
+        submit_s=(submit + max(begins_s, 0)).astype(np.float64),
         wait_s=wait.astype(np.float64),
         cores=width,
-        walltime_s=np.where(asked > 0, asked, run).astype(np.float64),
+        walltime_s=np.where(asked > 0, asked, _UNASKED_S).astype(np.float64),
         started=started,
         run_s=np.where(started & (run >= 0), run, -1).astype(np.float64),
         user=users,
         partition=partitions,
         users=user_names,
         partitions=partition_names,
+        system=file.name.removesuffix(".gz").removesuffix(".swf"),
         machine_cores=machine_cores,
         source=str(file),
         oddities=_met(oddities),

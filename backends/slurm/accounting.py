@@ -93,7 +93,7 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
       second of its end is one: some versions of Slurm note it so;
     - wait below 0, as a change of clocks makes it, or unknown: left out;
     - width of 0 or unknown: left out;
-    - no limit, unlimited or the partition's: the longest limit seen in the partition stands for it, or 7 days.
+    - no limit, unlimited or the partition's: 7 days stand for it.
 
     Parameters
     ----------
@@ -403,11 +403,8 @@ def _history(file: Path, records: _Records) -> JobHistory:
             hint=f"Make it with: {SACCT_COMMAND}",
         )
     partition = told["partition"].astype(np.int32)
-    longest_s = np.zeros(len(records.partitions))
-    np.fmax.at(longest_s, partition, told["limit"])  # unknown partitions share the last place
-    stand_in_s = np.where(longest_s > 0, longest_s, _NO_LIMIT_S)[partition]
     limitless = np.isnan(told["limit"])
-    walltime_s = np.where(limitless, stand_in_s, told["limit"])
+    walltime_s = np.where(limitless, _NO_LIMIT_S, told["limit"])
     known_run = started & (kind != _RUNNING) & (run >= 0)
     oddities |= {
         words: int(np.count_nonzero(odd & keep))
@@ -416,7 +413,7 @@ def _history(file: Path, records: _Records) -> JobHistory:
             "no column Eligible: waits from its submission": np.full(len(keep), not records.eligible_is_told),
             "ended before it started: waited at least so long": ~started & ~stillborn,
             "cancelled in the second of its start: never started, waited at least so long": stillborn,
-            "no limit of its own: the longest seen in its partition, or 7 days": limitless,
+            "no limit of its own: 7 days taken": limitless,
             "no cores told: nodes stand for them": flags["nodes"],
             "ended before its start by the clock: run time unknown": started & (run < 0),
         }.items()

@@ -204,13 +204,13 @@ def test_numbers_without_end_are_no_crash(read, digits):
 
 
 @pytest.mark.parametrize("spelled", ["UNLIMITED", "Partition_Limit", "", "Unknown", "0", "00:00:00", "soon"])
-def test_where_there_is_no_limit_the_longest_of_the_partition_stands_for_it(read, spelled):
-    """7 days in a partition where none is seen."""
+def test_where_there_is_no_limit_seven_days_stand_for_it(read, spelled):
+    """Whatever others asked for, or will ask for."""
     rows = [job(1, TimelimitRaw=spelled), job(2, TimelimitRaw="600"), job(3, TimelimitRaw="60")]
     rows += [job(4, TimelimitRaw="6000", Partition="other"), job(5, TimelimitRaw=spelled, Partition="third")]
     history = read(*rows)
-    assert history.walltime_s.tolist() == [36000, 36000, 3600, 360000, 7 * 86400]
-    assert history.oddities == {"no limit of its own: the longest seen in its partition, or 7 days": 2}
+    assert history.walltime_s.tolist() == [7 * 86400, 36000, 3600, 360000, 7 * 86400]
+    assert history.oddities == {"no limit of its own: 7 days taken": 2}
 
 
 @pytest.mark.parametrize(

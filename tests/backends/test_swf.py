@@ -436,16 +436,18 @@ def test_waits_are_told_in_the_order_of_the_table(tmp_path):
 
 
 def slowly(path):
-    """Read a log line by line: its machine, and fields 1 to 18 as numbers."""
-    rows, cores = [], 0
+    """Read a log line by line: its machine, when it began, and fields 1 to 18 as numbers."""
+    rows, cores, begins = [], 0, 0
     with gzip.open(path, "rt") as stream:
         for text in stream:
             if text.startswith(("; MaxProcs:", ";MaxProcs:")) or (not cores and text.startswith("; MaxNodes:")):
                 cores = int(text.split(":")[1].split()[0])
+            if text.replace(" ", "").startswith(";UnixStartTime:"):
+                begins = int(text.split(":")[1].split()[0])
             fields = text.split(";")[0].split()
             if fields:
                 rows.append([int(float(number) // 1) for number in fields] + [-1] * (18 - len(fields)))
-    return rows, cores
+    return rows, cores, begins if min(row[1] for row in rows) < 1e8 else 0
 
 
 def width(row):
@@ -466,16 +468,17 @@ REAL = [
 def test_waits_of_real_logs_are_those_of_a_plain_reader(data, name):
     """For replay and for learning, whose rules differ."""
     path = data / "swf" / f"{name}.swf.gz"
-    rows, cores = slowly(path)
+    rows, cores, begins = slowly(path)
     rows.sort(key=lambda row: row[1])
     trace = read_swf(path)
     assert trace.wait_s.tolist() == [row[2] for row in rows if row[3] > 0 and 0 < width(row) <= cores]
     history = read_history(path)
     kept = [row for row in rows if row[2] >= 0 and width(row) > 0]
-    assert history.submit_s.tolist() == [row[1] for row in kept]
+    assert history.submit_s.tolist() == [row[1] + begins for row in kept]
+    assert 8e8 < history.submit_s[0] < 2e9, "in this age"
     assert history.wait_s.tolist() == [row[2] for row in kept]
     assert history.cores.tolist() == [width(row) for row in kept]
-    assert history.walltime_s.tolist() == [row[8] if row[8] > 0 else row[3] for row in kept]
+    assert history.walltime_s.tolist() == [row[8] if row[8] > 0 else 86_400 for row in kept]
     assert history.started.all()
     assert history.machine_cores == cores
     users = [f"u{row[11]}" if row[11] >= 0 else None for row in kept]
@@ -499,10 +502,9 @@ UNKNOWN = "wait, status, user, queue or partition no number or too large: unknow
         ({"status": 2}, "left out: part of a job that another line tells whole", 1),
         ({"status": 4}, "left out: part of a job that another line tells whole", 1),
         ({"used": -1, "asked": 0}, "left out: width 0 or unknown", 1),
-        ({"request": -1, "run": -1}, "left out: neither requested time nor run time known", 1),
-        ({"request": 0, "run": 0}, "left out: neither requested time nor run time known", 1),
+        ({"request": -1, "run": -1}, "no requested time: a day taken", 2),
         ({"submit": -3}, "left out: submitted before second 0", 1),
-        ({"request": -1}, "no requested time: run time taken", 2),
+        ({"request": -1}, "no requested time: a day taken", 2),
         ({"status": 5, "run": 0}, "cancelled before it started: waited at least so long", 2),
         ({"status": 5, "run": -1}, "cancelled before it started: waited at least so long", 2),
         ({"asked": 101}, "wider than the machine: kept", 2),
@@ -535,7 +537,7 @@ def test_the_rules_for_learning_change_what_they_say(tmp_path):
     assert history.wait_s.tolist() == [1, 2, 3, 4, 5, 6]
     assert history.started.tolist() == [True, False, True, True, True, True]
     assert history.run_s.tolist() == [0, -1, 30, -1, 60, 700]
-    assert history.walltime_s.tolist() == [600, 600, 600, 600, 60, 600]
+    assert history.walltime_s.tolist() == [600, 600, 600, 600, 86_400, 600]
     assert history.cores.tolist() == [4, 4, 4, 4, 6, 4]
     assert history.machine_cores == 100
 
@@ -563,8 +565,8 @@ def test_any_log_is_learned_from_as_a_plain_reader_would(tmp_path, rows):
     expected = []
     for job in sorted(jobs, key=lambda job: job["submit"]):
         cores = job["asked"] if job["asked"] > 0 else job["used"]
-        limit = job["request"] if job["request"] > 0 else job["run"]
-        if min(job["submit"], job["wait"]) >= 0 and min(cores, limit) > 0 and job["status"] not in {2, 3, 4}:
+        limit = job["request"] if job["request"] > 0 else 86_400
+        if min(job["submit"], job["wait"]) >= 0 and cores > 0 and job["status"] not in {2, 3, 4}:
             started = job["run"] > 0 or job["status"] != 5
             part = f"p{job['part']}" if job["part"] >= 0 else f"q{job['queue']}" if job["queue"] >= 0 else ""
             user = f"u{job['user']}" if job["user"] >= 0 else ""
@@ -629,3 +631,19 @@ def test_a_log_that_is_broken_is_refused_for_learning_too(tmp_path):
     with pytest.raises(TraceError, match="cut off"):
         read_history(torn)
     assert len(read_history(log(tmp_path, line(job="a-7", wait=1)))) == 1
+
+
+def test_a_log_begins_when_its_header_says(tmp_path):
+    """So that its waits are known to be old, and the hour of the day is that of the place."""
+    header = "; MaxProcs: 100\n; UnixStartTime: 1000000000\n"
+    assert read_history(log(tmp_path, line(submit=7, wait=1), header=header)).submit_s.tolist() == [1_000_000_007]
+    late = log(tmp_path, line(submit=1_600_000_000, wait=1), header=header)
+    assert read_history(late).submit_s.tolist() == [1_600_000_000], "its clock is that of 1970 already"
+    assert read_history(late).system == late.name.removesuffix(".swf")
+
+
+def test_what_came_later_in_a_log_does_not_change_what_was_asked_before(tmp_path):
+    """Run times and later requests are the future of a job that asked for nothing."""
+    one = read_history(log(tmp_path, line(wait=1, request=-1, run=50), line(submit=9, wait=1, request=60)))
+    other = read_history(log(tmp_path, line(wait=1, request=-1, run=5000), line(submit=9, wait=1, request=6000)))
+    assert one.walltime_s[0] == other.walltime_s[0]
