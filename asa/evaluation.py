@@ -2,7 +2,7 @@
 
 A history is lived through in order of time. An estimator predicts a job when it is submitted, and learns its wait when
 it starts: that is called prequential evaluation, here with the delay that waits have by nature. Estimators are handed
-values of the port `asa.waits.WaitEstimator` and nothing else, so that one that would cheat has nothing to look at.
+values of the port `asa.waits.WaitEstimator` and nothing else: what one is told holds nothing of the future.
 
 `prequential` is the loop, `judge` turns what was predicted into figures, `evaluate` does both for many. The figures are
 pure functions of arrays.
@@ -442,7 +442,8 @@ def regret_bound(
     alternatives
         m.
     delta
-        The bound holds with a probability of at least 1 - delta.
+        As the theorem has it, the bound holds with a probability of at least 1 - delta. The proof needs losses of all
+        alternatives, each known at once: under the policy ``default`` it fails (see `Asa`), and delay is not in it.
     """
     t = np.asarray(predictions, dtype=np.float64)
     bound: NDArray[np.float64] = (
@@ -509,7 +510,8 @@ class Score:
         How many more predictions missed the closest alternative than of the best fixed one, chosen in hindsight for
         each geometry; divided by jobs, negative if fewer did.
     regret_bound_per_job
-        Theorem 1's bound on that, summed over the geometries; see `rounds_ended` and `regret_bound`.
+        What Theorem 1 would allow, summed over the geometries, each with its own delta; see `rounds_ended` and
+        `regret_bound`.
     us_per_job
         Processor time for predicting and learning one job, in microseconds.
     course

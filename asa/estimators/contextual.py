@@ -492,5 +492,5 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as the default does, but only from waits that are over: where nobody tells who waits now."""
+    """Learn as the default does, but only from waits that are over, and not from who waits now."""
     return ContextualAsa(seed=surroundings.seed, without=("waiting",))

@@ -149,7 +149,7 @@ def _autocorrelation(waits_s: Sequence[float] | deque[float]) -> float:
 
 
 class Qbets(SiteEstimator[_History]):
-    """States bounds: waits that are at least the quantiles of `LEVELS`, each with a confidence of 0.95.
+    """State bounds: waits that are not below the true quantiles with a confidence of 0.95 (QBETS).
 
     As published: the bounds are order statistics (see `bound_places`), and nothing is assumed of the distribution. Each
     wait that becomes known is held against the bound of the highest level. When so many in a row exceed it as are rare
