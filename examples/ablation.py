@@ -26,7 +26,7 @@ from asa.waits import Surroundings, WaitEstimator
 Make = Callable[[Surroundings], WaitEstimator]
 
 
-def make(surroundings: Surroundings, *, without: tuple[str, ...] = (), closeness: float = 0.8) -> ContextualAsa:
+def make(surroundings: Surroundings, *, without: tuple[str, ...] = (), closeness: float = 0.5) -> ContextualAsa:
     """Make the estimator without some of its parts."""
     return ContextualAsa(seed=surroundings.seed, without=without, closeness=closeness)
 

@@ -29,7 +29,7 @@ _VERSION = 1
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
 _LEARNED = ("net", "top", "profiles", "scalars", "track")
 _WAITING = ("seen", "named", "parts", "stated", "submit")
-PARTS: Final = ("own", "experts", "ages", "waiting", "users", "network")
+PARTS: Final = ("own", "experts", "waiting", "users", "network", "ages")
 """What an ablation can leave out."""
 
 _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.001, 0.0025, 0.9995, 0.1, 0.01, 0.001
