@@ -26,7 +26,7 @@ __all__ = [
     "exactly",
 ]
 
-_END_OF_TIME_S = 1e15
+_END_OF_TIME_S = _MOST = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
 _LEAST_TAIL = 0.2
 _CERTAIN = 0.9999  # as near to certainty as a forecast can be
@@ -98,7 +98,9 @@ class QueuedJob:
     partition: str = ""
 
     def __post_init__(self) -> None:
-        if not (abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and self.cores > 0):
+        if not (
+            abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and 0 < self.cores < _MOST
+        ):
             raise InputError(
                 f"a job of {self.cores} cores for {self.walltime_s} s, submitted at {self.submit_s} s, cannot be",
                 hint="Ask for at least 1 core and some time, at a time that is a number.",

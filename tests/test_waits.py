@@ -15,7 +15,15 @@ waits = st.lists(st.floats(0.0, 1e7), min_size=9, max_size=9).map(lambda told: t
 
 @pytest.mark.parametrize(
     ("submit_s", "cores", "walltime_s"),
-    [(math.nan, 1, 60.0), (math.inf, 1, 60.0), (0.0, 0, 60.0), (0.0, 1, 0.0), (0.0, 1, math.inf), (0.0, 1, math.nan)],
+    [
+        (math.nan, 1, 60.0),
+        (math.inf, 1, 60.0),
+        (0.0, 0, 60.0),
+        (0.0, 10**30, 60.0),
+        (0.0, 1, 0.0),
+        (0.0, 1, math.inf),
+        (0.0, 1, math.nan),
+    ],
 )
 def test_a_job_that_cannot_be_is_refused(submit_s, cores, walltime_s):
     with pytest.raises(InputError, match="cannot be"):

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +28,6 @@ _ENOUGH = 20  # outcomes to judge by
 _STALE_S = 30 * 86_400.0
 _P50, _P90 = 4, 8
 _FLOOR_S = 10.0
-_ALL = 50_000  # that are learned where numba is installed
 
 
 def predict(
@@ -77,7 +77,7 @@ def predict(
     chosen = _partition(partition, of_system)
     whose = _user(user, of_system)
     theirs = of_system[-most_records() :]
-    if len(theirs) == most_records() < _ALL:
+    if len(theirs) < len(of_system) and find_spec("numba") is None:
         sys.stderr.write(
             f"asa: numba is not installed: only the latest {len(theirs):,} waits are learned "
             "(pip install 'asa-client[fast]')\n"

@@ -315,11 +315,6 @@ class QueueSimulation:
         """Have the opinions and facts ready that a job would meet now."""
         if self._answered == (self._events, job):
             return
-        if job.cores < 1 or not job.walltime_s > 0 or not math.isfinite(job.submit_s):
-            raise InputError(
-                f"there can be no job of {job.cores} cores for {job.walltime_s} s, submitted at {job.submit_s} s",
-                hint="A job asks for at least 1 core and more than 0 s, at a time that is a number.",
-            )
         self._make_room()
         running, over = self._running, self._unnoticed_by(job.submit_s)
         if over.any():  # as if it had been noticed, but only the next event notes it
