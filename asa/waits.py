@@ -174,7 +174,7 @@ class WaitForecast(NamedTuple):
         if level <= LEVELS[0]:
             return q[0] * max(level, 0.0) / LEVELS[0]
         if level >= LEVELS[-1]:
-            return q[-1] * ((1.0 - LEVELS[-1]) / (1.0 - min(level, _CERTAIN))) ** _tail(q)
+            return q[-1] * math.pow((1.0 - LEVELS[-1]) / (1.0 - min(level, _CERTAIN)), _tail(q))
         after = bisect_right(LEVELS, level)
         share = (level - LEVELS[after - 1]) / (LEVELS[after] - LEVELS[after - 1])
         return q[after - 1] + share * (q[after] - q[after - 1])
@@ -188,7 +188,7 @@ class WaitForecast(NamedTuple):
             return LEVELS[0] * wait_s / q[0]
         if wait_s >= q[-1]:
             tail, times = _tail(q), max(wait_s, _FLOOR_S) / max(q[-1], _FLOOR_S)
-            return min(_CERTAIN, 1.0 - (1.0 - LEVELS[-1]) * times ** (-1.0 / tail))
+            return min(_CERTAIN, 1.0 - (1.0 - LEVELS[-1]) * math.pow(times, -1.0 / tail))
         after = bisect_right(q, wait_s)
         share = (wait_s - q[after - 1]) / (q[after] - q[after - 1])
         return LEVELS[after - 1] + share * (LEVELS[after] - LEVELS[after - 1])

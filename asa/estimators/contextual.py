@@ -167,7 +167,7 @@ class ContextualAsa:
                 f"there are no parts {', '.join(sorted(unknown))}", hint=f"Give a list of: {', '.join(PARTS)}."
             )
         for name, number in (("seed", seed), ("opinions", opinions), ("facts", facts)):
-            if not isinstance(number, int) or number < 0:
+            if number < 0 or number % 1:
                 raise InputError(f"{name} of {number} cannot be", hint="Give a whole number, 0 or more.")
         for name, size in (("closeness", closeness), ("learning_rate", learning_rate)):
             if not 0 <= size < math.inf:
