@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import math
 from collections import deque
@@ -64,7 +65,7 @@ class WaitBank:
     machine_cores
         Cores of the machine, for estimators that simulate it; 0 where that is not known.
     user
-        Whose jobs this client's are.
+        Whose jobs this client's are. With a store, which others may share, the login name if not given.
     store
         Where observations are kept and where those of other processes come from; the latest 20,000 are learned at once,
         or 3000 without numba.
@@ -94,7 +95,7 @@ class WaitBank:
         *,
         seed: int = 0,
         machine_cores: int = 0,
-        user: str = OWN_USER,
+        user: str | None = None,
         store: WaitStore | None = None,
     ) -> None:
         self._make: Callable[[Surroundings], WaitEstimator]
@@ -102,7 +103,8 @@ class WaitBank:
             self.name, self._make = estimator, plugins.load("asa.estimators", estimator)
         else:
             self.name, self._make = "", estimator
-        self.seed, self.machine_cores, self.user, self.store = seed, machine_cores, user, store
+        self.seed, self.machine_cores, self.store = seed, machine_cores, store
+        self.user = user or (OWN_USER if store is None else _login_name())
         one = self._make(Surroundings())
         self.sees_queue = bool(getattr(one, "sees_queue", False))
         self.draws = bool(getattr(one, "draws", False))
@@ -238,6 +240,13 @@ class WaitBank:
         if forecast is not None and observation.kind == "exact":
             recent = self._outcomes.setdefault(job.system, deque(maxlen=_RECENT))
             recent.append(Outcome(job, forecast, observation.wait_s))
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name on this host
+        return OWN_USER
 
 
 def most_records() -> int:

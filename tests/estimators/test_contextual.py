@@ -329,3 +329,94 @@ def test_surroundings_give_the_seed():
 def test_a_negative_seed_is_refused():
     with pytest.raises(InputError, match="seed"):
         ContextualAsa(seed=-1)
+
+
+def test_who_waits_in_another_partition_is_not_ahead_of_this_job():
+    from asa.estimators import contextual_kernel as k
+
+    estimator = ContextualAsa()
+    estimator.submitted(QueuedJob(0.0, 1, 600.0, partition="other"))
+    estimator.predict(QueuedJob(5000.0, 16, 3600.0, partition="this"))
+    assert estimator._seen[estimator._free[-1], k.ALIKE] == -2.0, "nobody of this partition waits"
+    estimator.submitted(QueuedJob(5000.0, 1, 600.0, partition="this"))
+    estimator.predict(QueuedJob(9000.0, 16, 3600.0, partition="this"))
+    assert estimator._seen[estimator._free[-1], k.ALIKE] == pytest.approx((math.log10(4000) - 3) / 1.5)
+
+
+def test_quantiles_come_back_after_very_many_misses():
+    """What a long backlog taught about coverage is made up for, but not for ever."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    estimator, now = ContextualAsa(), 0.0
+
+    def live(count, log_wait, lag):
+        nonlocal now
+        stated, waiting = [], []
+        for _ in range(count):
+            now += 100.0
+            job = QueuedJob(now, 16, 3600.0)
+            forecast = estimator.predict(job)
+            stated.append(forecast.quantiles_s[8])
+            waiting.append((estimator.submitted(job, forecast), float(10 ** rng.normal(log_wait, 0.2))))
+            if len(waiting) > lag:
+                ticket, wait = waiting.pop(0)
+                estimator.observe(ticket, exactly(wait))
+        for ticket, wait in waiting:
+            estimator.observe(ticket, exactly(wait))
+        return stated
+
+    calm = np.median(live(2000, 2.0, 0)[-500:])
+    live(1500, 5.0, 1500)  # all of them were foreseen to be short
+    after = live(5000, 2.0, 0)
+    assert np.median(after[-500:]) < 3 * calm
+
+
+class Seer:
+    """An adviser with two opinions, the first of which is right."""
+
+    def __init__(self):
+        self.truth, self.told, self.tickets = {}, [], 0
+
+    def opinions(self, job):
+        return (self.truth[job.submit_s], 77_777.0)
+
+    def submitted(self, job, forecast=None):
+        self.tickets += 1
+        return self.tickets
+
+    def observe(self, ticket, observation):
+        self.told.append(("observe", ticket, observation))
+
+    def ended(self, ticket, run_s):
+        self.told.append(("ended", ticket, run_s))
+
+    def withdrawn(self, ticket):
+        self.told.append(("withdrawn", ticket))
+
+    def state(self):
+        return {}
+
+
+def test_the_queue_aware_listens_to_its_adviser_and_hands_on_what_it_hears():
+    from asa.estimators.queue_aware import QueueAwareAsa
+
+    rng = np.random.Generator(np.random.PCG64(1))
+    seer = Seer()
+    estimator = QueueAwareAsa(seer, ContextualAsa(opinions=2))
+    off = []
+    for number in range(1500):
+        wait = float(10 ** rng.uniform(1.5, 5.0))
+        job = QueuedJob(1000.0 * number, 16, 3600.0)
+        seer.truth[job.submit_s] = wait
+        forecast = estimator.predict(job)
+        off.append(abs(math.log10(forecast.wait_s / wait)))
+        estimator.observe(estimator.submitted(job, forecast), exactly(wait))
+    assert np.mean(off[1000:]) < 0.15, "waits that nothing else tells"
+    seer.told.clear()
+    first, second = (estimator.submitted(QueuedJob(0.0, 16, 3600.0)) for _ in range(2))
+    estimator.observe(first, at_most(5.0))
+    estimator.ended(first, 60.0)
+    estimator.withdrawn(second)
+    assert seer.told == [("observe", first, at_most(5.0)), ("ended", first, 60.0), ("withdrawn", second)]
+    with pytest.raises(InputError, match="no job waits"):
+        estimator.observe(second, exactly(1.0))
+    assert not estimator.learner._waiting
