@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asa import plugins
-from asa.errors import AsaError, InputError, RunError, TraceError
+from asa.errors import AsaError, InputError, RunError, TraceError, UnknownNameError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
@@ -718,7 +718,12 @@ def _course(submit_s: NDArray[np.float64], errors: NDArray[np.float64], covered:
 # --- many at once -----------------------------------------------------------------------------------------------------
 
 
-def installed(names: Sequence[str] | None = None, *, queue: bool = False) -> dict[str, MakeEstimator]:
+def installed(
+    names: Sequence[str] | None = None,
+    *,
+    queue: bool = False,
+    on_failure: Callable[[AsaError], None] | None = None,
+) -> dict[str, MakeEstimator]:
     """Find estimators by name.
 
     Parameters
@@ -727,6 +732,9 @@ def installed(names: Sequence[str] | None = None, *, queue: bool = False) -> dic
         Which; if not given, all that are installed but those that see the queue.
     queue
         Also those that see the queue, which takes long.
+    on_failure
+        Called with what went wrong where one cannot be loaded or made; the others are found all the same. Without it
+        the first failure is raised.
 
     Raises
     ------
@@ -737,9 +745,17 @@ def installed(names: Sequence[str] | None = None, *, queue: bool = False) -> dic
     """
     found: dict[str, MakeEstimator] = {}
     for name in plugins.names("asa.estimators") if names is None else names:
-        make: MakeEstimator = plugins.load("asa.estimators", name)
-        with _blaming(name):
-            wanted = names is not None or queue or not _sees_queue(make(Surroundings()))
+        try:
+            make: MakeEstimator = plugins.load("asa.estimators", name)
+            with _blaming(name):
+                wanted = names is not None or queue or not _sees_queue(make(Surroundings()))
+        except UnknownNameError:
+            raise
+        except AsaError as error:
+            if on_failure is None:
+                raise
+            on_failure(error)
+            continue
         if wanted:
             found[name] = make
     if not found:

@@ -80,7 +80,9 @@ def load(group: str, name: str) -> Any:
         raise unknown_name(singular, name, list(points))
     try:
         return points[name].load()
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"cannot be loaded: {error}", where=f"{singular} {name!r}", hint="Mend or remove the package it is from."
+            f"cannot be loaded: {type(error).__name__}: {error}",
+            where=f"{singular} {name!r}",
+            hint="Mend or remove the package it is from.",
         ) from error

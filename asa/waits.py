@@ -28,7 +28,7 @@ __all__ = [
 
 _END_OF_TIME_S = _MOST = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
-_LEAST_TAIL = 0.2
+_LEAST_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
 _CERTAIN = 0.9999  # as near to certainty as a forecast can be
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""

@@ -181,7 +181,9 @@ def test_forget_removes_what_meets_every_condition(bank, conditions, left):
     [
         ([], "there is no condition"),
         (["--all", "--system", "hpc2n"], "both conditions and --all"),
-        (["--older-than", "a while"], "--older-than: 'a while' is no duration"),
+        (["--older-than", "1:30"], "'1:30' is no age"),
+        (["--older-than", "90"], "'90' is no age"),
+        (["--older-than", "a while"], "--older-than: 'a while' is no age"),
         (["--all"], "would forget 10 of 10 observations"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from asa import plugins
-from asa.errors import InputError, TraceError, UnknownNameError
+from asa.errors import InputError, RunError, TraceError, UnknownNameError
 from asa.estimators import Asa, Prediction, nearest
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.evaluation import (
@@ -696,10 +696,34 @@ def test_an_estimator_that_is_not_there_is_named_with_the_closest(group):
     group(median=Quiet, broken=ImportError("no module named fastwaits"))
     with pytest.raises(UnknownNameError, match="no estimator 'medain'\nDid you mean 'median'"):
         installed(["medain"])
-    with pytest.raises(InputError, match="'broken': cannot be loaded: no module named fastwaits"):
+    with pytest.raises(InputError, match="'broken': cannot be loaded: ImportError: no module named fastwaits"):
         installed()
+    told = []
+    assert list(installed(on_failure=told.append)) == ["median"], "the others are there all the same"
+    assert len(told) == 1
     with pytest.raises(InputError, match="no estimator to evaluate"):
         installed([])
+
+
+class Clumsy(Quiet):
+    """Fails at its third job."""
+
+    def submitted(self, job, forecast=None):
+        if job.submit_s > 1000:
+            raise ValueError("lost my notes")
+        return super().submitted(job, forecast)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_that_fails_does_not_take_the_others_along(jobs):
+    """And is told by its name."""
+    told = []
+    makers = {"clumsy": Clumsy, "quiet": Quiet}
+    scores = evaluate({"made up": random_history(60)}, makers, jobs=jobs, on_failure=told.append)
+    assert [score.estimator for score in scores] == ["quiet", "oracle"]
+    assert [str(error).splitlines()[0] for error in told] == ["estimator 'clumsy': failed: ValueError: lost my notes"]
+    with pytest.raises(RunError, match="lost my notes"):
+        evaluate({"made up": random_history(60)}, makers, jobs=jobs)
 
 
 # --- tables and figure ------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_probability_and_wait_are_each_others_inverse(quantiles, level):
 
 def test_the_tail_is_as_heavy_as_waits_are():
     """Exactly Pareto's for a Pareto forecast: the wait that 1 in 100 exceed is no extrapolation by a straight line."""
-    shape = 1.5
+    shape = 1.0
     forecast = WaitForecast(tuple(100.0 * (1 - level) ** (-1 / shape) for level in LEVELS), 0.0)
     assert forecast.at(0.99) == pytest.approx(100.0 * 0.01 ** (-1 / shape))
     assert forecast.probability_within(forecast.at(0.999)) == pytest.approx(0.999)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -170,8 +171,8 @@ def _matching(
             where="asa bank forget",
             hint="Give --system, --partition, --source or --older-than, or --all alone.",
         )
-    if older_than is not None and older_than.strip().isdecimal():
-        raise InputError(f"{older_than!r} has no unit", where="--older-than", hint="Write 90d for days, 12h for hours.")
+    if older_than is not None and not re.fullmatch(r"\s*(\d+(\.\d+)?\s*[a-z]+\s*)+", older_than.lower()):
+        raise InputError(f"{older_than!r} is no age", where="--older-than", hint="Write it as 90d, 12h or 1d12h.")
     try:
         before_s = float("inf") if older_than is None else time.time() - parse_duration(older_than)
     except InputError as error:

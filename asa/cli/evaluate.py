@@ -74,16 +74,18 @@ def evaluate(
         raise InputError(f"a limit of {limit} leaves nothing to evaluate", where="--limit", hint="Give at least 1.")
     names = None if estimators is None else _names(estimators)
     _check_outputs(plot, csv_file)
-    makers = {} if names is None else installed(names)  # a slip of the finger is told before logs are read
+    failures: list[AsaError] = []
+    makers = (
+        {} if names is None else installed(names, on_failure=failures.append)
+    )  # a slip of the finger is told before logs are read
     histories, estimates = _read(traces, limit)
     if plot is not None and not histories:
         raise InputError(
             "a scheduler's estimates have no course over time to draw", where="--plot", hint="Leave it out."
         )
     scores: list[Score] = []
-    failures: list[AsaError] = []
     if histories:
-        makers = makers or installed(queue=queue)
+        makers = makers or installed(queue=queue, on_failure=failures.append)
         predictions = sum(map(len, histories.values())) * len(makers)
         processes = jobs or (1 if predictions < _SMALL else None)
         scores = with_progress(
@@ -105,15 +107,17 @@ def evaluate(
     else:
         _print_tables(scores, histories, estimates)
     sys.stdout.flush()
-    if csv_file is not None:
-        _write_csv(scores, csv_file)
+    for failure in failures:
+        sys.stderr.write(f"asa: failed: {failure}\n")
     if plot is not None:
         from asa.report.evaluation import draw
 
         draw(scores, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
+    if csv_file is not None:
+        _write_csv(scores, csv_file)
     if failures:
-        raise failures[0]
+        raise typer.Exit(1)
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None) -> None:

@@ -65,7 +65,9 @@ def learn(
     waits = sorted(record.observation.wait_s for record in records)
     typical = f", half of them up to {format_duration(waits[len(waits) // 2])}" if waits else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    where = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
+    partitions = Counter(record.job.partition for record in records)
+    where = f" --partition {shlex.quote(partitions.most_common(1)[0][0])}" if len(partitions) > 1 else ""
+    where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")
 
 

@@ -84,21 +84,24 @@ def predict(
         )
     # as of the last submission: what became known later is mostly of those that waited longest
     as_of_s = max(record.job.submit_s for record in theirs)
+    if sum(record.known_s <= as_of_s for record in theirs) < len(theirs) / 2:
+        as_of_s = max(record.known_s for record in theirs)  # one burst, and nothing was known before
+    theirs = [record for record in theirs if record.job.submit_s <= as_of_s]
     without = _BLIND if whose else (*_BLIND, "users")
     known = WaitBank(lambda surroundings: ContextualAsa(seed=surroundings.seed, without=without))
     known.take(theirs, until_s=as_of_s)
     job = QueuedJob(as_of_s, cores, walltime_s, whose, place, chosen)
     geometry = JobGeometry.of(cores=cores, walltime_s=walltime_s, system=place, partition=chosen)
     outcomes = known.outcomes(place)
-    alike = [outcome for outcome in outcomes if outcome.job.geometry == geometry]
+    alike = [o for o in outcomes if o.job.geometry == geometry and o.job.user == (whose or o.job.user)]
     behind_s = time.time() - as_of_s
     answer = _Answer(
         job,
         known.predict(job),
         times,
-        len(theirs),
+        known.learned,
         len(of_system),
-        sum(record.job.geometry == geometry for record in theirs),
+        sum(record.job.geometry == geometry and record.known_s <= as_of_s for record in theirs),
         alike if len(alike) >= _ENOUGH else outcomes,
         of_geometry=len(alike) >= _ENOUGH,
         behind_s=behind_s if abs(behind_s) < _STALE_S else None,
@@ -161,6 +164,10 @@ def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:
     return user_in_store(wanted)
 
 
+def _percent(probability: float) -> str:
+    return "over 99%" if probability >= 0.995 else f"{probability:.0%}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """What is told."""
@@ -220,7 +227,7 @@ class _Answer:
         for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
             table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
         console.print(table)
-        chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
+        chances = [f"{format_duration(t)} {_percent(forecast.probability_within(t))}" for t in self.times_s]
         console.print(f"Probability to start within {', '.join(chances)}.")
         of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
         whose = "" if job.user else "; whose job it is was not taken into account"
@@ -228,6 +235,8 @@ class _Answer:
             f"Learned from the latest {self.observations:,} waits{of}, {self.alike:,} of this kind of job{whose}.",
             style="dim",
         )
+        if self.alike < _ENOUGH:
+            console.print("Few jobs of this kind were seen: the answer leans on other kinds, and may be far off.")
         if quality := self.quality():
             kind = "of this kind" if self.of_geometry else "of all kinds on this system"
             console.print(
