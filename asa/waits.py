@@ -29,7 +29,7 @@ __all__ = [
 _END_OF_TIME_S = _MOST = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
 _LEAST_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
-_CERTAIN = 0.9999  # as near to certainty as a forecast can be
+_CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
 
@@ -167,7 +167,7 @@ class WaitForecast(NamedTuple):
         Parameters
         ----------
         level
-            From 0 to below 1. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's through p80 and p90,
+            From 0 to 0.99; above, it is taken to be 0.99. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's through p80 and p90,
             floored at 10 s: waits are heavy-tailed, and a straight line would promise too much.
         """
         q = self.quantiles_s

@@ -57,7 +57,7 @@ def test_a_probability_to_start_grows_with_time_and_is_never_certain(quantiles, 
     assert forecast.probability_within(-1.0) == 0
 
 
-@given(waits.filter(lambda told: min(np.diff(told)) > 1 and told[0] > 10), st.floats(0.02, 0.99))
+@given(waits.filter(lambda told: min(np.diff(told)) > 1 and told[0] > 10), st.floats(0.02, 0.989))
 def test_probability_and_wait_are_each_others_inverse(quantiles, level):
     forecast = WaitForecast(quantiles, quantiles[4])
     assert forecast.probability_within(forecast.at(level)) == pytest.approx(level, abs=1e-6)
@@ -68,4 +68,5 @@ def test_the_tail_is_as_heavy_as_waits_are():
     shape = 1.0
     forecast = WaitForecast(tuple(100.0 * (1 - level) ** (-1 / shape) for level in LEVELS), 0.0)
     assert forecast.at(0.99) == pytest.approx(100.0 * 0.01 ** (-1 / shape))
-    assert forecast.probability_within(forecast.at(0.999)) == pytest.approx(0.999)
+    assert forecast.probability_within(1e9) == 0.99, "more cannot be known of nine quantiles"
+    assert forecast.at(0.9999) == forecast.at(0.99)

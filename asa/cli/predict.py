@@ -164,10 +164,6 @@ def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:
     return user_in_store(wanted)
 
 
-def _percent(probability: float) -> str:
-    return "over 99%" if probability >= 0.995 else f"{probability:.0%}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """What is told."""
@@ -227,7 +223,7 @@ class _Answer:
         for words, level in (("1 in 10", 0), ("1 in 2", _P50), ("8 in 10", 7), ("9 in 10", _P90)):
             table.add_row(f"{words} such jobs start within", format_duration(max(forecast.quantiles_s[level], 0.0)))
         console.print(table)
-        chances = [f"{format_duration(t)} {_percent(forecast.probability_within(t))}" for t in self.times_s]
+        chances = [f"{format_duration(t)} {forecast.probability_within(t):.0%}" for t in self.times_s]
         console.print(f"Probability to start within {', '.join(chances)}.")
         of = f" of the {self.in_bank:,} in the bank" if self.in_bank > self.observations else ""
         whose = "" if job.user else "; whose job it is was not taken into account"
