@@ -167,8 +167,8 @@ class WaitForecast(NamedTuple):
         Parameters
         ----------
         level
-            From 0 to 0.99; more is taken to be 0.99. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's through
-            p80 and p90, floored at 10 s: waits are heavy-tailed, and a straight line would promise too much.
+            From 0 to 0.99; more is taken to be 0.99. Below p10 it goes down to 0 s. Above p90 the tail is Pareto's,
+            through p80 and p90, floored at 10 s: waits are heavy-tailed, and a straight line would promise too much.
         """
         q = self.quantiles_s
         if level <= LEVELS[0]:
