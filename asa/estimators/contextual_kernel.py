@@ -74,7 +74,9 @@ WIDTHS = 32
 """Classes of widths with levels of their own, in rows of the tracked levels; the site's are in a row behind them."""
 LEARNED_OF = 9  # place behind the nine levels: how many waits moved them
 ENOUGH = 100
-"""So many waits of a width are needed before its own levels are used; until then the site's."""
+"""Waits of a width that are needed before its own levels, which move from the first, take the place of the site's."""
+PACE, CLASS_PACE = 0.002, 0.005
+"""Least step of a tracked level, of the site's and of a width's, which sees fewer waits."""
 
 
 @kernel
@@ -625,7 +627,7 @@ def learn(
             covered = min(1.0, 0.1 * (i + 1) / mass) if i < at_floor else whole
             for j in range(2):
                 row = WIDTHS if j == 0 else width_class
-                pace = max(0.002, 1.0 / (levels[row, LEARNED_OF] + 100.0))
+                pace = max(PACE if j == 0 else CLASS_PACE, 1.0 / (levels[row, LEARNED_OF] + 100.0))
                 level = levels[row, i] + pace * (0.1 * (i + 1) - covered)
                 levels[row, i] = min(1.0 + WINDING, max(-WINDING, level))
         for j in range(2):
@@ -633,6 +635,3 @@ def learn(
             levels[row, LEARNED_OF] += 1.0
             for i in range(1, 9):
                 levels[row, i] = max(levels[row, i], levels[row, i - 1])
-        if levels[width_class, LEARNED_OF] < ENOUGH:
-            for i in range(9):
-                levels[width_class, i] = levels[WIDTHS, i]
