@@ -140,14 +140,33 @@ class WaitBank:
         job = self._as_kept(job)
         return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
 
-    def observe(self, own: OwnJob, observation: WaitObservation) -> None:
-        """Learn what became of a wait of this client's, and keep it in the store."""
+    def observe(self, own: OwnJob, observation: WaitObservation, *, token: str = "") -> None:
+        """Learn what became of a wait of this client's, and keep it in the store; with a token, once for all time."""
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
         self._learned(own.job, own.forecast, observation)
         if self.store is not None:
-            stated = own.forecast.quantiles_s if own.forecast is not None else None
-            self.store.append(WaitRecord(own.job, observation, forecast=stated, estimator=self.name))
+            self.store.append(self._record(own.job, own.forecast, observation, token))
+
+    def keep(self, told: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]]) -> int:
+        """Have waits of this client's in the store, each with its token, unless they are; return how many were not.
+
+        After a crash: what was observed may or may not have reached the store.
+        """
+        if self.store is None:
+            return 0
+        return self.store.extend(self._record(job, forecast, wait, token) for job, forecast, wait, token in told)
+
+    def withdrawn(self, own: OwnJob) -> None:
+        """Forget a job of this client whose wait will never be known."""
+        self[own.job.system].withdrawn(own.ticket)
+
+    def _record(
+        self, job: QueuedJob, forecast: WaitForecast | None, observation: WaitObservation, token: str
+    ) -> WaitRecord:
+        stated = forecast.quantiles_s if forecast is not None else None
+        kept = self._as_kept(job)
+        return WaitRecord(kept, observation, forecast=stated, estimator=self.name, id=f"run-{token}" if token else "")
 
     def ended(self, own: OwnJob, run_s: float) -> None:
         """Note that a started job of this client ended."""

@@ -31,13 +31,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import blake2s
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
-from asa.errors import InputError, StateError
+from asa.errors import InputError, LeaseError, StateError
+from asa.locks import FileLock, is_running, machine, write_at_once
 from asa.waits import LEVELS, QueuedJob, WaitObservation
 
 __all__ = ["WaitRecord", "WaitStore", "default_folder", "user_in_store"]
@@ -59,8 +60,6 @@ _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken f
 
 _SILENT_S = 24 * 3600.0  # a segment that was not written to for so long is written to no more,
 _IDLE_S = 3600.0  # because whoever was silent for so long begins another
-_STALE_S = 600.0  # a lock is touched far more often by who holds it
-_BEAT_S = 5.0
 _STEADY_S = 30.0
 _MANY_SEGMENTS = 64
 _BLOCK_BYTES = 1 << 23
@@ -296,7 +295,7 @@ class WaitStore:
         data, self._cut = (_WITHDRAW + line if self._cut else line), True
         try:
             with _said(self._path, "cannot be written"):
-                _write_at_once(self._descriptor, data)
+                write_at_once(self._descriptor, data)
                 self._cut = False
                 if self.durable:
                     os.fsync(self._descriptor)
@@ -318,7 +317,7 @@ class WaitStore:
         with _said(segment.path, "cannot be written"):
             descriptor = self._create_file(segment.path)
             try:
-                _write_at_once(descriptor, _header())
+                write_at_once(descriptor, _header())
                 self._has_links = os.fstat(descriptor).st_nlink > 0  # there are file systems that count none
                 if self.durable:
                     _sync_folder(self.folder)
@@ -338,7 +337,7 @@ class WaitStore:
 
     def _new_segment(self, kind: str) -> _Segment:
         token = secrets.token_hex(8)
-        return _Segment.of(self.folder, kind, _machine(), os.getpid(), token)
+        return _Segment.of(self.folder, kind, machine(), os.getpid(), token)
 
     def _create_file(self, path: Path) -> int:
         """Make a file that whoever may read, or write, the folder may read, or write."""
@@ -543,7 +542,7 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with _said(self.folder, "cannot be written"), _Lock(self.folder / _LOCK, wait_s) as lock:
+        with _said(self.folder, "cannot be written"), _tidying(self.folder, wait_s) as lock:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
@@ -582,7 +581,7 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with _said(self.folder, "cannot be written"), _Lock(self.folder / _LOCK, self.lock_wait_s) as lock:
+        with _said(self.folder, "cannot be written"), _tidying(self.folder, self.lock_wait_s) as lock:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
@@ -591,7 +590,7 @@ class WaitStore:
 
     def _merge(
         self,
-        lock: _Lock,
+        lock: FileLock,
         segments: Mapping[str, _Segment],
         sources: list[str],
         *,
@@ -639,7 +638,7 @@ class WaitStore:
             if segment.kind != "live" or token in self._own or segment.is_over(now_s)
         }
 
-    def _sweep(self, lock: _Lock) -> None:
+    def _sweep(self, lock: FileLock) -> None:
         """Delete what killed processes have left beside the segments."""
         now_s = lock.now_s()
         for name in _names(self.folder):
@@ -752,7 +751,7 @@ class _Segment(NamedTuple):
 
     def is_over(self, now_s: float) -> bool:
         """Whether its process has ended or was silent for long."""
-        if self.machine == _machine() and not _runs(self.pid):
+        if self.machine == machine() and not is_running(self.pid):
             return True
         return now_s - self.path.stat().st_mtime > _SILENT_S
 
@@ -984,144 +983,21 @@ def _exported(path: Path) -> list[WaitRecord]:
     return records
 
 
-# ------------------------------------------------------------------------------------------------- lock
+# ------------------------------------------------------------------------------------------------- the system
 
 
-class _Holder(NamedTuple):
-    """Who holds a lock. A file that nobody has written to yet, or ever will, has a token all the same."""
-
-    token: str
-    machine: str
-    pid: int
-    since_s: float
-    touched_s: float
-
-    def __str__(self) -> str:
-        if not self.machine:
-            return "a process that is not named"
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
-        return f"process {self.pid} on {self.machine.rpartition('.')[0]} since {since}"
-
-
-class _Lock:
-    """A file that exists while somebody holds it, and is touched meanwhile.
-
-    It is stale when its process has ended, or when it was touched too long ago by the clock of the file system, which
-    is the only one that all hosts share. Only who holds the lock on a stale lock may delete it, and only after another
-    look. So no two take it over, and nobody deletes what another has just made.
+@contextmanager
+def _tidying(folder: Path, wait_s: float) -> Iterator[FileLock]:
+    """Keep others from merging and forgetting meanwhile.
 
     Not losing records does not hang on it: it only keeps two from doing the same work, and what was forgotten from
     being written again.
     """
-
-    def __init__(self, path: Path, wait_s: float) -> None:
-        self.path = path
-        self.wait_s = wait_s
-        self.token = secrets.token_hex(8)
-        self._beaten_s = 0.0
-
-    def __enter__(self) -> Self:
-        deadline_s = time.monotonic() + self.wait_s
-        pause_s = 0.01
-        while not self._create():
-            holder = self.holder()
-            if holder is not None and self._is_stale(holder) and self._break(holder):
-                continue
-            if time.monotonic() >= deadline_s:
-                raise StateError(
-                    f"is being tidied by {holder or 'others'}",
-                    where=str(self.path.parent),
-                    hint=f"Wait for it. If it is no more, delete {self.path}.",
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.5)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        holder = self.holder()
-        if holder is not None and holder.token == self.token:
-            with suppress(OSError):
-                self.path.unlink()
-
-    def beat(self) -> None:
-        """Show that the holder lives."""
-        if time.monotonic() - self._beaten_s > _BEAT_S:
-            self._beaten_s = time.monotonic()
-            with suppress(OSError):
-                os.utime(self.path)
-
-    def now_s(self) -> float:
-        """Read the clock of the file system; the lock must be held."""
-        os.utime(self.path)
-        return self.path.stat().st_mtime
-
-    def check(self) -> None:
-        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
-        holder = self.holder()
-        if holder is None or holder.token != self.token:
-            raise StateError("was taken over by another process", where=str(self.path), hint="Try again.")
-
-    def holder(self) -> _Holder | None:
-        """Who holds it now; None if nobody does."""
-        try:
-            with self.path.open("rb") as file:
-                content = _json(file.read(4096))
-                status = os.fstat(file.fileno())
-        except FileNotFoundError:
-            return None
-        try:
-            return _Holder(
-                str(content["token"]),
-                str(content["machine"]),
-                int(content["pid"]),
-                float(content["since_s"]),
-                status.st_mtime,
-            )
-        except (TypeError, KeyError, ValueError):
-            return _Holder(f"{status.st_ino:016x}", "", -1, 0.0, status.st_mtime)
-
-    def _create(self) -> bool:
-        try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileExistsError:
-            return False
-        try:
-            content = {"machine": _machine(), "pid": os.getpid(), "since_s": time.time(), "token": self.token}
-            _write_at_once(descriptor, _encode(content).encode())
-        except BaseException:
-            with suppress(OSError):
-                self.path.unlink()
-            raise
-        finally:
-            os.close(descriptor)
-        return True
-
-    def _is_stale(self, holder: _Holder) -> bool:
-        if holder.machine == _machine() and not _runs(holder.pid):
-            return True
-        probe = self.path.with_name(f"{_LOCK}.{secrets.token_hex(8)}")
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        try:
-            os.utime(probe)
-            return probe.stat().st_mtime - holder.touched_s > _STALE_S
-        finally:
-            probe.unlink()
-
-    def _break(self, holder: _Holder) -> bool:
-        """Delete a stale lock; whether it is worth trying to take it now."""
-        try:
-            with _Lock(self.path.with_name(f"{_LOCK}.{holder.token}"), 0.0):
-                now = self.holder()
-                if now is not None and now.token == holder.token and self._is_stale(now):
-                    self.path.unlink()
-        except StateError:  # another is at it
-            return False
-        return True
-
-
-# ------------------------------------------------------------------------------------------------- the system
+    try:
+        with FileLock(folder / _LOCK, wait_s, doing="is being tidied by") as lock:
+            yield lock
+    except LeaseError as error:
+        raise StateError(error.message, where=error.where, hint=error.hint) from error
 
 
 @contextmanager
@@ -1147,37 +1023,9 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-@cache
-def _machine() -> str:
-    """Name of what has processes of its own: a host since it was started, or a container."""
-    marks = ""
-    with suppress(OSError):
-        marks += Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-        marks += str(Path("/proc/self/ns/pid").readlink())
-    host = re.sub(r"[^0-9A-Za-z.]", "_", os.uname().nodename)[:40]
-    return f"{host}.{blake2s(marks.encode(), digest_size=4).hexdigest()}"
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process of this machine runs, as far as can be told."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
 def _now_s() -> float:
     """Seconds of a clock that runs on while the machine sleeps, and that nobody sets."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _write_at_once(descriptor: int, data: bytes) -> None:
-    """Write by one call of the system, or fail: what it writes only a part of is no use."""
-    if os.write(descriptor, data) < len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _names(folder: Path) -> list[str]:

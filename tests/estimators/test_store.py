@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asa import locks
 from asa.errors import InputError, StateError
 from asa.estimators import store as module
 from asa.estimators.store import WaitRecord, WaitStore, default_folder
@@ -57,6 +58,7 @@ def script(code, *arguments):
     head = (
         "import os, sys, time, random\n"
         "from pathlib import Path\n"
+        "from asa import locks\n"
         "from asa.estimators import store as module\n"
         "from asa.estimators.store import WaitRecord, WaitStore\n"
         "from asa.waits import QueuedJob, exactly\n"
@@ -627,7 +629,7 @@ def test_a_writer_that_was_silent_for_long_begins_another_segment(tmp_path, monk
 def test_a_store_with_many_segments_tidies_itself(tmp_path, monkeypatch):
     """A process each does not fill the folder."""
     monkeypatch.setattr(module, "_MANY_SEGMENTS", 8)
-    monkeypatch.setattr(module, "_runs", lambda _pid: False)  # as if each were of a process of its own
+    monkeypatch.setattr(module, "is_running", lambda _pid: False)  # as if each were of a process of its own
     most = 0
     for number in range(40):
         with WaitStore(tmp_path, durable=False) as bank:
@@ -642,8 +644,8 @@ def test_leftovers_of_killed_processes_are_swept_away(tmp_path):
     bank = WaitStore(tmp_path)
     for number in range(2):
         bank.extend([record(number)])
-    (mine,) = [tmp_path / f"tmp-{module._machine()}-{os.getpid()}-{'1' * 16}.jsonl"]
-    dead = tmp_path / f"tmp-{module._machine()}-{ended_process()}-{'2' * 16}.jsonl"
+    (mine,) = [tmp_path / f"tmp-{locks.machine()}-{os.getpid()}-{'1' * 16}.jsonl"]
+    dead = tmp_path / f"tmp-{locks.machine()}-{ended_process()}-{'2' * 16}.jsonl"
     far = tmp_path / f"tmp-far.0000-7-{'3' * 16}.jsonl"
     old = tmp_path / f"tmp-far.0000-7-{'4' * 16}.jsonl"
     probe = tmp_path / f"lock.{'5' * 16}"
@@ -840,7 +842,7 @@ def test_news_tells_each_record_once(tmp_path_factory, plan, merge_under_writers
     folder = tmp_path_factory.mktemp("bank")
     with pytest.MonkeyPatch.context() as patch:
         if merge_under_writers:  # take living writers for dead ones: worse than anything that should happen
-            patch.setattr(module, "_runs", lambda _pid: False)
+            patch.setattr(module, "is_running", lambda _pid: False)
         banks = [WaitStore(folder, durable=False) for _ in range(3)]
         wrote, told, gone = [[] for _ in banks], [[] for _ in banks], set()
         for number, (action, who) in enumerate(plan):
@@ -913,7 +915,7 @@ def ended_process():
 def plant(folder, *, machine=None, pid=1, age_s=0.0, content=None):
     """Leave a lock as another process would."""
     path = folder / "lock"
-    told = {"machine": machine or module._machine(), "pid": pid, "since_s": 4e9, "token": "f" * 16}
+    told = {"machine": machine or locks.machine(), "pid": pid, "since_s": 4e9, "token": "f" * 16}
     path.write_text(json.dumps(told) if content is None else content)
     then = time.time() - age_s
     os.utime(path, (then, then))
@@ -992,14 +994,14 @@ def test_of_many_who_find_a_stale_lock_one_takes_it(tmp_path):
         import json
         folder, dead = Path(sys.argv[1]), int(sys.argv[2])
         inside = folder / "inside"
-        real = module._Lock._is_stale
+        real = locks.FileLock._is_stale
         def slowly(lock, holder):  # what is seen may be no more when it is acted upon
             seen = real(lock, holder)
             time.sleep(random.random() * 0.003)
             return seen
-        module._Lock._is_stale = slowly
+        locks.FileLock._is_stale = slowly
         for turn in range(40):
-            lock = module._Lock(folder / "lock", 30.0)
+            lock = locks.FileLock(folder / "lock", 30.0)
             lock.__enter__()
             os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
             for _ in range(3):
@@ -1008,7 +1010,7 @@ def test_of_many_who_find_a_stale_lock_one_takes_it(tmp_path):
             os.unlink(inside)
             died = folder / f"died{os.getpid()}"
             died.write_text(json.dumps(
-                {"machine": module._machine(), "pid": dead, "since_s": 0, "token": f"{os.getpid()}x{turn}"}
+                {"machine": locks.machine(), "pid": dead, "since_s": 0, "token": f"{os.getpid()}x{turn}"}
             ))
             os.rename(died, folder / "lock")
         """

@@ -1,0 +1,213 @@
+"""Locks that are files, for hosts that share a file system and little else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import time
+from contextlib import suppress
+from functools import cache
+from hashlib import blake2s
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from asa.errors import LeaseError
+
+__all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
+
+STALE_S = 600.0
+"""A lock is touched far more often by who holds it."""
+
+_BEAT_S = 5.0
+
+
+class Holder(NamedTuple):
+    """Who holds a lock. A file that nobody has written to yet, or ever will, has a token all the same."""
+
+    token: str
+    machine: str
+    pid: int
+    since_s: float
+    touched_s: float
+
+    def __str__(self) -> str:
+        if not self.machine:
+            return "a process that is not named"
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        return f"process {self.pid} on {self.machine.rpartition('.')[0]} since {since}"
+
+
+class FileLock:
+    """A file that exists while somebody holds it, and is touched meanwhile.
+
+    It is stale when its process has ended, or when it was touched too long ago by the clock of the file system, which
+    is the only one that all hosts share. Only who holds the lock on a stale lock may delete it, and only after another
+    look. So no two take it over, and nobody deletes what another has just made.
+
+    Who was stopped for so long that another took over does not know it: `check` tells, before anything is done that
+    only one may do.
+
+    Parameters
+    ----------
+    path
+        The file.
+    wait_s
+        For how many seconds to wait for another holder.
+    doing
+        What a holder does with what the lock guards, for the message.
+
+    Raises
+    ------
+    LeaseError
+        When it is entered, and another holds it.
+    """
+
+    def __init__(self, path: Path, wait_s: float = 0.0, *, doing: str = "is in use by") -> None:
+        self.path = path
+        self.wait_s = wait_s
+        self.doing = doing
+        self.token = secrets.token_hex(8)
+        self._beaten_s = 0.0
+
+    def __enter__(self) -> Self:
+        deadline_s = time.monotonic() + self.wait_s
+        pause_s = 0.01
+        while not self._create():
+            holder = self.holder()
+            if holder is not None and self._is_stale(holder) and self._break(holder):
+                continue
+            if time.monotonic() >= deadline_s:
+                raise LeaseError(
+                    f"{self.doing} {holder or 'others'}",
+                    where=str(self.path.parent),
+                    hint=f"Wait for it. If it is no more, delete {self.path}.",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        holder = self.holder()
+        if holder is not None and holder.token == self.token:
+            with suppress(OSError):
+                self.path.unlink()
+
+    def beat(self) -> None:
+        """Show that the holder lives."""
+        if time.monotonic() - self._beaten_s > _BEAT_S:
+            self._beaten_s = time.monotonic()
+            with suppress(OSError):
+                os.utime(self.path)
+
+    def now_s(self) -> float:
+        """Read the clock of the file system; the lock must be held."""
+        os.utime(self.path)
+        return self.path.stat().st_mtime
+
+    def check(self) -> None:
+        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
+        holder = self.holder()
+        if holder is None or holder.token != self.token:
+            raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")
+
+    def holder(self) -> Holder | None:
+        """Who holds it now; None if nobody does."""
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(4096)
+                status = os.fstat(file.fileno())
+        except FileNotFoundError:
+            return None
+        try:
+            content = json.loads(text)
+            return Holder(
+                str(content["token"]),
+                str(content["machine"]),
+                int(content["pid"]),
+                float(content["since_s"]),
+                status.st_mtime,
+            )
+        except (TypeError, KeyError, ValueError):
+            return Holder(f"{status.st_ino:016x}", "", -1, 0.0, status.st_mtime)
+
+    def _create(self) -> bool:
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            content = {"machine": machine(), "pid": os.getpid(), "since_s": time.time(), "token": self.token}
+            write_at_once(descriptor, json.dumps(content).encode())
+        except BaseException:
+            with suppress(OSError):
+                self.path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _is_stale(self, holder: Holder) -> bool:
+        if holder.machine == machine() and not is_running(holder.pid):
+            return True
+        probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        try:
+            os.utime(probe)
+            return probe.stat().st_mtime - holder.touched_s > STALE_S
+        finally:
+            probe.unlink()
+
+    def _break(self, holder: Holder) -> bool:
+        """Delete a stale lock; whether it is worth trying to take it now."""
+        try:
+            with FileLock(self.path.with_name(f"{self.path.name}.{holder.token}"), 0.0):
+                now = self.holder()
+                if now is not None and now.token == holder.token and self._is_stale(now):
+                    self.path.unlink()
+        except LeaseError:  # another is at it
+            return False
+        return True
+
+
+@cache
+def machine() -> str:
+    """Name of what has processes of its own: a host since it was started, or a container."""
+    marks = ""
+    with suppress(OSError):
+        marks += Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        marks += str(Path("/proc/self/ns/pid").readlink())
+    host = re.sub(r"[^0-9A-Za-z.]", "_", os.uname().nodename)[:40]
+    return f"{host}.{blake2s(marks.encode(), digest_size=4).hexdigest()}"
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this machine runs, as far as can be told."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended, and nobody has asked how."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "Z"
+        )
+    except (OSError, IndexError):
+        return False
+
+
+def write_at_once(descriptor: int, data: bytes) -> None:
+    """Write by one call of the system, or fail: what it writes only a part of is no use."""
+    if os.write(descriptor, data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
