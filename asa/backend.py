@@ -6,25 +6,45 @@ so a wait is always the difference of two readings of one clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
 
+from asa.history import JobHistory
+from asa.units import format_duration
 from asa.waits import QueueEvent
 
 __all__ = [
+    "Adjustable",
+    "Advice",
+    "Advisor",
     "Backend",
     "Capabilities",
+    "Condition",
     "Dependency",
     "DependencyType",
+    "Examinable",
+    "Examination",
+    "Facility",
+    "Finding",
     "Foresight",
     "JobSpec",
     "JobState",
     "JobStatus",
+    "PartitionLimits",
+    "Setting",
     "Site",
+    "Verdict",
 ]
+
+Setting = str | int | float | bool
+"""A value that a site file can keep."""
+
+Verdict = Literal["good", "note", "bad"]
+"""Whether what was found helps, is worth knowing, or keeps asa from working."""
 
 
 class DependencyType(StrEnum):
@@ -65,6 +85,10 @@ class JobSpec:
     ----------
     name
         Shown in the queue.
+    token
+        Tells this job from every other, for life: letters, digits and ``-``. It travels with the job, so that
+        `Backend.find` can tell whether a submission whose answer was lost was accepted. Of several jobs of one token,
+        at most one runs its payload. Empty for a job that need not be found.
     cores
         Cores to allocate.
     walltime_s
@@ -106,6 +130,7 @@ class JobSpec:
     posts: tuple[str, ...] = ()
     run_s: float | None = None
     exit_code: int = 0
+    token: str = ""
 
 
 class JobState(StrEnum):
@@ -150,6 +175,13 @@ class JobStatus:
     reason
         Why it is pending or how it failed, in the batch system's words. `DependencyNeverSatisfied` marks a job that
         cannot start any more.
+    expected_start_s
+        When the batch system itself expects a pending job to start, where it says so.
+    restarts
+        How often the batch system put it back into the queue after it had started. The times are those of the latest
+        start, so its queue wait is not known any more.
+    held
+        It was seen on hold by somebody, so that the time until its start is no queue wait.
     """
 
     job_id: str
@@ -161,6 +193,33 @@ class JobStatus:
     end_s: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    expected_start_s: float | None = None
+    restarts: int = 0
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLimits:
+    """What a job in one partition may ask for, as far as it is known.
+
+    Parameters
+    ----------
+    max_walltime_s, max_nodes, max_cores
+        Most that one job may have; None where there is no limit or none is known.
+    cores_per_node
+        Of its nodes, the widest; 0 if not known.
+    memory_per_node_bytes
+        Likewise.
+    is_up
+        Whether jobs may be sent there now.
+    """
+
+    max_walltime_s: float | None = None
+    max_nodes: int | None = None
+    max_cores: int | None = None
+    cores_per_node: int = 0
+    memory_per_node_bytes: int = 0
+    is_up: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +241,10 @@ class Capabilities:
         Kinds of dependency that it knows.
     begin_time
         Whether a job can be told not to begin before a time.
+    partition
+        Where jobs go that name none; empty if not known.
+    partitions
+        Limits of each partition that is known.
     """
 
     system: str
@@ -190,6 +253,71 @@ class Capabilities:
     age_accrues: bool
     dependency_types: frozenset[DependencyType] = frozenset(DependencyType)
     begin_time: bool = True
+    partition: str = ""
+    partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
+
+    def impossible(self, spec: JobSpec) -> str | None:
+        """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.
+
+        Examples
+        --------
+        >>> site = Capabilities("x", 112, 28, True, partition="long", partitions={"long": PartitionLimits(3600.0)})
+        >>> site.impossible(JobSpec("big", cores=56, walltime_s=7200.0))
+        "asks for 2h00m in partition 'long', which gives at most 1h00m"
+        """
+        cores = max(spec.cores, spec.nodes * self.cores_per_node)
+        if cores > self.max_cores:
+            return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"
+        name = spec.partition or self.partition
+        if self.partitions and spec.partition and spec.partition not in self.partitions:
+            return f"asks for partition {spec.partition!r}, which is not there; known: {', '.join(self.partitions)}"
+        if (limits := self.partitions.get(name)) is None:
+            return None
+        where = f"in partition {name!r}, which gives at most"
+        if limits.max_walltime_s is not None and spec.walltime_s > limits.max_walltime_s:
+            return f"asks for {format_duration(spec.walltime_s)} {where} {format_duration(limits.max_walltime_s)}"
+        if limits.max_cores is not None and cores > limits.max_cores:
+            return f"asks for {cores} cores {where} {limits.max_cores}"
+        per_node = limits.cores_per_node or self.cores_per_node
+        nodes = max(spec.nodes, -(-spec.cores // per_node) if per_node else 0)
+        if limits.max_nodes is not None and nodes > limits.max_nodes:
+            return f"asks for {nodes} nodes {where} {limits.max_nodes}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """How well a client and its batch system understand each other at the moment.
+
+    Parameters
+    ----------
+    heard_s
+        When the batch system last told the state of the client's jobs, on its own clock: how old is what is known.
+    trouble
+        Why it cannot be asked, in words; empty while it can.
+    calls
+        How often it was asked or told something so far.
+    """
+
+    heard_s: float
+    trouble: str = ""
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a batch system's reason means.
+
+    Parameters
+    ----------
+    meaning
+        In a sentence, for somebody who does not know the batch system.
+    remedy
+        What to do, if anything.
+    """
+
+    meaning: str
+    remedy: str = ""
 
 
 @runtime_checkable
@@ -201,17 +329,39 @@ class Backend(Protocol):
         """What the site can do."""
         ...
 
+    @property
+    def condition(self) -> Condition:
+        """How well it can be asked at the moment."""
+        ...
+
     def now(self) -> float:
         """Read the site's clock."""
         ...
 
     def submit(self, spec: JobSpec) -> str:
-        """Submit a job and return its id.
+        """Submit a job and return its id. It counts at once, before the site lists it.
+
+        A dependency on a job that the site no longer knows is never passed on, for some sites drop it and start the
+        job.
 
         Raises
         ------
         SubmitRejectedError
             It will never be accepted as it is.
+        SubmitDeferredError
+            It is not accepted now.
+        SubmitInDoubtError
+            It may have been accepted: `find` it before it is sent again.
+        UnavailableError
+            The site cannot be asked; the job was certainly not accepted.
+        """
+        ...
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens, afresh; each token's jobs, the one that runs or ran its payload first.
+
+        Jobs that are found are this client's from then on, as if it had submitted them. A job that is not found may
+        still be on its way.
         """
         ...
 
@@ -247,7 +397,7 @@ class Backend(Protocol):
         """Sleep until jobs of this client changed or the clock reads `until_s`; return the changed ones.
 
         With `until_s` None, sleep until something changes. Returns an empty sequence when the time has come or when
-        nothing can ever change.
+        nothing can ever change. It goes on asking while the site cannot be asked, and `condition` says so meanwhile.
         """
         ...
 
@@ -256,6 +406,146 @@ class Backend(Protocol):
 
         The first call tells the past: the latest `most` jobs and whatever still waits. This client's own jobs are left
         out. With `ends`, ends of runs are told as well, and the past contains whatever still runs.
+        """
+        ...
+
+
+@runtime_checkable
+class Adjustable(Protocol):
+    """A backend whose jobs can be changed after they were submitted."""
+
+    def change_walltime(self, job_id: str, walltime_s: float) -> None:
+        """Give a job another time limit. Most sites let their users shorten that of a running job only.
+
+        Raises
+        ------
+        BackendError
+            The site refuses, and says why.
+        """
+        ...
+
+    def shrink(self, job_id: str, nodes: int) -> None:
+        """Give back all but so many nodes of a running job.
+
+        Raises
+        ------
+        BackendError
+            The site cannot, or refuses.
+        """
+        ...
+
+
+@runtime_checkable
+class Advisor(Protocol):
+    """A backend that can explain its site's words."""
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed, from `JobStatus.reason`."""
+        ...
+
+
+@runtime_checkable
+class Facility(Protocol):
+    """A real batch system, and how it is reached: what an `asa.backends` entry point makes from a user's settings."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about it, a sentence each."""
+        ...
+
+    def connect(self, folder: Path) -> Backend:
+        """Open it for one run.
+
+        Parameters
+        ----------
+        folder
+            Where the scripts, the output and the marks of the run's jobs are kept; on a file system that compute nodes
+            see. A client that opens the same folder again, after a crash say, sees the marks of the first.
+
+        Raises
+        ------
+        InputError
+            The settings make no sense.
+        UnavailableError
+            It cannot be reached.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found out about a site.
+
+    Parameters
+    ----------
+    topic
+        What it is about, in a word or three.
+    told
+        What the site told.
+    verdict
+        Whether that is good, worth knowing, or keeps asa from working.
+    consequence
+        What asa does differently because of it, or what its user can do; empty if nothing.
+    """
+
+    topic: str
+    told: str
+    verdict: Verdict
+    consequence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that was found out about a site.
+
+    Parameters
+    ----------
+    findings
+        In the order in which they are best read.
+    settings
+        What a site file should keep, by the names of the facility's own settings.
+    observed
+        What it should note beside them, for people: the version, for example.
+    """
+
+    findings: Sequence[Finding]
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    observed: Mapping[str, Setting] = field(default_factory=dict)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing that was found keeps asa from working."""
+        return all(finding.verdict != "bad" for finding in self.findings)
+
+
+@runtime_checkable
+class Examinable(Protocol):
+    """A facility that can be examined, and that has kept what became of past jobs."""
+
+    def examine(self, *, probe: bool) -> Examination:
+        """Find out what it can do and how it is best asked. That it cannot be reached is a finding, no error.
+
+        Parameters
+        ----------
+        probe
+            Whether a job may be submitted that never runs, and is cancelled at once.
+        """
+        ...
+
+    def history(self, since_s: float) -> JobHistory:
+        """Read what became of past jobs: everybody's, or one's own where it shows no others.
+
+        Parameters
+        ----------
+        since_s
+            Jobs since this time, on the site's clock.
+
+        Raises
+        ------
+        BackendError
+            It keeps no accounts, or does not show them.
+        TraceError
+            There is no job among them whose wait is known.
         """
         ...
 

@@ -11,8 +11,14 @@
     │   └── StateError            a file of learned state cannot be used
     ├── BackendError              the batch system refused or could not be asked   exit code 1
     │   ├── SubmitRejectedError   a job that will never be accepted as it is
-    │   └── JobNotFoundError      the batch system does not know this job
-    └── RunError                  a workflow ended without its result              exit code 1
+    │   ├── SubmitDeferredError   a job that is refused for now, as by a limit on jobs in the queue
+    │   ├── SubmitInDoubtError    a job of which nobody knows whether it was accepted
+    │   ├── JobNotFoundError      the batch system does not know this job
+    │   └── UnavailableError      it cannot be asked now, and nothing was changed
+    │       └── AccessError       it does not let us in: a token that expired, a permission
+    ├── RunError                  a workflow ended without its result              exit code 1
+    ├── JournalError              what happens cannot be written down              exit code 1
+    └── LeaseError                another client has what this one wants           exit code 1
 
 An error says *what* was wrong, *where*, and *what to do*; the command line prints exactly that and no traceback.
 """
@@ -20,15 +26,21 @@ An error says *what* was wrong, *where*, and *what to do*; the command line prin
 from __future__ import annotations
 
 __all__ = [
+    "AccessError",
     "AsaError",
     "BackendError",
     "InputError",
     "JobNotFoundError",
+    "JournalError",
+    "LeaseError",
     "MissingExtraError",
     "RunError",
     "StateError",
+    "SubmitDeferredError",
+    "SubmitInDoubtError",
     "SubmitRejectedError",
     "TraceError",
+    "UnavailableError",
     "UnknownNameError",
     "WorkflowError",
 ]
@@ -100,9 +112,36 @@ class SubmitRejectedError(BackendError):
     """The batch system will never accept this job as it is."""
 
 
+class SubmitDeferredError(BackendError):
+    """The batch system does not accept this job now, and may later: as when too many jobs of the user are queued."""
+
+
+class SubmitInDoubtError(BackendError):
+    """Nobody knows whether the batch system accepted this job: the answer was lost, late or garbled.
+
+    It must be looked for, by its token, before it is sent again.
+    """
+
+
+class UnavailableError(BackendError):
+    """The batch system cannot be asked now. Nothing was changed, nothing is known to have failed: ask again later."""
+
+
+class AccessError(UnavailableError):
+    """The batch system does not let us in, as with a token that expired. Somebody may mend that while we wait."""
+
+
 class JobNotFoundError(BackendError):
     """The batch system does not know this job."""
 
 
 class RunError(AsaError):
     """A workflow ended without its result."""
+
+
+class JournalError(AsaError):
+    """What happens in a run cannot be written down, as on a full disk; nothing may be submitted until it can."""
+
+
+class LeaseError(AsaError):
+    """Another client has what this one wants."""

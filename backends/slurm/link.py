@@ -1,0 +1,296 @@
+"""The ways of talking to Slurm: one port, the values that cross it, whatever the version and the means.
+
+A link asks and tells, each call once, and translates between Slurm's many spellings and the values here. It does not
+wait, does not try again, and remembers nothing of jobs: that is `SlurmBackend`'s business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+__all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job as Slurm is told of it.
+
+    Parameters
+    ----------
+    name
+        Unique among all jobs of the user where it must be found again: the token is part of it.
+    script
+        The batch script, beginning with ``#!``.
+    folder
+        Absolute path of the working directory.
+    cores
+        Tasks of one CPU each, or CPUs; at least 1.
+    walltime_s
+        Seconds; Slurm counts minutes, and a link rounds up.
+    stdout, stderr
+        Absolute paths.
+    nodes
+        Exactly so many, 0 for any number.
+    memory_bytes
+        For the whole job, 0 for what the site gives. Slurm counts it a node: a link divides by `nodes`, if given.
+    gpus
+        For the whole job.
+    partition, account, qos, constraint
+        Empty for the site's default.
+    dependency
+        In Slurm's words, as in ``afterok:12:13,after:14+2``; empty for none.
+    begin_s
+        Not before this time, seconds since 1970.
+    held
+        Submit it on hold.
+    environment
+        Variables of the job; a link adds nothing of its own process to it.
+    comment
+        Free text.
+    """
+
+    name: str
+    script: str
+    folder: str
+    cores: int
+    walltime_s: float
+    stdout: str
+    stderr: str
+    nodes: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    dependency: str = ""
+    begin_s: int | None = None
+    held: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRecord:
+    """A job as Slurm tells of it, in one vocabulary. Times are seconds since 1970, None while they are not set.
+
+    Parameters
+    ----------
+    job_id
+        Its number, in digits; of an element of an array, the element's own number.
+    name, user, partition
+        As they are; a job sent to several partitions names all of them, comma-separated, while it is pending.
+    states
+        Upper case, the base state first, flags after it, as in ``("CANCELLED", "COMPLETING")``.
+    reason
+        Why it is pending or how it failed, as Slurm writes it; empty for ``None``.
+    submit_s, eligible_s, start_s, end_s
+        When that happened. `start_s` and `end_s` only if it did: a pending job has none, however precisely Slurm
+        expects them; a running job has no `end_s`.
+    accrue_s
+        Since when its age counts.
+    expected_start_s
+        When Slurm expects a pending job to start.
+    limit_s
+        Its time limit; None for no limit.
+    cores, nodes
+        What it has, or asks for while it is pending (the least, if that is a range).
+    exit_code, signal
+        How its script ended; None until then, and where it is not known.
+    restarts
+        How often it was put back into the queue after a start.
+    dependency
+        What it still waits for, in Slurm's words, as in ``afterok:12(unfulfilled)``.
+    comment
+        Free text.
+    is_array
+        It stands for several pending elements of an array.
+    """
+
+    job_id: str
+    name: str
+    user: str
+    states: tuple[str, ...]
+    submit_s: float
+    reason: str = ""
+    eligible_s: float | None = None
+    accrue_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    expected_start_s: float | None = None
+    limit_s: float | None = None
+    cores: int = 1
+    nodes: int = 0
+    partition: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    restarts: int = 0
+    dependency: str = ""
+    comment: str = ""
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPartition:
+    """A partition's limits; None for none, or not known."""
+
+    name: str
+    is_default: bool = False
+    is_up: bool = True
+    max_walltime_s: float | None = None
+    default_walltime_s: float | None = None
+    max_nodes: int | None = None
+    min_nodes: int | None = None
+    nodes: int = 0
+    cores: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """What of a node matters to a client."""
+
+    name: str
+    cores: int
+    memory_bytes: int
+    states: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmAbout:
+    """Who answers.
+
+    Parameters
+    ----------
+    means
+        How it was asked, in words, such as ``REST API v0.0.42 at unix:/run/slurmrestd.sock``.
+    version
+        Of Slurm, as in ``22.05.8``; empty if not told.
+    cluster
+        Name of the cluster; empty if not told.
+    controller_up
+        Whether slurmctld answers.
+    accounting
+        Whether slurmdbd's records can be read.
+    token_ends_s
+        When the token in use ends, seconds since 1970; None without one, or if it does not say.
+    """
+
+    means: str
+    version: str = ""
+    cluster: str = ""
+    controller_up: bool = True
+    accounting: bool = False
+    token_ends_s: float | None = None
+
+
+class SlurmLink(Protocol):
+    """A way of talking to one cluster as one user.
+
+    Every method may raise `asa.errors.UnavailableError` where Slurm cannot be asked or does not answer in time, and
+    `asa.errors.AccessError` where it does not let us in. Both mean that nothing was changed, except by `submit`, which
+    says `asa.errors.SubmitInDoubtError` wherever that is not certain.
+    """
+
+    calls: Counter[str]
+    """How often each method asked Slurm: requests sent, or commands run."""
+
+    can_shrink: bool
+    """Whether `update` can give back nodes of a running job."""
+
+    def about(self) -> SlurmAbout:
+        """Say who answers. Where the controller does not, that is no error."""
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """Tell the cluster's configuration by Slurm's own names, as in ``PriorityFlags``; empty where it is hidden."""
+        ...
+
+    def partitions(self) -> Sequence[SlurmPartition]:
+        """Tell the partitions."""
+        ...
+
+    def nodes(self) -> Sequence[SlurmNode]:
+        """Tell the nodes."""
+        ...
+
+    def submit(self, job: SlurmJob) -> str:
+        """Submit a job; return its id.
+
+        Raises
+        ------
+        SubmitRejectedError
+            Slurm will never accept it; with Slurm's words.
+        SubmitDeferredError
+            A limit of the user's, the account's or the controller's jobs is reached.
+        SubmitInDoubtError
+            The request was sent, and no answer that can be understood came back.
+        UnavailableError
+            It certainly was not accepted.
+        """
+        ...
+
+    def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
+        """Ask the controller for some jobs, in one call; those that it does not know are missing."""
+        ...
+
+    def queue(self) -> list[SlurmRecord]:
+        """Ask the controller for everybody's jobs that it knows, ended ones too, in one call."""
+        ...
+
+    def named(self, names: Collection[str]) -> list[SlurmRecord]:
+        """Ask for this user's jobs of some names: the controller's and, where there is one, accounting's."""
+        ...
+
+    def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
+        """Ask accounting for some jobs, the latest of each number; those that it does not know are missing.
+
+        All of them are missing where there is no accounting.
+        """
+        ...
+
+    def accounting(self, since_s: float, until_s: float) -> str:
+        """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others.
+
+        Returns
+        -------
+        str
+            Text as `asa.backends.slurm.accounting.read_history` reads it.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting.
+        """
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job; of one that has ended, nothing.
+
+        Raises
+        ------
+        JobNotFoundError
+            Slurm does not know it.
+        """
+        ...
+
+    def update(
+        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+    ) -> None:
+        """Change a job: hold or release it, give it another time limit, shrink it to so many nodes.
+
+        Raises
+        ------
+        JobNotFoundError
+            Slurm does not know it.
+        BackendError
+            Slurm refuses, with its words; or it says that it did and did not.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        ...

@@ -1,0 +1,148 @@
+"""A throw-away Slurm cluster of real daemons for tests, driven through `slurm/testbed.sh`."""
+
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("slurm") / "testbed.sh"
+NEWER_TREE = Path(os.environ.get("ASA_SLURM_TREE") or Path.home() / ".cache" / "asa" / "slurm-24.11")
+"""A folder with a Debian that has Slurm 24.11, as `slurm/newer.sh` makes it."""
+
+
+def missing(newer=False):
+    """Say why no cluster can be started here; empty if one can."""
+    if newer:
+        if not (NEWER_TREE / "usr/sbin/slurmrestd").exists():
+            return f"no Slurm 24.11 in {NEWER_TREE}: make it with tests/slurm/newer.sh"
+        return "" if os.geteuid() == 0 else "a tree of its own needs root"
+    needed = ("slurmctld", "slurmd", "slurmrestd", "munged", "sbatch", "mariadbd", "slurmdbd")
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    absent = [name for name in needed if shutil.which(name, path=path) is None]
+    return f"Slurm is not installed here ({', '.join(absent)})" if absent else ""
+
+
+@dataclass
+class Testbed:
+    """A running cluster.
+
+    `newer` is 24.11, else what the host has (22.05 on Debian 12). `conf` is appended to slurm.conf.
+    """
+
+    __test__ = False
+
+    root: Path
+    newer: bool = False
+    accounting: bool = False
+    nodes: int = 4
+    cores_per_node: int = 28
+    accrue: bool = False
+    conf: str = ""
+    env: dict = field(default_factory=dict)
+
+    def start(self):
+        self._script("start", timeout=180)
+        told = self._script("env").stdout
+        self.env = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+        return self
+
+    def stop(self):
+        """End every daemon and job, and delete everything."""
+        if (self.root / "settings").exists():
+            self._script("stop", "--purge", timeout=120, check=False)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    @property
+    def version(self):
+        return self.env["TB_VERSION"]
+
+    @property
+    def socket(self):
+        """Path of the REST daemon's unix socket, which takes requests of root and of the user, as the user."""
+        return self.env["TB_REST_SOCKET"]
+
+    @property
+    def url(self):
+        """Address of the REST daemon that wants tokens; None with 22.05."""
+        return self.env.get("TB_REST_URL")
+
+    @property
+    def user(self):
+        return self.env["TB_REST_USER"]
+
+    def token(self, lifespan_s=3600):
+        """Make a token of the user."""
+        told = self.run_as_root("scontrol", "token", f"username={self.user}", f"lifespan={lifespan_s}")
+        return told.strip().removeprefix("SLURM_JWT=")
+
+    @property
+    def prefix(self):
+        """Command that runs another as the user of the cluster: `[*prefix, "squeue"]`."""
+        return ["env", f"TB_ROOT={self.root}", "bash", str(SCRIPT), "run"]
+
+    def run(self, *command, check=True, timeout=60):
+        """Run a command as the user; return what it printed."""
+        return self._script("run", *command, check=check, timeout=timeout).stdout
+
+    def run_as_root(self, *command, check=True, timeout=60):
+        """Run a command as Slurm's administrator."""
+        return self._script("run-root", *command, check=check, timeout=timeout).stdout
+
+    def stop_controller(self):
+        self._script("stop-ctld")
+
+    def start_controller(self):
+        self._script("start-ctld")
+
+    def restart_controller(self):
+        self._script("restart-ctld")
+
+    def folder(self, name):
+        """Make a folder that both the client (perhaps root) and the jobs (the user) may write to."""
+        folder = self.root / "jobs" / name
+        folder.mkdir(mode=0o777)
+        folder.chmod(0o777)
+        return folder
+
+    def empty(self):
+        """Cancel everybody's jobs and wait until none is left."""
+        for user in (self.user, "root"):
+            self.run_as_root("scancel", "--quiet", "-u", user, check=False)
+        until(lambda: not self.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
+
+    def _script(self, *arguments, check=True, timeout=60):
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": os.environ.get("HOME", "/"),
+            "TB_ROOT": str(self.root),
+            "TB_NODES": str(self.nodes),
+            "TB_CPUS": str(self.cores_per_node),
+            "TB_DBD": "1" if self.accounting else "0",
+            "TB_ACCRUE": "1" if self.accrue else "0",
+            "TB_CONF": self.conf,
+            "TB_CHROOT": str(NEWER_TREE) if self.newer else "",
+        }
+        done = subprocess.run(
+            ["bash", str(SCRIPT), *arguments],
+            env=environment, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+
+def until(true, *, within_s=60.0, what="what was waited for"):
+    """Wait until something is true, and return it."""
+    deadline = time.monotonic() + within_s
+    while not (value := true()):
+        assert time.monotonic() < deadline, f"{what} did not come within {within_s:g} s"
+        time.sleep(0.05)
+    return value
+
+
+def uid_of(user):
+    return pwd.getpwnam(user).pw_uid
