@@ -13,12 +13,15 @@ from asa.strategies.base import Keep
 
 __all__ = [
     "Cancelled",
+    "Deferred",
     "Ended",
     "Observed",
     "Outcome",
     "Predicted",
     "Record",
+    "Requeued",
     "RunEnded",
+    "RunResumed",
     "RunStarted",
     "StageEnded",
     "StageStarted",
@@ -26,7 +29,7 @@ __all__ = [
     "Submitted",
 ]
 
-Outcome = Literal["completed", "failed"]
+Outcome = Literal["completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,11 @@ class Record:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Record):
     """The workflow was handed over; its makespan counts from here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed(Record):
+    """A run that had ended without its result goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,13 @@ class Predicted(_OfStages):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred(_OfStages):
+    """A job was not accepted, and will be asked for again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _OfJob(_OfStages):
     job_id: str
 
@@ -87,6 +102,13 @@ class Submitted(_OfJob):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(_OfJob):
     """A job's allocation began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeued(_OfJob):
+    """The batch system put a job back into the queue after it had started, as after a node's failure."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,21 +11,42 @@ from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
 from asa.records import (
     Cancelled,
+    Deferred,
     Ended,
     Observed,
     Outcome,
     Record,
+    Requeued,
     RunEnded,
+    RunResumed,
     RunStarted,
     StageEnded,
     StageStarted,
     Started,
     Submitted,
 )
+from asa.runner.entries import (
+    Accepted,
+    Begun,
+    Entry,
+    GivenUp,
+    GivingUp,
+    Intended,
+    Retried,
+    Stopped,
+    Surplus,
+    Told,
+    Unsent,
+)
 from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
 from asa.workflow import Slot, Workflow
 
-__all__ = ["Job", "RunState", "observation_of", "queued_since"]
+__all__ = ["Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
+
+TWIN = "Twin"
+"""Reason of a job that ended at once because another of its token runs the payload."""
+
+_HOPELESS = "DependencyNeverSatisfied"
 
 
 @dataclass(slots=True)
@@ -35,9 +56,22 @@ class Job:
     planned: PlannedJob
     spec: JobSpec
     status: JobStatus
+    giving_up: str = ""  # why we are cancelling it; it may not have been told yet
     given_up: bool = False  # cancelled by us: its stages may have another job by now
     observed: bool = False
     known_as: OwnJob | None = None  # to the bank, once it queues
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A job's wait became known, which is something to learn."""
+
+    record: Observed
+    job: Job
+    observation: WaitObservation
+
+
+News = Record | Observation
 
 
 @dataclass(slots=True)
@@ -53,9 +87,22 @@ class RunState:
     capabilities
         The site's rules.
     unique
-        Distinguishes this run's tokens from those of every other, which a site may remember.
+        Distinguishes this run's tokens from those of every other, which a site may remember: letters and digits.
     run_s
         How long each stage really runs; simulators only, the expected times if not given.
+
+    Attributes
+    ----------
+    stages
+        What is true of each stage.
+    jobs
+        Every job that was accepted, by its id.
+    open_intent
+        A submission of which it is not known what became of it.
+    doubtful
+        Tokens of which a second job may yet turn up.
+    outcome, reason
+        How the run ended; None until then.
     """
 
     name: str
@@ -65,6 +112,8 @@ class RunState:
     run_s: Mapping[str, float] | None = None
     stages: dict[str, StageView] = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
+    open_intent: Intended | None = None
+    doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     outcome: Outcome | None = None
     reason: str = ""
 
@@ -75,9 +124,39 @@ class RunState:
         """Show what is true now to a strategy."""
         return RunView(self.workflow, dict(self.stages), now_s, self.capabilities)
 
-    def begin(self, now_s: float) -> Record:
-        """Note the start of the run."""
-        return RunStarted(time_s=now_s, run=self.name)
+    def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
+        """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
+        match entry:
+            case Begun(at_s=at_s):
+                yield RunStarted(time_s=at_s, run=self.name)
+            case Intended():
+                self.open_intent = entry
+            case Accepted(token=token, status=status):
+                yield self._accepted(token, status)
+            case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
+                intent, self.open_intent = self.open_intent, None
+                if doubtful:
+                    self.doubtful[token] = at_s
+                if intent is not None:
+                    yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
+            case Surplus(token=token, job_id=job_id, at_s=at_s):
+                job = next(job for job in self.jobs.values() if job.spec.token == token)
+                yield self._cancelled_record(job, job_id, f"a duplicate of job {job.status.job_id}", at_s)
+            case Told(status=status):
+                yield from self._update(status)
+            case GivingUp(job_id=job_id, reason=reason):
+                self.jobs[job_id].giving_up = reason
+            case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
+                job = self.jobs[job_id]
+                job.giving_up, job.given_up = reason, True
+                self._ask_again(job)
+                yield self._cancelled_record(job, job_id, reason, at_s)
+            case Stopped(outcome=outcome, reason=reason, at_s=at_s):
+                self.open_intent = None if outcome == "failed" else self.open_intent
+                if self.outcome is None:
+                    yield self._end(outcome, reason, at_s)
+            case Retried(at_s=at_s):
+                yield self._retry(at_s)
 
     # ------------------------------------------------------------------ what the client does
 
@@ -95,6 +174,7 @@ class RunState:
         waited_for = sorted({self._job_of(name) for name in unmet}) if planned.keep is Keep.DEPENDENCY else []
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
+            token=self.token_of(planned),
             cores=cores,
             walltime_s=walltime + planned.spare_walltime_s,
             command="\n".join(stage.command for stage in stages if stage.command),
@@ -102,14 +182,37 @@ class RunState:
             memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
             gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
-            awaits=tuple(self._token(name) for name in before) if planned.keep is Keep.AWAIT else (),
+            # a dependency that a site drops starts the job, but not the payload
+            awaits=tuple(self._token(name) for name in before) if planned.keep is not Keep.NOTHING else (),
             posts=tuple(self._token(name) for name in planned.stages),
             run_s=max(slot.end_s for slot in slots),
         )
 
-    def submitted(self, planned: PlannedJob, spec: JobSpec, status: JobStatus) -> Record:
-        """Note that a job was submitted."""
-        self.jobs[status.job_id] = Job(planned, spec, status)
+    def token_of(self, planned: PlannedJob) -> str:
+        """Name the job that a plan asks for. Asked again after a doubt, it is the same: a stage's n-th job."""
+        first = planned.stages[0]
+        group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
+        return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
+
+    def live_jobs(self) -> list[str]:
+        """Jobs that have not ended and that the client has not given up."""
+        return [i for i, job in self.jobs.items() if not job.status.state.is_final and not job.giving_up]
+
+    def unfinished_jobs(self) -> list[str]:
+        """Jobs that have not ended, given up or not."""
+        return [i for i, job in self.jobs.items() if not job.status.state.is_final]
+
+    def _accepted(self, token: str, status: JobStatus) -> Record:
+        intent, self.open_intent = self.open_intent, None
+        former = next((job for job in self.jobs.values() if job.spec.token == token), None)
+        if former is not None and (intent is None or intent.token != token):
+            former.giving_up, former.given_up = "another job of its token runs the payload", True
+            planned, spec = former.planned, former.spec
+        else:
+            assert intent is not None
+            planned, spec = intent.planned, intent.spec
+        # however far it has come: that is for the next entry to tell
+        self.jobs[status.job_id] = Job(planned, spec, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
         predicted = planned.prediction.wait_s if planned.prediction else None
         for name in planned.stages:
             self.stages[name] = replace(
@@ -133,41 +236,42 @@ class RunState:
             reason=planned.reason,
         )
 
-    def cancelled(self, job_id: str, reason: str, now_s: float) -> Record:
-        """Note that the client cancelled a job; its stages wait again."""
-        job = self.jobs[job_id]
-        job.given_up = True
-        self._ask_again(job)
-        return Cancelled(time_s=now_s, run=self.name, stages=job.planned.stages, job_id=job_id, reason=reason)
+    def _cancelled_record(self, job: Job, job_id: str, reason: str, at_s: float) -> Record:
+        return Cancelled(time_s=at_s, run=self.name, stages=job.planned.stages, job_id=job_id, reason=reason)
 
-    def live_jobs(self) -> list[str]:
-        """Jobs that have not ended and that the client has not given up."""
-        return [i for i, job in self.jobs.items() if not job.status.state.is_final and not job.given_up]
+    def _end(self, outcome: Outcome, reason: str, at_s: float) -> Record:
+        self.outcome, self.reason = outcome, reason
+        return RunEnded(time_s=at_s, run=self.name, outcome=outcome, reason=reason)
 
-    def fail(self, reason: str, now_s: float) -> Record:
-        """Note that the run cannot complete."""
-        self.outcome, self.reason = "failed", reason
-        return RunEnded(time_s=now_s, run=self.name, outcome="failed", reason=reason)
+    def _retry(self, at_s: float) -> Record:
+        """Let every stage that has not ended well wait for another job."""
+        self.outcome, self.reason, self.open_intent = None, "", None
+        for name, view in self.stages.items():
+            if view.phase is not Phase.DONE:
+                again = view.resubmissions + (view.job_id is not None)
+                self.stages[name] = StageView(view.stage, resubmissions=again)
+        for job in self.jobs.values():
+            job.given_up = job.given_up or not job.status.state.is_final
+        return RunResumed(time_s=at_s, run=self.name)
 
     # ------------------------------------------------------------------ what the batch system tells
 
-    def update(self, status: JobStatus) -> Iterator[Record | tuple[Observed, Job, WaitObservation]]:
-        """Take in what is new of a job; give a record of each thing that happened, in order.
-
-        A wait that became known comes with the job and the observation to learn.
-        """
+    def _update(self, status: JobStatus) -> Iterator[News]:
         job = self.jobs[status.job_id]
         was, job.status = job.status, status
         if was.state.is_final:
             return
+        requeued = status.restarts > was.restarts or (was.start_s is not None and status.start_s is None)
+        if requeued:
+            yield from self._requeued(job, was)
         name, stages, job_id = self.name, job.planned.stages, status.job_id
-        if status.start_s is not None and was.start_s is None:
+        if status.start_s is not None and (was.start_s is None or requeued):
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
             self._allocated(job, status.start_s)
         if (observation := observation_of(job.spec, status, self.capabilities)) and not job.observed:
             job.observed = True
-            yield self._observed(job, observation), job, observation
-        if status.payload_start_s is not None and was.payload_start_s is None:
+            yield Observation(self._observed(job, observation), job, observation)
+        if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
         if status.state.is_final:
             yield Ended(
@@ -182,8 +286,34 @@ class RunState:
                 reason=status.reason,
             )
             yield from self._ended(job)
-        elif status.reason == "DependencyNeverSatisfied" and self.outcome is None:
-            yield self.fail(f"{_names(job)} can never start: a stage that it depends on failed", status.submit_s)
+        elif status.reason == _HOPELESS and self.outcome is None and not self._waits_for_a_twin(job):
+            reason = f"{_names(job)} can never start: a stage that it depends on failed"
+            yield self._end("failed", reason, status.submit_s)
+
+    def _requeued(self, job: Job, was: JobStatus) -> Iterator[News]:
+        """Note that the batch system put a job that had started back into the queue: its stages have not begun."""
+        yield Requeued(
+            time_s=max(job.status.submit_s, was.start_s or 0.0),
+            run=self.name,
+            stages=job.planned.stages,
+            job_id=job.status.job_id,
+            reason=job.status.reason,
+        )
+        job.observed = True  # what it waited at first was told, or is not known; what it waits now began in the middle
+        if not job.given_up:
+            for name in job.planned.stages:
+                self.stages[name] = replace(
+                    self.stages[name],
+                    phase=Phase.QUEUED,
+                    started_s=None,
+                    hold_until_s=None,
+                    submit_s=job.status.submit_s,
+                )
+
+    def _waits_for_a_twin(self, job: Job) -> bool:
+        """Whether a job depends on one that we gave up, or that gave way to another of its token."""
+        needed = [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
+        return any(before.giving_up or before.status.reason == TWIN for before in needed)
 
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status
@@ -210,7 +340,7 @@ class RunState:
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
-        if job.given_up:
+        if job.given_up or status.reason == TWIN or (job.giving_up and status.state is JobState.CANCELLED):
             return
         end = status.end_s if status.end_s is not None else status.submit_s
         if status.state is JobState.COMPLETED and status.payload_start_s is not None:
@@ -219,7 +349,8 @@ class RunState:
             self._ask_again(job)  # an allocation that idled until its limit: the stage never began
         else:
             detail = f" ({status.reason})" if status.reason else ""
-            yield self.fail(f"{_names(job)} ended as {status.state.value}{detail}", end)
+            if self.outcome is None:
+                yield self._end("failed", f"{_names(job)} ended as {status.state.value}{detail}", end)
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
@@ -232,9 +363,8 @@ class RunState:
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
             self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE, started_s=start, ended_s=end)
         if all(stage.phase is Phase.DONE for stage in self.stages.values()):
-            self.outcome = "completed"
             last = max(stage.ended_s or 0.0 for stage in self.stages.values())
-            yield RunEnded(time_s=last, run=self.name, outcome="completed")
+            yield self._end("completed", "", last)
 
     # ------------------------------------------------------------------
 
@@ -282,22 +412,25 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
     - A job that nothing kept back: its wait is exactly its start less its submission.
     - Kept back by a dependency where age does not accrue: it queued only from the moment it was eligible.
     - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it
-    may have
-      been ready long before, and the time since submission is an upper bound.
+      may have been ready long before, and the time since submission is an upper bound.
     - Cancelled while it was in the queue: a lower bound.
+    - Held by somebody meanwhile: an upper bound.
+    - Put back into the queue after it had started: nothing.
     """
-    if status.eligible_s is None:
+    if status.eligible_s is None or status.restarts:
         return None
     kept_back = bool(spec.dependencies) and status.eligible_s > status.submit_s
     since = queued_since(status, capabilities)
     if status.start_s is not None:
-        wait = status.start_s - since
+        wait = max(status.start_s - since, 0.0)
+        if status.held:
+            return at_most(wait)
         return (
             at_most(wait)
             if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
             else exactly(wait)
         )
-    if status.state is JobState.CANCELLED and status.end_s is not None:
+    if status.state is JobState.CANCELLED and status.end_s is not None and not status.held:
         return at_least(max(status.end_s - since, 0.0))
     return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backend import Capabilities, DependencyType, JobSpec, JobState, JobStatus
+from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 from asa.waits import QueueEvent
 
@@ -53,6 +53,7 @@ class SimulatedBackend:
         self._machine = machine
         self._poll = poll_s
         self._feed = QueueFeed(engine, machine.name, users)
+        self._tokens: dict[str, list[str]] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -64,13 +65,25 @@ class SimulatedBackend:
             age_accrues=self._engine.age_accrues,
         )
 
+    @property
+    def condition(self) -> Condition:
+        """A simulated machine can always be asked."""
+        return Condition(heard_s=self.now())
+
     def now(self) -> float:
         """Read the simulated clock, in seconds since the log's or the model's beginning."""
         return float(self._engine.now)
 
     def submit(self, spec: JobSpec) -> str:
         """Submit a job now. Times are rounded up to whole seconds."""
-        return str(self._submit(self._engine, spec) + 1)
+        job_id = str(self._submit(self._engine, spec) + 1)
+        if spec.token:
+            self._tokens.setdefault(spec.token, []).append(job_id)
+        return job_id
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens."""
+        return {token: list(self.status(self._tokens.get(token, ())).values()) for token in tokens}
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job; it takes effect at once."""

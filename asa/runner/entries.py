@@ -1,0 +1,147 @@
+"""What changes a run: everything that was decided, done or heard, one value each.
+
+A run's state is what these make of it in order, and of nothing else. Written down, they are its journal; read again,
+they bring a run that was interrupted back to where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, TypeAdapter
+
+from asa.backend import JobSpec, JobStatus
+from asa.strategies.base import PlannedJob
+
+__all__ = [
+    "Accepted",
+    "Begun",
+    "Entry",
+    "GivenUp",
+    "GivingUp",
+    "Intended",
+    "Retried",
+    "Stopped",
+    "Surplus",
+    "Told",
+    "Unsent",
+    "read_entry",
+    "write_entry",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The workflow was handed over."""
+
+    at_s: float
+    kind: Literal["begun"] = "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Intended:
+    """A job is about to be submitted. Until what became of that is known, it may or may not have been."""
+
+    token: str
+    planned: PlannedJob
+    spec: JobSpec
+    at_s: float
+    kind: Literal["intended"] = "intended"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The batch system has the job of a token."""
+
+    token: str
+    status: JobStatus
+    kind: Literal["accepted"] = "accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up."""
+
+    token: str
+    at_s: float
+    reason: str = ""
+    doubtful: bool = False
+    kind: Literal["unsent"] = "unsent"
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """Another job of a token was found and cancelled."""
+
+    token: str
+    job_id: str
+    at_s: float
+    kind: Literal["surplus"] = "surplus"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The batch system told something new of a job."""
+
+    status: JobStatus
+    kind: Literal["told"] = "told"
+
+
+@dataclass(frozen=True, slots=True)
+class GivingUp:
+    """A job is about to be cancelled."""
+
+    job_id: str
+    reason: str
+    at_s: float
+    kind: Literal["giving-up"] = "giving-up"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The batch system took the cancellation."""
+
+    job_id: str
+    reason: str
+    at_s: float
+    kind: Literal["given-up"] = "given-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run is to end: a job was refused for good, or somebody asked for it."""
+
+    outcome: Literal["failed", "cancelled"]
+    reason: str
+    at_s: float
+    kind: Literal["stopped"] = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A run that had ended without its result goes on: what did not end well is to be asked for again."""
+
+    at_s: float
+    kind: Literal["retried"] = "retried"
+
+
+Entry = Begun | Intended | Accepted | Unsent | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
+
+_entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
+
+
+def write_entry(entry: Entry) -> str:
+    """Write an entry as one line of JSON, without the line's end."""
+    return _entry.dump_json(entry).decode()
+
+
+def read_entry(line: str | bytes) -> Entry:
+    """Read what `write_entry` wrote; keys that a later version has added are passed over.
+
+    Raises
+    ------
+    ValueError
+        The line is no entry.
+    """
+    return _entry.validate_json(line)

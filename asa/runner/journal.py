@@ -1,0 +1,138 @@
+"""The journal: what happened in a run, on the disk before anything is done because of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from asa.errors import JournalError
+from asa.runner.entries import Entry, read_entry, write_entry
+
+__all__ = ["Journal", "read_journal"]
+
+
+def read_journal(path: Path) -> tuple[list[Entry], int]:
+    """Read the entries of a journal, and how many of its bytes hold them.
+
+    Whoever was killed, or found the disk full, may have left a part of a line, or what the file system puts in its
+    place, at the end. That is no entry: nothing was done because of it.
+
+    Raises
+    ------
+    JournalError
+        It cannot be read, or it is damaged before its end, where what was done is no longer known.
+    """
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise JournalError(
+            f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its rights."
+        ) from error
+    entries: list[Entry] = []
+    sound = position = 0
+    torn = 0
+    for number, line in enumerate(text.split(b"\n")[:-1], start=1):
+        position += len(line) + 1
+        try:
+            entries.append(read_entry(line))
+        except ValueError:
+            torn = torn or number
+            continue
+        if torn:
+            raise JournalError(
+                "is damaged, with sound entries after it",
+                where=f"{path}:{torn}",
+                hint="What was done there is not known. Look at the queue, and begin a new run.",
+            )
+        sound = position
+    return entries, sound
+
+
+class Journal:
+    """An append-only file of one entry a line, each on the disk when `append` returns.
+
+    Parameters
+    ----------
+    path
+        The file; made when the first entry is written.
+    guard
+        Called before each entry is written. It raises if this client may not go on, as when another has taken over.
+
+    Attributes
+    ----------
+    entries
+        What was there when it was opened.
+
+    Raises
+    ------
+    JournalError
+        It cannot be read, or is damaged.
+
+    Notes
+    -----
+    Only one process may write. Plain appends and `fsync` are all that is asked of the file system, so that NFS and
+    Lustre will do.
+    """
+
+    def __init__(self, path: Path, *, guard: Callable[[], None] = lambda: None) -> None:
+        self.path = path
+        self.entries, self._sound = read_journal(path)
+        self._guard = guard
+        self._descriptor = -1
+
+    def append(self, entry: Entry) -> None:
+        """Write an entry; it is there for good, or not at all.
+
+        Raises
+        ------
+        JournalError
+            It could not be written. What it would have told must not be done.
+        """
+        self._guard()
+        line = write_entry(entry).encode() + b"\n"
+        try:
+            if self._descriptor < 0:
+                self._open()
+            self._write(line)
+        except OSError as error:
+            self._give_back()
+            raise JournalError(
+                f"cannot be written: {error.strerror or error}",
+                where=str(self.path),
+                hint="Nothing more is submitted; jobs go on. Make room, then: asa resume.",
+            ) from error
+        self._sound += len(line)
+
+    def close(self) -> None:
+        """Close the file; the next entry opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> None:
+        is_new = not self.path.exists()
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        os.ftruncate(self._descriptor, self._sound)  # what a crash has left
+        if is_new:
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _write(self, line: bytes) -> None:
+        done = 0
+        while done < len(line):
+            done += os.write(self._descriptor, line[done:])
+        os.fsync(self._descriptor)
+
+    def _give_back(self) -> None:
+        """Close after a failure; the next `_open` cuts off what was written of a line."""
+        if self._descriptor >= 0:
+            try:
+                self.close()
+            except OSError:
+                self._descriptor = -1

@@ -1,0 +1,366 @@
+"""A client that dies anywhere, and one whose calls go wrong, over a simulated machine that outlives it.
+
+Whatever happens, each stage runs to its end exactly once, and the waits that were observed are those that the machine
+knows of.
+"""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+
+from asa.backend import JobState
+from asa.errors import JournalError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
+from asa.estimators import WaitBank
+from asa.estimators.store import WaitStore
+from asa.metrics import measure
+from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
+from asa.runner import Journal, Run, Wish, read_journal, run_all
+from asa.runner.entries import Intended
+from asa.strategies import load_strategy
+from asa.workflow import Stage, Workflow
+
+FLOW = Workflow(
+    "flow",
+    [
+        Stage("a", cores=4, walltime_s=100),
+        Stage("b", cores=1, walltime_s=50, after=("a",)),
+        Stage("c", cores=4, walltime_s=30, after=("a",)),
+        Stage("d", cores=8, walltime_s=30, after=("b", "c")),
+    ],
+)
+STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job")
+
+
+class Killed(BaseException):
+    """The client is no more."""
+
+
+def machine(others=((0, 100, 100, 8), (160, 100, 100, 8))):
+    columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
+    return SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
+
+
+class Mortal:
+    """A journal or backend of which the n-th touch, of all there are, kills."""
+
+    def __init__(self, at=None):
+        self.at, self.count, self.names = at, 0, []
+
+    def touch(self, name):
+        self.names.append(name)
+        self.count += 1
+        if self.count - 1 == self.at:
+            raise Killed
+
+
+class MortalJournal(Journal):
+    def __init__(self, path, mortal):
+        super().__init__(path)
+        self.mortal = mortal
+
+    def append(self, entry):
+        self.mortal.touch(f"before {entry.kind}")
+        super().append(entry)
+        self.mortal.touch(f"after {entry.kind}")
+
+
+class MortalBackend:
+    def __init__(self, inner, mortal):
+        self.inner, self.mortal = inner, mortal
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        if name not in {"submit", "cancel", "find", "status", "wait"}:
+            return found
+
+        def call(*arguments, **named):
+            self.mortal.touch(f"before {name}")
+            answer = found(*arguments, **named)
+            self.mortal.touch(f"after {name}")
+            return answer
+
+        return call
+
+
+def go(world, folder, strategy, mortal=None, **options):
+    mortal = mortal or Mortal()
+    journal = MortalJournal(folder / "journal.jsonl", mortal)
+    with WaitStore(folder / "bank", durable=False) as store:
+        bank = WaitBank("last", store=store, user="me")
+        run = Run(FLOW, load_strategy(strategy), bank=bank, id="r" * 12, journal=journal)
+        try:
+            [result] = run_all(MortalBackend(world, mortal), [run], **options)
+        finally:
+            journal.close()
+    return result
+
+
+def payloads(world):
+    """Count how many jobs of each token ended well."""
+    every = world.find(world._tokens)
+    return {t: [s for s in statuses if s.state is JobState.COMPLETED] for t, statuses in every.items()}
+
+
+def check(world, folder, result):
+    assert result.outcome == "completed", result.reason
+    ended = [r.stages[0] for r in result.records if isinstance(r, StageEnded)]
+    assert sorted(ended) == ["a", "b", "c", "d"]
+    done = [statuses for statuses in payloads(world).values() if statuses]
+    assert all(len(statuses) == 1 for statuses in done)
+    assert sum(len(statuses) for statuses in done) in {4, 1}  # a Big Job is one
+    measure(FLOW, result.records)
+    for record in result.records:
+        if isinstance(record, Observed) and record.bound == "exact":
+            status = world.status([record.job_id])[record.job_id]
+            assert record.wait_s == status.start_s - status.submit_s
+    told = [r for r in result.records if isinstance(r, Observed)]
+    assert len({r.job_id for r in told}) == len(told)
+    with WaitStore(folder / "bank") as store:
+        kept = store.read()
+    learned = len(told) if len(done) > 1 else 0
+    assert len(kept) == learned, "each wait is in the store once"
+    submitted = [r.job_id for r in result.records if isinstance(r, Submitted)]
+    assert len(set(submitted)) == len(submitted)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_client_killed_at_any_point_goes_on_where_it_was(strategy, tmp_path):
+    plain = Mortal()
+    (tmp_path / "plain").mkdir()
+    world = machine()
+    expected = go(world, tmp_path / "plain", strategy, plain)
+    check(world, tmp_path / "plain", expected)
+    assert plain.count > 15
+    for at in range(plain.count):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine()
+        with pytest.raises(Killed):
+            go(world, folder, strategy, Mortal(at))
+        again = go(world, folder, strategy)
+        check(world, folder, again)
+
+
+@pytest.mark.parametrize("strategy", ["chained", "asa-naive"])
+def test_a_client_killed_twice_goes_on(strategy, tmp_path):
+    for at, later in itertools.product(range(3, 40, 4), range(0, 12, 3)):
+        folder = tmp_path / f"{at}-{later}"
+        folder.mkdir()
+        world = machine()
+        for mortal in (Mortal(at), Mortal(later)):
+            try:
+                go(world, folder, strategy, mortal)
+            except Killed:
+                continue
+        check(world, folder, go(world, folder, strategy))
+
+
+class Wrong:
+    """A world of which the n-th call of a kind goes wrong."""
+
+    def __init__(self, inner, kind, at, how):
+        self.inner, self.kind, self.at, self.how, self.seen = inner, kind, at, how, 0
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        if name != self.kind:
+            return found
+
+        def call(*arguments, **named):
+            self.seen += 1
+            if self.seen - 1 == self.at:
+                return self.how(found, *arguments, **named)
+            return found(*arguments, **named)
+
+        return call
+
+
+def lost(_, *__):
+    raise SubmitInDoubtError("the request was lost")
+
+
+def answer_lost(submit, *arguments):
+    submit(*arguments)
+    raise SubmitInDoubtError("the answer was lost")
+
+
+def unavailable(_, *__):
+    raise UnavailableError("nobody answers")
+
+
+def deferred(_, *__):
+    raise SubmitDeferredError("too many jobs")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:4])
+@pytest.mark.parametrize("how", [lost, answer_lost, unavailable, deferred])
+def test_a_submission_that_goes_wrong_is_made_once(strategy, how, tmp_path):
+    for at in range(4):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = machine()
+        result = go(Wrong(world, "submit", at, how), folder, strategy)
+        check(world, folder, result)
+        again = [r for r in result.records if isinstance(r, Deferred)]
+        assert len(again) == (how is not answer_lost), "what was accepted is found, and not sent again"
+
+
+@pytest.mark.parametrize("kind", ["status", "find", "cancel"])
+def test_a_call_that_cannot_be_made_is_made_later(kind, tmp_path):
+    for at in range(6):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        world = Wrong(machine(), kind, at, unavailable)
+        check(world.inner, folder, go(Wrong(world, "submit", 1, answer_lost), folder, "asa-naive"))
+
+
+def test_what_is_looked_for_in_vain_is_looked_for_twice_and_not_at_once(tmp_path):
+    world = machine()
+    looks = []
+
+    def find(tokens):
+        looks.append(world.now())
+        return SimulatedBackend.find(world, tokens)
+
+    world.find = find
+    go(Wrong(world, "submit", 0, lost), tmp_path, "chained")
+    assert looks[1] - looks[0] >= 10
+
+
+def late(world):
+    """Let the first submission arrive half a minute after it was given up."""
+    held = []
+
+    class Late:
+        def __getattr__(self, name):
+            return getattr(world, name)
+
+        def submit(self, spec):
+            if not held:
+                held.append((world.now() + 30, spec))
+                raise SubmitInDoubtError("no answer in time")
+            return world.submit(spec)
+
+        def wait(self, until_s):
+            changed = []
+            while not changed and held[-1] and (until_s is None or held[-1][0] <= until_s):
+                changed = world.wait(held[-1][0])
+                if world.now() >= held[-1][0]:
+                    world.submit(held[-1][1])
+                    held.append(())
+            return changed or world.wait(until_s)
+
+    return Late()
+
+
+def test_of_a_job_that_turns_up_late_there_is_only_one(tmp_path):
+    world = machine()
+    result = go(late(world), tmp_path, "chained")
+    check(world, tmp_path, result)
+    [surplus] = [r for r in result.records if isinstance(r, Cancelled)]
+    assert "duplicate" in surplus.reason
+
+
+def test_a_dead_client_s_journal_may_end_in_the_middle_of_a_line(tmp_path):
+    world = machine()
+    with pytest.raises(Killed):
+        go(world, tmp_path, "chained", Mortal(30))
+    path = tmp_path / "journal.jsonl"
+    sound = path.read_bytes()
+    for tail in (b'{"kind": "acc', b"\0" * 64, b"\0" * 5 + b"\n", b'{"kind": "accepted", "tok'):
+        path.write_bytes(sound + tail)
+        assert read_journal(path)[1] == len(sound)
+    check(world, tmp_path, go(world, tmp_path, "chained"))
+    assert b"\0" not in path.read_bytes()
+
+
+def test_a_journal_damaged_in_the_middle_is_refused(tmp_path):
+    go(machine(), tmp_path, "chained")
+    path = tmp_path / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = b'{"kind": "unheard-of"}'
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(JournalError, match=":4: is damaged"):
+        read_journal(path)
+
+
+def test_nothing_is_submitted_that_cannot_be_written_down(tmp_path, monkeypatch):
+    """The disk is full from the second submission on; when there is room again, the run goes on."""
+    world = machine()
+    written = Journal._write
+
+    def write(journal, line):
+        if journal.path.stat().st_size > 900:
+            raise OSError(28, "No space left on device")
+        written(journal, line)
+
+    monkeypatch.setattr(Journal, "_write", write)
+    with pytest.raises(JournalError, match="No space left"):
+        go(world, tmp_path, "chained")
+    known = [entry for entry in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(entry, Intended)]
+    assert len(world._tokens) <= len(known)
+    monkeypatch.undo()
+    check(world, tmp_path, go(world, tmp_path, "chained"))
+
+
+def test_a_run_is_cancelled_as_somebody_wishes(tmp_path):
+    world = machine()
+    wishes = iter([[], [Wish("flow")]])
+    result = go(world, tmp_path, "chained", wishes=lambda: next(wishes, []))
+    assert result.outcome == "cancelled"
+    every = [s for statuses in world.find(world._tokens).values() for s in statuses]
+    assert len(every) == 4
+    assert all(s.state.is_final for s in every)
+
+
+def test_a_run_that_ended_stays_ended(tmp_path):
+    world = machine()
+    first = go(world, tmp_path, "chained")
+    jobs = len(world._tokens)
+    again = go(world, tmp_path, "chained")
+    assert (again.outcome, again.records) == (first.outcome, first.records)
+    assert len(world._tokens) == jobs
+
+
+class Restless:
+    """A world whose first job is put back into the queue once it has run for a while, as when its node fails."""
+
+    def __init__(self, inner):
+        self.inner, self.lost = inner, {}
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def status(self, job_ids):
+        return {i: self.seen(s) for i, s in self.inner.status(job_ids).items()}
+
+    def wait(self, until_s):
+        now = self.inner.now()
+        until_s = now + 20 if until_s is None else min(until_s, now + 20)
+        self.inner.wait(until_s)
+        return list(self.status([str(i + 1) for i in range(len(self.inner._engine.clients))]).values())
+
+    def seen(self, status):
+        if status.job_id != "1" or status.start_s is None:
+            return status
+        ran = self.inner.now() - status.start_s
+        if ran < 30:
+            return status
+        if ran < 60:
+            return replace(
+                status, state=JobState.PENDING, start_s=None, payload_start_s=None, restarts=1, reason="BeginTime"
+            )
+        later = status.start_s + 55
+        return replace(status, start_s=later, payload_start_s=later, restarts=1)
+
+
+def test_a_requeue_is_seen_and_nothing_learned_from_it(tmp_path):
+    result = go(Restless(machine()), tmp_path, "per-stage")
+    assert result.outcome == "completed"
+    assert [r.job_id for r in result.records if isinstance(r, Requeued)] == ["1"]
+    [first] = [r for r in result.records if isinstance(r, Observed) and r.job_id == "1"]
+    assert first.wait_s == 100  # until its first start
