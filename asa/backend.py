@@ -6,7 +6,8 @@ so a wait is always the difference of two readings of one clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -78,6 +79,23 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One of several commands that a job runs one after the other, each only if the one before ended well."""
+
+    name: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """When a step began, and when it ended well."""
+
+    name: str
+    start_s: float
+    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A job to submit.
 
@@ -95,6 +113,8 @@ class JobSpec:
         The job is killed when it has run so long.
     command
         What to run; ignored by simulators.
+    steps
+        What to run in place of `command`, where it is several commands; their names differ.
     nodes, memory_bytes, gpus, partition
         Further demands; 0 and empty mean no demand.
     dependencies
@@ -131,6 +151,7 @@ class JobSpec:
     run_s: float | None = None
     exit_code: int = 0
     token: str = ""
+    steps: tuple[Step, ...] = ()
 
 
 class JobState(StrEnum):
@@ -182,6 +203,8 @@ class JobStatus:
         start, so its queue wait is not known any more.
     held
         It was seen on hold by somebody, so that the time until its start is no queue wait.
+    steps
+        Those of the job's steps that have begun, where that is told.
     """
 
     job_id: str
@@ -196,6 +219,7 @@ class JobStatus:
     expected_start_s: float | None = None
     restarts: int = 0
     held: bool = False
+    steps: tuple[StepTimes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +280,7 @@ class Capabilities:
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
 
-    def impossible(self, spec: JobSpec) -> str | None:
+    def impossible(self, spec: JobSpec) -> str | None:  # noqa: PLR0911 - one for each limit
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.
 
         Examples
@@ -453,7 +477,7 @@ class Facility(Protocol):
         """What a user should know about it, a sentence each."""
         ...
 
-    def connect(self, folder: Path) -> Backend:
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> Backend:
         """Open it for one run.
 
         Parameters
@@ -461,6 +485,9 @@ class Facility(Protocol):
         folder
             Where the scripts, the output and the marks of the run's jobs are kept; on a file system that compute nodes
             see. A client that opens the same folder again, after a crash say, sees the marks of the first.
+        sleep
+            What `Backend.wait` sleeps with; it returns true, early, where something else wants attention, and then so
+            does `wait`.
 
         Raises
         ------

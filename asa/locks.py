@@ -78,7 +78,7 @@ class FileLock:
         pause_s = 0.01
         while not self._create():
             holder = self.holder()
-            if holder is not None and self._is_stale(holder) and self._break(holder):
+            if holder is not None and self.is_stale(holder) and self._break(holder):
                 continue
             if time.monotonic() >= deadline_s:
                 raise LeaseError(
@@ -152,7 +152,8 @@ class FileLock:
             os.close(descriptor)
         return True
 
-    def _is_stale(self, holder: Holder) -> bool:
+    def is_stale(self, holder: Holder) -> bool:
+        """Whether who is said to hold it has ended, or has not touched it for ten minutes."""
         if holder.machine == machine() and not is_running(holder.pid):
             return True
         probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
@@ -168,7 +169,7 @@ class FileLock:
         try:
             with FileLock(self.path.with_name(f"{self.path.name}.{holder.token}"), 0.0):
                 now = self.holder()
-                if now is not None and now.token == holder.token and self._is_stale(now):
+                if now is not None and now.token == holder.token and self.is_stale(now):
                     self.path.unlink()
         except LeaseError:  # another is at it
             return False

@@ -49,6 +49,7 @@ class _StageSpec(_Model):
     command: str = ""
     memory: Memory = 0
     gpus: Count = 0
+    partition: str = ""
 
     def build(self) -> Stage:
         return Stage(
@@ -61,6 +62,7 @@ class _StageSpec(_Model):
             command=self.command,
             memory_bytes=self.memory,
             gpus=self.gpus,
+            partition=self.partition,
         )
 
 
@@ -77,7 +79,7 @@ def load_workflow(path: str | Path) -> Workflow:
     ----------
     path
         A file with ``name`` and one ``[[stage]]`` table a stage: ``name``, ``cores`` or ``nodes``, ``walltime``, and as
-        wanted ``expected``, ``after``, ``command``, ``memory``, ``gpus``.
+        wanted ``expected``, ``after``, ``command``, ``memory``, ``gpus``, ``partition``.
 
     Returns
     -------

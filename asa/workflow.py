@@ -40,6 +40,8 @@ class Stage:
         What to run.
     memory_bytes, gpus
         Further needs, for the whole stage.
+    partition
+        Where its job is sent; the site's default if not given.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Stage:
     command: str = ""
     memory_bytes: int = 0
     gpus: int = 0
+    partition: str = ""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

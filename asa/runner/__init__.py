@@ -1,6 +1,23 @@
-"""The run loop: observe, plan, act, until every workflow has ended."""
+"""The run loop: observe, plan, act, until every workflow has ended; and all that lets it be interrupted anywhere."""
 
+from .active import Run, Wish
+from .drive import drive
+from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs
 from .journal import Journal, read_journal
-from .loop import Run, RunResult, Wish, run_all
+from .loop import RunResult, run_all
 
-__all__ = ["Journal", "Run", "RunResult", "Wish", "read_journal", "run_all"]
+__all__ = [
+    "Journal",
+    "Pulse",
+    "Run",
+    "RunFolder",
+    "RunPlan",
+    "RunResult",
+    "Wish",
+    "default_runs_folder",
+    "drive",
+    "find_run",
+    "list_runs",
+    "read_journal",
+    "run_all",
+]

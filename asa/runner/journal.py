@@ -106,6 +106,10 @@ class Journal:
             ) from error
         self._sound += len(line)
 
+    def reread(self) -> None:
+        """Take in what was written since it was opened as if it had been there."""
+        self.entries, self._sound = read_journal(self.path)
+
     def close(self) -> None:
         """Close the file; the next entry opens it again."""
         if self._descriptor >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus
+from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
@@ -177,7 +177,9 @@ class RunState:
             token=self.token_of(planned),
             cores=cores,
             walltime_s=walltime + planned.spare_walltime_s,
-            command="\n".join(stage.command for stage in stages if stage.command),
+            command=stages[0].command if len(stages) == 1 else "",
+            steps=tuple(Step(stage.name, stage.command) for stage in stages) if len(stages) > 1 else (),
+            partition=next((stage.partition for stage in stages if stage.partition), ""),
             nodes=max(stage.nodes or 0 for stage in stages),
             memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
             gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
@@ -355,9 +357,12 @@ class RunState:
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
         slots = self.workflow.layout(job.planned.stages, job.spec.cores, self.capabilities.cores_per_node, self.run_s)
+        told = {step.name: step for step in job.status.steps}
         for slot in slots:
             alone = len(slots) == 1
             start, end = (began_s, end_s) if alone else (began_s + slot.start_s, min(began_s + slot.end_s, end_s))
+            if (step := told.get(slot.stage)) is not None:
+                start, end = step.start_s, end_s if step.end_s is None else step.end_s
             if not alone:
                 yield StageStarted(time_s=start, run=self.name, stages=(slot.stage,), job_id=job_id)
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)

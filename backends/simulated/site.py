@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from .workload import WorkloadModel
 __all__ = ["SimulatedBackend", "SimulatedSite"]
 
 _DAY = 86400
+_TWIN_EXIT = 86
 
 
 class SimulatedBackend:
@@ -54,6 +56,7 @@ class SimulatedBackend:
         self._poll = poll_s
         self._feed = QueueFeed(engine, machine.name, users)
         self._tokens: dict[str, list[str]] = {}
+        self._twins: set[int] = set()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -76,10 +79,19 @@ class SimulatedBackend:
 
     def submit(self, spec: JobSpec) -> str:
         """Submit a job now. Times are rounded up to whole seconds."""
-        job_id = str(self._submit(self._engine, spec) + 1)
-        if spec.token:
-            self._tokens.setdefault(spec.token, []).append(job_id)
-        return job_id
+        others = self._tokens.setdefault(spec.token, []) if spec.token else []
+        if any(self._may_run(job_id) for job_id in others):
+            number = self._submit(self._engine, replace(spec, run_s=0.0, exit_code=_TWIN_EXIT))
+            self._twins.add(number)
+        else:
+            number = self._submit(self._engine, spec)
+        others.append(str(number + 1))
+        return str(number + 1)
+
+    def _may_run(self, job_id: str) -> bool:
+        """Whether a job has run its payload, does, or will."""
+        job = self._engine.clients[self._number(job_id)]
+        return job.payload_start != UNSTARTED or not job.state.is_final
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
         """Look for jobs by their tokens."""
@@ -178,7 +190,7 @@ class SimulatedBackend:
             payload_start_s=_known(job.payload_start),
             end_s=_known(job.end),
             exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason else None,
-            reason=self._reason(job),
+            reason="Twin" if number in self._twins and job.state is JobState.FAILED else self._reason(job),
         )
 
     def _reason(self, job: ClientJob) -> str:

@@ -994,12 +994,12 @@ def test_of_many_who_find_a_stale_lock_one_takes_it(tmp_path):
         import json
         folder, dead = Path(sys.argv[1]), int(sys.argv[2])
         inside = folder / "inside"
-        real = locks.FileLock._is_stale
+        real = locks.FileLock.is_stale
         def slowly(lock, holder):  # what is seen may be no more when it is acted upon
             seen = real(lock, holder)
             time.sleep(random.random() * 0.003)
             return seen
-        locks.FileLock._is_stale = slowly
+        locks.FileLock.is_stale = slowly
         for turn in range(40):
             lock = locks.FileLock(folder / "lock", 30.0)
             lock.__enter__()

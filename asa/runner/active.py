@@ -1,0 +1,174 @@
+"""A run under way: what it knows, what it writes down, and what is learned from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from asa.backend import Capabilities, JobSpec, JobState
+from asa.estimators import WaitBank
+from asa.records import Ended, Record
+from asa.runner.entries import Begun, Entry
+from asa.runner.forecasts import LearnedForecast
+from asa.runner.journal import Journal
+from asa.runner.state import Job, Observation, RunState, queued_since
+from asa.strategies.base import Forecast, Strategy
+from asa.waits import QueuedJob
+from asa.workflow import Workflow
+
+__all__ = ["LATE_S", "Active", "Run", "Wish", "queued", "queues"]
+
+LATE_S = (10.0, 60.0, 300.0)
+"""When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
+
+_CANCELLABLE = {JobState.PENDING, JobState.RUNNING, JobState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A workflow to run.
+
+    Parameters
+    ----------
+    workflow
+        What.
+    strategy
+        How its resources are asked for.
+    name
+        Unique among those that run together; the workflow's name if not given.
+    bank
+        Where predictions come from and what is observed goes to, for strategies that learn.
+    run_s
+        How long each stage really runs, for simulators; as expected if not given.
+    delay_s
+        Seconds from the call of `run_all` to handing this workflow over.
+    id
+        Tells this run from all others, for life: letters and digits. Made up if not given.
+    journal
+        Where everything that happens is written down before anything is done because of it. One with entries is of a
+        run that was interrupted, which goes on from there.
+    """
+
+    workflow: Workflow
+    strategy: Strategy
+    name: str = ""
+    bank: WaitBank | None = None
+    run_s: Mapping[str, float] | None = None
+    delay_s: float = 0.0
+    id: str = ""
+    journal: Journal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants of a run under way: to cancel it, or the job of one of its stages."""
+
+    run: str
+    stage: str = ""
+    what: Literal["cancel"] = "cancel"
+
+
+@dataclass(slots=True)
+class Active:
+    """A run under way: its state, its forecast, its records."""
+
+    run: Run
+    state: RunState
+    forecast: Forecast
+    begins_s: float
+    emit: Callable[[Record], None]
+    records: list[Record] = field(default_factory=list)
+    begun: bool = False
+    looks: int = 0  # for the job of the open intent
+    failures: int = 0  # to send, one after the other
+    again_s: float = 0.0  # no sending or looking before
+    late_looks: dict[str, int] = field(default_factory=dict)  # for second jobs of doubtful tokens
+
+    def commit(self, entry: Entry) -> None:
+        """Write down what happened, and let it change the state; learn what there is to learn."""
+        if self.run.journal is not None:
+            self.run.journal.append(entry)
+        for news in self.state.apply(entry):
+            self.note(news.record if isinstance(news, Observation) else news)
+            if isinstance(news, Observation):
+                _learn(self, news)
+            elif isinstance(news, Ended):
+                _tell_end(self, news)
+
+    def replay(self, entries: Iterable[Entry]) -> None:
+        """Come back to where an interrupted run was; what was learned then is put into the bank's store if need be."""
+        waits = []
+        for entry in entries:
+            self.begun |= isinstance(entry, Begun)
+            for news in self.state.apply(entry):
+                self.records.append(news.record if isinstance(news, Observation) else news)
+                if isinstance(news, Observation) and len(news.job.planned.stages) == 1 and self.run.bank is not None:
+                    queued = _queued_of(self, news.job)
+                    waits.append((queued, news.job.planned.prediction, news.observation, news.job.spec.token))
+        if self.run.bank is not None:
+            self.run.bank.keep(waits)
+
+    def note(self, record: Record) -> None:
+        """Keep a record, and show it."""
+        self.records.append(record)
+        self.emit(record)
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, and nothing is left to be told to the batch system."""
+        state = self.state
+        if state.outcome is None or state.open_intent is not None or self.to_cancel():
+            return False
+        return state.outcome == "completed" or not (state.live_jobs() or self.strays())
+
+    def strays(self) -> list[str]:
+        """Tokens without a job, of which one may yet turn up; if the run has ended, nobody wants it any more."""
+        have = {job.spec.token for job in self.state.jobs.values()}
+        return [t for t in self.state.doubtful if t not in have and self.late_looks.get(t, 0) < len(LATE_S)]
+
+    def to_cancel(self) -> list[str]:
+        """Jobs whose cancellation was decided, and of which it is not known that it was told."""
+        return [
+            job_id
+            for job_id, job in self.state.jobs.items()
+            if job.giving_up and not job.given_up and job.status.state in _CANCELLABLE
+        ]
+
+
+def queued(spec: JobSpec, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
+    """Describe a job as an estimator wants to know it."""
+    partition = spec.partition or capabilities.partition
+    return QueuedJob(since_s, spec.cores, spec.walltime_s, user, capabilities.system, partition)
+
+
+def _queued_of(one: Active, job: Job) -> QueuedJob:
+    assert one.run.bank is not None
+    capabilities = one.state.capabilities
+    return queued(job.spec, capabilities, queued_since(job.status, capabilities), one.run.bank.user)
+
+
+def queues(one: Active, job: Job, since_s: float) -> None:
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
+    if one.run.bank is not None and len(job.planned.stages) == 1:
+        job.known_as = one.run.bank.submitted(
+            queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
+        )
+
+
+def _tell_end(one: Active, ended: Ended) -> None:
+    """Tell a bank that follows the machine that a job of ours no longer runs."""
+    own = one.state.jobs[ended.job_id].known_as
+    if one.run.bank is not None and own is not None and ended.start_s is not None and one.run.bank.sees_queue:
+        one.run.bank.ended(own, ended.time_s - ended.start_s)
+
+
+def _learn(one: Active, news: Observation) -> None:
+    if one.run.bank is None or not (isinstance(one.forecast, LearnedForecast) or one.run.bank.store is not None):
+        return
+    job = news.job
+    if job.known_as is None:
+        queues(one, job, queued_since(job.status, one.state.capabilities))
+    if job.known_as is not None:
+        token = job.spec.token if one.run.journal is not None else ""
+        one.run.bank.observe(job.known_as, news.observation, token=token)

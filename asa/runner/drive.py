@@ -1,0 +1,89 @@
+"""Driving a run that has a folder, from its beginning or from wherever it was left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from asa.backend import Backend
+from asa.estimators import WaitBank
+from asa.estimators.store import WaitStore
+from asa.metrics import measure
+from asa.records import Record
+from asa.runner.active import Run
+from asa.runner.entries import Retried
+from asa.runner.folder import RunFolder
+from asa.runner.loop import RunResult, run_all
+from asa.runner.state import RunState
+from asa.strategies import load_strategy
+
+__all__ = ["drive"]
+
+
+def drive(
+    folder: RunFolder,
+    connect: Callable[[RunFolder], Backend],
+    *,
+    retry: bool = False,
+    on_record: Callable[[Record], None] = lambda _: None,
+    on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
+) -> RunResult:
+    """Drive a run until it ends; one that was left goes on where it was.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    connect
+        Opens the batch system for it, to be slept with by `RunFolder.sleep`.
+    retry
+        Ask again for what did not end well, if the run has ended without its result.
+    on_record
+        Called with each new record as it happens.
+    on_pass
+        Called in each turn of the loop, before it waits: with the run's state in a sequence, the batch system, and
+        until when the loop will wait.
+
+    Returns
+    -------
+    RunResult
+        With the records of the whole run. The metrics of one that completed are in the folder, too.
+
+    Raises
+    ------
+    LeaseError
+        Another client drives it, or has taken over.
+    JournalError
+        The folder cannot be read or written.
+    InputError
+        Its strategy or estimator is not installed, or the settings make no sense.
+    UnavailableError
+        The batch system could not be reached at the beginning.
+    """
+    plan = folder.plan
+    strategy = load_strategy(plan.strategy)
+    with folder.driven() as journal:
+        backend = connect(folder)
+        store = WaitStore(plan.bank) if plan.bank else None
+        bank = WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
+        run = Run(plan.make_workflow(), strategy, name=plan.name, bank=bank, id=plan.id, journal=journal)
+        if retry and folder.state()[0].outcome not in {None, "completed"}:
+            journal.append(Retried(backend.now()))
+            journal.reread()
+
+        def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
+            jobs = [job.status for state in states for job in state.jobs.values()]
+            expected = {s.job_id: s.expected_start_s for s in jobs if s.expected_start_s is not None}
+            folder.pulse(backend.condition, expected, wake_s)
+            on_pass(states, backend, wake_s)
+
+        [result] = run_all(
+            backend, [run], history=plan.history, on_record=on_record, wishes=folder.take_wishes, on_pass=each_pass
+        )
+        if store is not None:
+            store.close()
+    if result.outcome == "completed":
+        cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
+        folder.write_metrics({**asdict(measure(run.workflow, result.records)), **cost})
+    return result

@@ -1,0 +1,336 @@
+"""The folder of a run: everything that is known of it, for whoever opens it, now or after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from asa.backend import Capabilities, Condition
+from asa.errors import InputError, JournalError, LeaseError
+from asa.locks import FileLock, Holder
+from asa.records import Record
+from asa.runner.active import Wish
+from asa.runner.journal import Journal, read_journal
+from asa.runner.state import Observation, RunState
+from asa.workflow import Stage, Workflow
+
+__all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "list_runs"]
+
+_SCHEMA = 1
+_PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
+_SLICE_S = 1.0
+_PULSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run is: written once, when it is begun.
+
+    Parameters
+    ----------
+    id
+        Tells it from every other: letters and digits.
+    name
+        Of the run.
+    workflow, stages, walltime_s
+        The workflow's name, its stages and, where it has one of its own, the walltime of the whole.
+    strategy, estimator
+        Their names.
+    backend, settings
+        The backend's name and what opens it; no secrets.
+    capabilities
+        The site's rules as they were when the run began.
+    folder
+        Where the stages' commands run.
+    seed
+        Of whatever is drawn.
+    history
+        Everybody's past jobs to learn at the beginning.
+    bank
+        Folder of the bank; empty for none.
+    created_s
+        When, seconds since 1970.
+    version
+        Of asa.
+    """
+
+    id: str
+    name: str
+    workflow: str
+    stages: tuple[Stage, ...]
+    strategy: str
+    backend: str
+    capabilities: Capabilities
+    walltime_s: float | None = None
+    estimator: str = "asa"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = ""
+    seed: int = 0
+    history: int = 2000
+    bank: str = ""
+    created_s: float = 0.0
+    version: str = ""
+    schema: int = _SCHEMA
+
+    def make_workflow(self) -> Workflow:
+        """Build the workflow."""
+        return Workflow(self.workflow, self.stages, walltime_s=self.walltime_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A sign of life of the client that drives a run.
+
+    Parameters
+    ----------
+    at_s
+        When it was given, seconds since 1970 by the client's clock.
+    condition
+        How well the client and the batch system understand each other.
+    expected
+        When the batch system expects jobs to start, by their ids.
+    cpu_s
+        Seconds of CPU that the client has used.
+    next_s
+        When the client means to act next, on the batch system's clock, where that is planned.
+    """
+
+    at_s: float
+    condition: Condition
+    expected: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    next_s: float | None = None
+
+
+_plan: TypeAdapter[RunPlan] = TypeAdapter(RunPlan)
+_pulse: TypeAdapter[Pulse] = TypeAdapter(Pulse)
+_wish: TypeAdapter[Wish] = TypeAdapter(Wish)
+
+
+def default_runs_folder() -> Path:
+    """Folder in which runs are kept: what the environment's ``ASA_RUNS`` says, else ``asa-runs`` in this folder."""
+    return Path(os.environ.get("ASA_RUNS") or "asa-runs")
+
+
+class RunFolder:
+    """A run's folder.
+
+    ::
+
+        run.json        what runs, how and where; never changed
+        journal.jsonl   everything that was decided, done and heard, one entry a line
+        lease           while a client drives the run: which
+        pulse.json      that client's latest sign of life
+        wishes/         what others want of it, until it is done
+        scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
+        metrics.json    once it has completed
+
+    Parameters
+    ----------
+    path
+        The folder; `create` begins one.
+
+    Raises
+    ------
+    InputError
+        There is no run there, or one of a later version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._pulsed_s = 0.0
+        file = self.path / _PLAN
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
+            ) from error
+        try:
+            self.plan = _plan.validate_json(text)
+        except ValidationError as error:
+            hint = "It was written by another version of asa, or damaged."
+            raise InputError("is no description of a run", where=str(file), hint=hint) from error
+        if self.plan.schema > _SCHEMA:
+            raise InputError("is of a later version of asa", where=str(file), hint="Take that version.")
+
+    @classmethod
+    def create(cls, runs: Path, plan: RunPlan) -> RunFolder:
+        """Begin a run's folder in a folder of runs.
+
+        Raises
+        ------
+        JournalError
+            It cannot be written.
+        """
+        moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
+        path = runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
+        try:
+            path.mkdir(parents=True)
+            (path / _WISHES).mkdir()
+            _write(path / _PLAN, _plan.dump_json(plan, indent=1))
+        except OSError as error:
+            raise JournalError(
+                f"cannot be written: {error.strerror}", where=str(path), hint="Name another folder with --runs."
+            ) from error
+        return cls(path)
+
+    # ------------------------------------------------------------------ for the client that drives it
+
+    @contextmanager
+    def driven(self) -> Iterator[Journal]:
+        """Be the one client that drives the run; gives its journal.
+
+        Raises
+        ------
+        LeaseError
+            Another client does.
+        JournalError
+            The journal cannot be read.
+        """
+        self._lease = FileLock(self.path / _LEASE, doing="is driven by")
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._lease)
+            except LeaseError as error:
+                hint = (
+                    "Watch it with: asa status --watch. A client that was stopped for ten minutes is taken over from."
+                )
+                raise LeaseError(error.message, where=str(self.path), hint=hint) from error
+            except OSError as error:
+                hint = "Make room or mend the rights; then: asa resume."
+                raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
+            journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
+            held.callback(journal.close)
+            yield journal
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_S))
+            self._lease.beat()
+            if self._wish_files():
+                return True
+        return False
+
+    def pulse(self, condition: Condition, expected: Mapping[str, float], next_s: float | None = None) -> None:
+        """Give a sign of life, not more often than is of use."""
+        if time.monotonic() - self._pulsed_s < _PULSE_S:
+            return
+        self._pulsed_s = time.monotonic()
+        sign = Pulse(time.time(), condition, expected, time.process_time(), next_s)
+        with suppress(OSError):  # a full disk shows itself at the journal
+            _write(self.path / _PULSE, _pulse.dump_json(sign))
+
+    def take_wishes(self) -> list[Wish]:
+        """Take what others want of the run."""
+        wishes = []
+        for file in self._wish_files():
+            with suppress(OSError, ValidationError):
+                wishes.append(_wish.validate_json(file.read_bytes()))
+            with suppress(OSError):
+                file.unlink()
+        return wishes
+
+    # ------------------------------------------------------------------ for everybody
+
+    def want(self, wish: Wish) -> None:
+        """Ask of whoever drives the run, now or next."""
+        _write(self.path / _WISHES / f"{time.time_ns()}-{secrets.token_hex(4)}.json", _wish.dump_json(wish))
+
+    def driver(self) -> Holder | None:
+        """Who drives the run; None if nobody seems to."""
+        lock = FileLock(self.path / _LEASE)
+        try:
+            holder = lock.holder()
+            return None if holder is None or lock.is_stale(holder) else holder
+        except OSError:  # somebody else's folder, of which only so much can be seen
+            return holder
+
+    def last_pulse(self) -> Pulse | None:
+        """Give the latest sign of life of a client."""
+        try:
+            return _pulse.validate_json((self.path / _PULSE).read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def state(self) -> tuple[RunState, list[Record]]:
+        """Tell how the run stands, from its journal alone; disturbs nobody."""
+        state = RunState(self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id)
+        records: list[Record] = []
+        for entry in read_journal(self.path / _JOURNAL)[0]:
+            records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
+        return state, records
+
+    def write_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Keep what the run cost, for people and programs."""
+        _write(self.path / "metrics.json", json.dumps(metrics, indent=1).encode())
+
+    def _wish_files(self) -> list[Path]:
+        try:
+            with os.scandir(self.path / _WISHES) as entries:
+                return sorted(Path(entry.path) for entry in entries if entry.name.endswith(".json"))
+        except OSError:
+            return []
+
+
+def list_runs(runs: Path) -> list[RunFolder]:
+    """Give the runs in a folder, the latest last; what is none is passed over."""
+    found = []
+    for file in sorted(runs.glob(f"*/{_PLAN}")):
+        with suppress(InputError):
+            found.append(RunFolder(file.parent))
+    return sorted(found, key=lambda run: run.plan.created_s)
+
+
+def find_run(runs: Path, named: str) -> RunFolder:
+    """Find a run by its folder, by the folder's name in `runs`, or by a beginning of it; empty for the latest.
+
+    Raises
+    ------
+    InputError
+        There is none, or several begin so.
+    """
+    if named and (Path(named) / _PLAN).is_file():
+        return RunFolder(named)
+    every = list_runs(runs)
+    found = [run for run in every if run.path.name.startswith(named)]
+    exact = [run for run in found if run.path.name == named]
+    if exact or (len(found) == 1) or (found and not named):
+        return (exact or found)[-1]
+    known = ", ".join(run.path.name for run in every[-5:]) or "none"
+    if not found:
+        raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=f"The latest: {known}.")
+    names = ", ".join(run.path.name for run in found)
+    raise InputError(f"several runs begin with {named!r}", where=str(runs), hint=f"Name one of: {names}.")
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40].lstrip(".-") or "run"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, for readers on other hosts too."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise

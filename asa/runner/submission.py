@@ -1,0 +1,252 @@
+"""What a run tells its batch system, so that every job is submitted exactly once, whatever becomes of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from asa.backend import Backend, JobState, JobStatus
+from asa.errors import (
+    BackendError,
+    JobNotFoundError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+from asa.runner.active import LATE_S, Active, queues
+from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Stopped, Surplus, Told, Unsent
+from asa.runner.forecasts import LearnedForecast
+from asa.runner.state import TWIN, Job
+from asa.strategies.base import PlannedJob
+
+__all__ = [
+    "AGAIN_S",
+    "ask",
+    "cancel",
+    "clean_up",
+    "clear_up",
+    "look_for_twins",
+    "submit",
+    "take_in",
+    "tell_cancellations",
+]
+
+AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Pauses before a job that could not be sent is sent again."""
+
+
+def cancel(backend: Backend, one: Active, job_id: str, reason: str) -> bool:
+    """Cancel a job unless it has ended meanwhile; tell whether it was cancelled."""
+    ask(backend, [(one, job_id)])
+    job = one.state.jobs[job_id]
+    if job.status.state.is_final:
+        return False
+    if not job.giving_up:
+        one.commit(GivingUp(job_id, reason, backend.now()))
+    return _tell_cancel(backend, one, job_id)
+
+
+def _tell_cancel(backend: Backend, one: Active, job_id: str) -> bool:
+    job = one.state.jobs[job_id]
+    try:
+        backend.cancel(job_id)
+    except JobNotFoundError:
+        pass  # it has ended, however
+    except BackendError:
+        return False
+    one.commit(GivenUp(job_id, job.giving_up, backend.now()))
+    return True
+
+
+def tell_cancellations(backend: Backend, one: Active) -> float | None:
+    """Tell cancellations that could not be told before; return when to try again."""
+    for job_id in one.to_cancel():
+        if not _tell_cancel(backend, one, job_id):
+            return backend.now() + AGAIN_S[0]
+    return None
+
+
+def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
+    """Submit a job: what is intended is written down before, what became of it after."""
+    spec = one.state.spec_of(planned)
+    one.commit(Intended(spec.token, planned, spec, backend.now()))
+    one.looks = 0
+    try:
+        job_id = backend.submit(spec)
+    except SubmitRejectedError as error:
+        one.commit(Stopped("failed", str(error), backend.now()))
+    except SubmitInDoubtError:
+        one.again_s = backend.now()  # `clear_up` sees to it
+    except (SubmitDeferredError, UnavailableError) as error:
+        _send_later(backend, one, str(error), doubtful=False)
+    else:
+        try:
+            status = backend.status([job_id])[job_id]
+        except (UnavailableError, JobNotFoundError):  # it was accepted, whatever can be asked
+            status = JobStatus(job_id, JobState.PENDING, backend.now())
+        _begin_job(one, status)
+
+
+def _begin_job(one: Active, status: JobStatus) -> None:
+    """Note that the batch system has the job of the open intent."""
+    assert one.state.open_intent is not None
+    one.commit(Accepted(one.state.open_intent.token, status))
+    one.failures = 0
+    job = one.state.jobs[status.job_id]
+    if isinstance(one.forecast, LearnedForecast):
+        one.forecast.used(job.planned.stages[0])
+        if not job.spec.dependencies:
+            queues(one, job, status.submit_s)
+    take_in(one, status)
+
+
+def _send_later(backend: Backend, one: Active, why: str, *, doubtful: bool) -> None:
+    assert one.state.open_intent is not None
+    now = backend.now()
+    one.commit(Unsent(one.state.open_intent.token, now, why, doubtful))
+    one.again_s = now if doubtful else now + AGAIN_S[min(one.failures, len(AGAIN_S) - 1)]
+    one.failures += 1
+
+
+def clear_up(backend: Backend, one: Active) -> float | None:
+    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on."""
+    if (intent := one.state.open_intent) is None:
+        return None
+    now = backend.now()
+    if now < one.again_s:
+        return one.again_s
+    try:
+        found = backend.find([intent.token])[intent.token]
+    except BackendError:
+        one.again_s = now + AGAIN_S[min(one.looks, 1)]
+        return one.again_s
+    if found:
+        _begin_job(one, found[0])
+        _cancel_surplus(backend, one, intent.token, found[1:])
+        return now
+    one.looks += 1
+    if one.looks < 2:
+        one.again_s = now + LATE_S[0]
+    else:
+        _send_later(backend, one, "it was not to be found after its submission had gone wrong", doubtful=True)
+    return one.again_s
+
+
+def look_for_twins(backend: Backend, one: Active) -> float | None:
+    """Look for second jobs of tokens that were sent again, and cancel them; return when to look next."""
+    now, nexts = backend.now(), []
+    have = {job.spec.token for job in one.state.jobs.values()}
+    for token, since in one.state.doubtful.items():
+        done = one.late_looks.get(token, 0)
+        if token not in have and one.state.outcome is None:
+            continue  # it is about to be sent again
+        if done < len(LATE_S) and now >= since + LATE_S[done] and _keep_one(backend, one, token):
+            one.late_looks[token] = done = sum(now >= since + late for late in LATE_S)
+        if done < len(LATE_S):
+            nexts.append(max(since + LATE_S[done], now + 1))
+    displaced = [job for job in one.state.jobs.values() if job.status.reason == TWIN and not job.given_up]
+    nexts += [_follow_twin(backend, one, job) for job in displaced if one.state.outcome is None]
+    return min(nexts, default=None)
+
+
+def _follow_twin(backend: Backend, one: Active, job: Job) -> float:
+    """Take the job that runs the payload for ours, in place of one that gave way to it; return when to go on."""
+    now = backend.now()
+    if now < one.again_s:
+        return one.again_s
+    if _keep_one(backend, one, job.spec.token) and not job.given_up:
+        one.looks += 1
+        if one.looks > len(LATE_S):
+            lost = (
+                f"stage {job.planned.stages[0]!r}: the job that runs it, in place of job {job.status.job_id}, is lost"
+            )
+            one.commit(Stopped("failed", lost, now))
+    one.again_s = now + LATE_S[0] if not job.given_up else now
+    return one.again_s
+
+
+def _keep_one(backend: Backend, one: Active, token: str) -> bool:
+    """Keep of a token's jobs the one that runs the payload, and cancel the others; tell whether that could be done."""
+    try:
+        found = backend.find([token])[token]
+    except BackendError:
+        return False
+    ours = [job_id for job_id, job in one.state.jobs.items() if job.spec.token == token and not job.given_up]
+    if not ours:
+        return _cancel_strays(backend, found)
+    if found and found[0].job_id != ours[0]:
+        _change_over(backend, one, token, ours[0], found[0])
+    return _cancel_surplus(backend, one, token, found[1:])
+
+
+def _cancel_strays(backend: Backend, found: Iterable[JobStatus]) -> bool:
+    """Cancel jobs of a run that has ended."""
+    try:
+        for status in found:
+            backend.cancel(status.job_id)
+    except BackendError:
+        return False
+    return True
+
+
+def _change_over(backend: Backend, one: Active, token: str, former: str, status: JobStatus) -> None:
+    """Take another job of a token for ours; what depends on the former is asked for again."""
+    one.commit(Accepted(token, status))
+    take_in(one, status)
+    for job_id in one.state.live_jobs():
+        if any(dependency.job_id == former for dependency in one.state.jobs[job_id].spec.dependencies):
+            cancel(backend, one, job_id, f"job {former}, which it depends on, gave way to job {status.job_id}")
+
+
+def _cancel_surplus(backend: Backend, one: Active, token: str, surplus: Iterable[JobStatus]) -> bool:
+    for status in surplus:
+        if not status.state.is_final:
+            try:
+                backend.cancel(status.job_id)
+            except BackendError:
+                return False  # another look will tell
+            one.commit(Surplus(token, status.job_id, backend.now()))
+    return True
+
+
+def clean_up(backend: Backend, one: Active) -> None:
+    """Cancel what is left of a run that ended without its result."""
+    for job_id in one.state.live_jobs():
+        cancel(backend, one, job_id, f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}")
+
+
+def ask(backend: Backend, jobs: Iterable[tuple[Active, str]]) -> None:
+    """Hear how some jobs stand, as far as the batch system can be asked."""
+    owners = {job_id: one for one, job_id in jobs}
+    try:
+        told = backend.status(owners)
+    except UnavailableError:
+        return
+    except JobNotFoundError:
+        for job_id, one in owners.items():
+            _ask_one(backend, one, job_id)
+        return
+    for job_id, status in told.items():
+        take_in(owners[job_id], status)
+
+
+def _ask_one(backend: Backend, one: Active, job_id: str) -> None:
+    try:
+        status = backend.status([job_id])[job_id]
+    except UnavailableError:
+        return
+    except JobNotFoundError:
+        last = one.state.jobs[job_id].status
+        now = max(backend.now(), last.submit_s)
+        status = replace(last, state=JobState.FAILED, reason="the batch system does not know the job", end_s=now)
+    take_in(one, status)
+
+
+def take_in(one: Active, status: JobStatus) -> None:
+    """Note what was heard of a job, if it is new."""
+    job = one.state.jobs[status.job_id]
+    if status != replace(job.status, expected_start_s=status.expected_start_s):
+        one.commit(Told(status))
+    else:
+        job.status = status  # what is expected moves all the time, and nothing hangs on it
