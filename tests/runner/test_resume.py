@@ -58,6 +58,8 @@ class Mortal:
 
 
 class MortalJournal(Journal):
+    """One whose writes are touches, before and after."""
+
     def __init__(self, path, mortal):
         super().__init__(path)
         self.mortal = mortal
@@ -69,6 +71,8 @@ class MortalJournal(Journal):
 
 
 class MortalBackend:
+    """One whose calls are touches, before and after."""
+
     def __init__(self, inner, mortal):
         self.inner, self.mortal = inner, mortal
 

@@ -1,0 +1,178 @@
+"""A run's folder: what others see of a run, what they may want of it, and that only one drives it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+
+from asa.backend import Condition
+from asa.errors import InputError, JournalError, LeaseError
+from asa.runner import RunFolder, RunPlan, Wish, drive, find_run, list_runs
+from asa.runner.entries import Begun
+from asa.workflow import Stage
+
+STAGES = (Stage("a", cores=4, walltime_s=100), Stage("b", cores=1, walltime_s=50, after=("a",)))
+
+
+def machine():
+    columns = np.array([(0, 100, 100, 8)], dtype=np.int64).T
+    return SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
+
+
+def plan(run_id="0123456789ab", name="first", **changes):
+    given = {
+        "workflow": "flow", "stages": STAGES, "strategy": "chained", "backend": "simulated",
+        "capabilities": machine().capabilities, "created_s": 1.7e9, **changes,
+    }  # fmt: skip
+    return RunPlan(run_id, name, **given)
+
+
+def test_a_run_is_driven_from_its_folder(tmp_path):
+    folder = RunFolder.create(tmp_path, plan(bank=str(tmp_path / "bank")))
+    world = machine()
+    result = drive(folder, lambda _: world)
+    assert result.outcome == "completed"
+    metrics = json.loads((folder.path / "metrics.json").read_text())
+    assert metrics["makespan_s"] == 250
+    state, records = RunFolder(folder.path).state()
+    assert state.outcome == "completed"
+    assert records == list(result.records)
+    assert drive(folder, lambda _: world).records == result.records, "a run that has ended is not run again"
+
+
+def test_what_went_wrong_can_be_tried_again(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    world = machine()
+    folder.want(Wish("first"))
+    assert drive(folder, lambda _: world).outcome == "cancelled"
+    assert folder.state()[0].reason == "somebody asked for it"
+    again = drive(folder, lambda _: world, retry=True)
+    assert again.outcome == "completed"
+    assert drive(folder, lambda _: world, retry=True).outcome == "completed"
+    assert folder.state()[0].stages["a"].resubmissions == 1
+
+
+def test_the_plan_outlives_the_process(tmp_path):
+    whole = plan(settings={"url": "unix:///s", "poll": "2s"}, walltime_s=200.0, seed=3)
+    folder = RunFolder.create(tmp_path, whole)
+    assert RunFolder(folder.path).plan == whole
+    assert RunFolder(folder.path).plan.make_workflow().walltime_s == 200
+
+
+def test_only_one_client_drives_a_run(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    with folder.driven():
+        assert folder.driver().pid == os.getpid()
+        with pytest.raises(LeaseError, match=f"is driven by process {os.getpid()}"), RunFolder(folder.path).driven():
+            pass
+    assert folder.driver() is None
+    with folder.driven():
+        pass
+
+
+HOLD = """
+    import sys, time
+    from asa.runner import RunFolder
+    with RunFolder(sys.argv[1]).driven() as journal:
+        print("driving", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_a_client_that_was_killed_is_followed_at_once(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    client = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOLD), str(folder.path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert client.stdout.readline() == "driving\n"
+        with pytest.raises(LeaseError), folder.driven():
+            pass
+        client.send_signal(signal.SIGKILL)
+        while folder.driver() is not None:  # a zombie is no driver, though nobody has asked how it ended
+            time.sleep(0.01)
+        with folder.driven():
+            pass
+    finally:
+        client.kill()
+        client.communicate()
+
+
+def test_a_client_that_was_replaced_writes_no_more(tmp_path):
+    """One that stood still for ten minutes, by the clock of the file system, and then goes on."""
+    folder = RunFolder.create(tmp_path, plan())
+    with folder.driven() as journal:
+        long_ago = time.time() - 700
+        os.utime(folder.path / "lease", (long_ago, long_ago))
+        lease = (folder.path / "lease").read_text().replace(f'"pid": {os.getpid()}', '"pid": 1')
+        (folder.path / "lease").write_text(lease)
+        os.utime(folder.path / "lease", (long_ago, long_ago))
+        with RunFolder(folder.path).driven():
+            with pytest.raises(LeaseError, match="taken over"):
+                journal.append(Begun(1.0))
+    assert folder.state()[1] == []
+
+
+def test_a_sleeping_client_wakes_when_somebody_wants_something(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    with folder.driven():
+        threading.Timer(0.2, folder.want, [Wish("first", "a")]).start()
+        began = time.monotonic()
+        assert folder.sleep(30.0)
+        assert time.monotonic() - began < 5
+        assert folder.take_wishes() == [Wish("first", "a")]
+        assert not folder.sleep(0.01)
+
+
+def test_signs_of_life(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    assert folder.last_pulse() is None
+    with folder.driven():
+        folder.pulse(Condition(5.0, "nobody answers", 7), {"12": 99.0}, 8.0)
+        folder.pulse(Condition(6.0), {})  # too soon to be worth a write
+    pulse = folder.last_pulse()
+    assert pulse.condition == Condition(5.0, "nobody answers", 7)
+    assert (dict(pulse.expected), pulse.next_s) == ({"12": 99.0}, 8.0)
+    (folder.path / "pulse.json").write_text("{")
+    assert folder.last_pulse() is None
+
+
+def test_runs_are_found_by_a_beginning_of_their_names(tmp_path):
+    one = RunFolder.create(tmp_path, plan("aaaa" * 3, "montage", created_s=1.7e9))
+    two = RunFolder.create(tmp_path, plan("bbbb" * 3, "blast", created_s=1.7e9 + 60))
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "run.json").write_text("{}")
+    assert [run.path for run in list_runs(tmp_path)] == [one.path, two.path]
+    assert find_run(tmp_path, "").path == two.path
+    assert find_run(tmp_path, "mon").path == one.path
+    assert find_run(tmp_path, one.path.name).path == one.path
+    assert find_run(tmp_path / "none", str(one.path)).path == one.path
+    for named, told in (("x", "there is no run 'x'"), ("", "there is no run")):
+        with pytest.raises(InputError, match=told):
+            find_run(tmp_path / ("none" if not named else ""), named)
+    RunFolder.create(tmp_path, plan("cccc" * 3, "montage", created_s=1.7e9 + 90))
+    with pytest.raises(InputError, match="several runs begin with 'mon'"):
+        find_run(tmp_path, "mon")
+
+
+def test_a_run_of_a_later_version_is_refused(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    file = folder.path / "run.json"
+    file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(InputError, match="later version"):
+        RunFolder(folder.path)
+
+
+def test_a_folder_that_cannot_be_written_is_said_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="Not a directory"):
+        RunFolder.create(tmp_path / "file", plan())
