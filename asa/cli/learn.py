@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.bank import BankOption
+from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,16 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["learn"]
 
+_WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --set."
+
 
 def learn(
     source: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--from",
             help="Output of `sacct -P`, or a log in the Standard Workload Format; - for stdin.",
             metavar="FILE",
         ),
-    ],
+    ] = None,
+    backend: BackendOption = None,
+    site: SiteOption = None,
+    settings: SetOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="From a site, jobs of so long ago and later, as 30d. [default: 30d]", metavar="DURATION"),
+    ] = None,
     bank: BankOption = None,
     system: Annotated[
         str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
@@ -41,22 +51,32 @@ def learn(
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
 
-    From accounting: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
+    From a site: `asa learn --since 30d`, where its commands are; else with --site, or --backend and --set.
+
+    From a file: `SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days
     -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason > jobs.txt`
     and then `asa learn --from jobs.txt`. Without `-a` it is one's own jobs, which is what many sites allow.
 
-    Learning a file again, or one that overlaps, adds only what is new. Ask with `asa predict`.
+    Learning jobs again, or some that overlap, adds only what is new. Ask with `asa predict`.
     """
     from asa.estimators.store import WaitStore, default_folder
-    from asa.history import read_history
     from asa.units import format_duration
 
-    with _file(source) as file:
-        history = read_history(file)
+    if source is not None and (backend, site, settings, since) != (None,) * 4:
+        raise InputError(
+            "jobs are learned from a file or from a site", where="--from", hint="Leave out the one or the other."
+        )
+    if source is not None:
+        history, told = _from_file(source), source.name
+    elif (backend, site, settings, since) == (None,) * 4:
+        raise InputError("nothing says where to learn from", where="asa learn", hint=_WHERE_FROM)
+    else:
+        history = _from_site(backend, site, settings, since or "30d")
+        told = history.source
     name = system or history.system
     if not name:
-        raise InputError("does not say which system its jobs are of", where=str(source), hint="Name it with --system.")
-    records = _records(history, name, str(source.name), limit)
+        raise InputError("does not say which system its jobs are of", where=told, hint="Name it with --system.")
+    records = _records(history, name, told, limit)
     folder = bank or default_folder()
     with WaitStore(folder) as store:
         added = store.extend(records)
@@ -69,6 +89,42 @@ def learn(
     where = f" --partition {shlex.quote(partitions.most_common(1)[0][0])}" if len(partitions) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")
+
+
+def _from_file(source: Path) -> JobHistory:
+    from asa.history import read_history
+
+    with _file(source) as file:
+        return read_history(file)
+
+
+def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | None, since: str) -> JobHistory:
+    import time
+
+    from asa.backend import Examinable
+    from asa.sites import open_facility
+
+    since_s = time.time() - _age_s(since)
+    opened = open_facility(backend, site, given_settings(settings))
+    if not isinstance(opened.facility, Examinable):
+        raise InputError(
+            "tells nothing of past jobs", where=f"backend {opened.backend!r}", hint="Learn from a file: --from FILE."
+        )
+    if opened.why:
+        sys.stderr.write(f"From {opened.backend}, for: {opened.why}\n")
+    return opened.facility.history(since_s)
+
+
+def _age_s(since: str) -> float:
+    from asa.units import parse_duration
+
+    hint = "Write it as 30d, 12h or 1d12h."
+    if since.strip().isdecimal():
+        raise InputError(f"{since!r} has no unit", where="--since", hint=hint)
+    try:
+        return parse_duration(since)
+    except InputError as error:
+        raise InputError(error.message, where="--since", hint=hint) from error
 
 
 @contextmanager

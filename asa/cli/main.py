@@ -13,6 +13,7 @@ import typer
 from asa import plugins
 from asa.cli.bank import app as bank_app
 from asa.cli.compare import compare
+from asa.cli.doctor import doctor
 from asa.cli.evaluate import evaluate
 from asa.cli.learn import learn
 from asa.cli.lists import lists
@@ -60,6 +61,7 @@ def _common(
 
 def _gather() -> None:
     app.command("compare")(compare)
+    app.command("doctor")(doctor)
     app.command("learn")(learn)
     app.command("predict")(predict)
     app.command("evaluate")(evaluate)

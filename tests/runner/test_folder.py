@@ -116,9 +116,8 @@ def test_a_client_that_was_replaced_writes_no_more(tmp_path):
         lease = (folder.path / "lease").read_text().replace(f'"pid": {os.getpid()}', '"pid": 1')
         (folder.path / "lease").write_text(lease)
         os.utime(folder.path / "lease", (long_ago, long_ago))
-        with RunFolder(folder.path).driven():
-            with pytest.raises(LeaseError, match="taken over"):
-                journal.append(Begun(1.0))
+        with RunFolder(folder.path).driven(), pytest.raises(LeaseError, match="taken over"):
+            journal.append(Begun(1.0))
     assert folder.state()[1] == []
 
 
