@@ -195,11 +195,15 @@ class SlurmLink(Protocol):
     says `asa.errors.SubmitInDoubtError` wherever that is not certain.
     """
 
-    calls: Counter[str]
-    """How often each method asked Slurm: requests sent, or commands run."""
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each method asked Slurm: requests sent, or commands run."""
+        ...
 
-    can_shrink: bool
-    """Whether `update` can give back nodes of a running job."""
+    @property
+    def can_shrink(self) -> bool:
+        """Whether `update` can give back nodes of a running job."""
+        ...
 
     def about(self) -> SlurmAbout:
         """Say who answers. Where the controller does not, that is no error."""

@@ -1,0 +1,6 @@
+"""Talking to Slurm over HTTP: slurmrestd's API v0.0.38 and v0.0.40 to v0.0.45."""
+
+from .link import RestLink
+from .tokens import TokenSource
+
+__all__ = ["RestLink", "TokenSource"]

@@ -1,0 +1,237 @@
+"""What is written to slurmrestd, exactly as each family of API versions takes it.
+
+v0.0.38 refuses a whole job for one key that it does not know; later versions ignore it and say so in a warning.
+Found by experiment with Slurm 22.05 (v0.0.38) and 24.11 (v0.0.40 to v0.0.42), where the published descriptions err.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar
+
+from asa.errors import BackendError, InputError
+
+from ..link import SlurmJob
+
+__all__ = ["KNOWN", "Dialect", "dialect", "number_of"]
+
+Query = list[tuple[str, str]]
+
+KNOWN = (45, 44, 43, 42, 41, 40, 38)
+"""API versions v0.0.N that are spoken, the best first. (v0.0.39 came with no release that is still in use.)"""
+
+_MIB = 1024**2
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Dialect(ABC):
+    """How one API version is spoken to.
+
+    Parameters
+    ----------
+    number
+        N of v0.0.N.
+    """
+
+    can_shrink: ClassVar[bool]
+    """Whether nodes of a running job can be given back."""
+    has_states: ClassVar[bool]
+    """Whether there may be a light listing of states."""
+    tells_deletions: ClassVar[bool]
+    """Whether the answer to a cancellation says if there was such a job."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"v0.0.{number}"
+
+    def submission(self, job: SlurmJob) -> dict[str, Any]:
+        """Make the body that submits a job."""
+        asked: dict[str, Any] = {
+            "name": job.name,
+            "current_working_directory": job.folder,
+            "standard_output": job.stdout,
+            "standard_error": job.stderr,
+            "tasks": job.cores,
+            "time_limit": self.minutes(job.walltime_s),
+            "environment": self.environment(dict(job.environment) or {"PATH": _PATH}),
+        }
+        texts = {
+            "partition": job.partition,
+            "account": job.account,
+            "qos": job.qos,
+            "constraints": job.constraint,
+            "dependency": job.dependency,
+            "comment": job.comment,
+        }
+        asked |= {key: value for key, value in texts.items() if value}
+        if job.nodes:
+            asked["nodes"] = self.nodes(job.nodes)
+        if job.memory_bytes:
+            asked["memory_per_node"] = self.number(math.ceil(job.memory_bytes / max(job.nodes, 1) / _MIB))
+        if job.gpus:
+            asked |= self.gpus(job.gpus)
+        if job.begin_s is not None:
+            asked["begin_time"] = self.time(job.begin_s)
+        if job.held:
+            asked["hold"] = True
+        return self.wrapped(asked, job.script)
+
+    def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
+        """Make the body that changes a job."""
+        asked: dict[str, Any] = {}
+        if held is not None:
+            asked["hold"] = held
+        if walltime_s is not None:
+            asked["time_limit"] = self.minutes(walltime_s)
+        if nodes is not None:
+            if not self.can_shrink:
+                raise BackendError(
+                    f"REST API {self.name} cannot shrink a running job", hint="A newer Slurm can, and scontrol can."
+                )
+            asked["nodes"] = self.nodes(nodes)
+        return asked
+
+    def minutes(self, walltime_s: float) -> Any:
+        """Write a time limit, which Slurm counts in minutes."""
+        return self.number(max(1, math.ceil(walltime_s / 60)))
+
+    @abstractmethod
+    def number(self, value: int) -> Any:
+        """Write a number that may be without limit or not set."""
+
+    @abstractmethod
+    def environment(self, variables: dict[str, str]) -> Any:
+        """Write a job's environment; it must not be empty."""
+
+    @abstractmethod
+    def nodes(self, count: int) -> Any:
+        """Write exactly so many nodes."""
+
+    @abstractmethod
+    def gpus(self, count: int) -> dict[str, Any]:
+        """Write so many GPUs for the whole job."""
+
+    @abstractmethod
+    def time(self, moment_s: int) -> Any:
+        """Write a time."""
+
+    @abstractmethod
+    def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
+        """Put job and script together."""
+
+    @abstractmethod
+    def past(self, job_ids: Collection[str]) -> Query:
+        """Ask slurmdbd for jobs by their numbers, since ever."""
+
+    @abstractmethod
+    def named(self, names: Collection[str], since_s: float) -> Query:
+        """Ask slurmdbd for jobs by their names, submitted since a time."""
+
+    @abstractmethod
+    def history(self, since_s: float, until_s: float) -> Query:
+        """Ask slurmdbd for all jobs of a span of time, with times that are not cut to it."""
+
+
+class _Dialect38(Dialect):
+    """Slurm 22.05."""
+
+    can_shrink = False
+    has_states = False
+    tells_deletions = True
+
+    def number(self, value: int) -> int:
+        return value
+
+    def environment(self, variables: dict[str, str]) -> dict[str, str]:
+        return variables
+
+    def nodes(self, count: int) -> int:
+        return count  # a pair, as the published description wants it, becomes one node
+
+    def gpus(self, count: int) -> dict[str, Any]:
+        return {"gpus": str(count)}
+
+    def time(self, moment_s: int) -> str:
+        return f"uts{moment_s}"  # a plain number is refused, and a date would be in slurmrestd's time zone
+
+    def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
+        return {"script": script, "job": asked}
+
+    def past(self, job_ids: Collection[str]) -> Query:
+        return [("step", ",".join(job_ids)), ("skip_steps", "true")]
+
+    def named(self, names: Collection[str], since_s: float) -> Query:
+        return [("job_name", ",".join(names)), ("submit_time", f"uts{int(since_s)}"), ("skip_steps", "true")]
+
+    def history(self, since_s: float, until_s: float) -> Query:
+        return [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{int(until_s)}"), ("skip_steps", "true")]
+
+
+class _Dialect40(Dialect):
+    """Slurm 23.11 and 24.05."""
+
+    can_shrink = True
+    has_states = True
+    tells_deletions = False
+
+    def number(self, value: int) -> dict[str, Any]:
+        return {"set": True, "infinite": False, "number": value}
+
+    def environment(self, variables: dict[str, str]) -> list[str]:
+        return [f"{name}={value}" for name, value in variables.items()]
+
+    def nodes(self, count: int) -> str:
+        return str(count)
+
+    def gpus(self, count: int) -> dict[str, Any]:
+        return {"tres_per_job": f"gres/gpu:{count}"}
+
+    def time(self, moment_s: int) -> dict[str, Any]:
+        return self.number(moment_s)
+
+    def wrapped(self, asked: dict[str, Any], script: str) -> dict[str, Any]:
+        return {"job": asked | {"script": script}}
+
+    def past(self, job_ids: Collection[str]) -> Query:
+        return [*(("step", job_id) for job_id in job_ids), ("skip_steps", "true")]
+
+    def named(self, names: Collection[str], since_s: float) -> Query:
+        query = [("job_name", ",".join(names)), ("start_time", f"uts{int(since_s)}")]
+        return [*query, ("usage_time_as_submit_time", "true"), *_UNCUT]
+
+    def history(self, since_s: float, until_s: float) -> Query:
+        query = [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{int(until_s)}")]
+        return [*query, ("show_duplicates", "true"), *_UNCUT]
+
+
+class _Dialect42(_Dialect40):
+    """Slurm 24.11 and later."""
+
+    tells_deletions = True
+
+
+_UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("skip_steps", "true"))
+
+
+def dialect(number: int) -> Dialect:
+    """Give the dialect of v0.0.N."""
+    return _Dialect38(number) if number < 40 else _Dialect40(number) if number < 42 else _Dialect42(number)
+
+
+def number_of(name: str) -> int:
+    """Read the N of ``v0.0.N``, one of those that are known.
+
+    Raises
+    ------
+    InputError
+        It is none of them.
+    """
+    match = re.fullmatch(r"v?0\.0\.(\d+)", name)
+    if match is None or int(match[1]) not in KNOWN:
+        raise InputError(
+            f"{name!r} is no API version that is known here",
+            hint=f"Known are {', '.join(f'v0.0.{number}' for number in reversed(KNOWN))}.",
+        )
+    return int(match[1])

@@ -1,0 +1,263 @@
+"""One request, one answer: HTTP over TCP or a unix socket, with a token, and errors that say how far it came."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from asa.errors import AccessError, InputError, UnavailableError
+
+from .refusals import complaints, has_unauthorised
+from .scan import parse
+from .tokens import TokenSource
+
+__all__ = ["Answer", "Exchange", "LostAnswerError"]
+
+_CONNECT_S = 10.0
+_IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
+_LARGEST_COMPLAINT_BYTES = 1 << 16
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+
+
+class LostAnswerError(UnavailableError):
+    """The request was sent, wholly or in part, and no whole answer came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+    content_type: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Decode it; an empty object if it is none."""
+        try:
+            return parse(self.body)
+        except ValueError:
+            return {}
+
+    @property
+    def is_page(self) -> bool:
+        """It was made for a browser: somebody else than slurmrestd answers."""
+        return "html" in self.content_type or self.body[:64].lstrip()[:1] == b"<"
+
+
+class Exchange:
+    """A connection to slurmrestd, kept alive between requests.
+
+    Parameters
+    ----------
+    url
+        ``http://host:port``, ``https://host:port``, perhaps with a path behind it, or ``unix:///path/to.sock``.
+    token
+        None where none is needed, as on a unix socket.
+    user
+        Who asks; empty for whom the token or the socket names.
+    verify
+        Whether certificates are checked, or by which file of authorities.
+    timeout_s
+        Most seconds for one request and its whole answer.
+    transport
+        Another way to send, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: TokenSource | None,
+        user: str,
+        verify: bool | str,
+        timeout_s: float,
+        transport: httpx.BaseTransport | None,
+    ) -> None:
+        self.url, self.token, self.user = url, token, user
+        self.calls: Counter[str] = Counter()
+        self._socket, self._base = _understood(url)
+        self._verify, self._timeout_s, self._transport = verify, timeout_s, transport
+        self._client: httpx.Client | None = None
+
+    def ask(
+        self, caller: str, method: str, path: str, *, query: Sequence[tuple[str, str]] = (), body: Any = None
+    ) -> Answer:
+        """Send a request and wait for the answer; once more with a new token if the first was refused.
+
+        Parameters
+        ----------
+        caller
+            For whom it is counted in `calls`.
+        method, path, query, body
+            The request; `body` becomes JSON.
+
+        Raises
+        ------
+        AccessError
+            Slurm does not let us in; the request was not carried out.
+        LostAnswerError
+            It was sent and may have been carried out.
+        UnavailableError
+            It was not sent, or nobody answered who carries out requests.
+        """
+        answer = self._send(caller, method, path, query, body)
+        if _is_unauthorised(answer) and self.token is not None and self.token.renew():
+            answer = self._send(caller, method, path, query, body)
+        if _is_unauthorised(answer):
+            raise self._shut_out(answer)
+        if 300 <= answer.status < 400 and answer.status != 304:
+            raise UnavailableError(
+                "the address sends us elsewhere, which is not followed",
+                where=self.url,
+                hint="Give the address of slurmrestd itself.",
+            )
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; the next request opens one anew."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _send(self, caller: str, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Answer:
+        headers = self.token.headers(self.user) if self.token is not None else {}
+        tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
+        address = f"{self._base}{path}{'?' if tail else ''}{tail}"
+        content = None if body is None else json.dumps(body).encode()
+        headers |= {} if body is None else {"Content-Type": "application/json"}
+        client = self._opened()
+        if self._transport is None and self._socket is not None and _is_absent(self._socket):
+            raise UnavailableError("there is no socket", where=self.url, hint=_IS_IT_RUNNING)
+        deadline_s = time.monotonic() + self._timeout_s
+        sent = True
+        try:
+            with client.stream(method, address, headers=headers, content=content) as response:
+                return self._received(response, deadline_s)
+        except _NOT_SENT as error:
+            sent = False
+            raise self._unreachable(error) from error
+        except httpx.LocalProtocolError:
+            sent = False
+            # without the cause: it cites the header, and that may hold a token
+            raise UnavailableError("the request cannot be put into HTTP", where=self.url) from None
+        except httpx.TimeoutException as error:
+            raise LostAnswerError(
+                f"no answer within {self._timeout_s:g} s",
+                where=self.url,
+                hint="The controller may be busy or down, or a listing too long for the time-out.",
+            ) from error
+        except (httpx.TransportError, httpx.StreamError, httpx.DecodingError) as error:
+            raise LostAnswerError(
+                f"the connection broke before the answer was whole ({type(error).__name__})", where=self.url
+            ) from error
+        finally:
+            self.calls[caller] += sent
+
+    def _received(self, response: httpx.Response, deadline_s: float) -> Answer:
+        """Receive all of an answer, for `httpx` limits only how long each piece takes."""
+        pieces = []
+        for piece in response.iter_bytes():
+            pieces.append(piece)
+            if time.monotonic() > deadline_s:
+                raise httpx.ReadTimeout("it drips")
+        return Answer(response.status_code, b"".join(pieces), response.headers.get("content-type", ""))
+
+    def _opened(self) -> httpx.Client:
+        if self._client is None:
+            transport = self._transport
+            if transport is None and self._socket is not None:
+                transport = httpx.HTTPTransport(uds=self._socket)
+            self._client = httpx.Client(
+                transport=transport,
+                verify=self._tls() if self._base.startswith("https") and transport is None else True,
+                timeout=httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S)),
+                headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "asa"},
+                follow_redirects=False,
+            )
+        return self._client
+
+    def _tls(self) -> bool | ssl.SSLContext:
+        if isinstance(self._verify, bool):
+            return self._verify
+        try:
+            return ssl.create_default_context(cafile=self._verify)
+        except (OSError, ssl.SSLError) as error:
+            raise InputError(
+                "is no file of certificates", where=self._verify, hint="It must hold authorities in PEM form."
+            ) from error
+
+    def _shut_out(self, answer: Answer) -> AccessError:
+        if self.token is None and self._socket is not None:
+            hint = "This socket takes requests of its own user only, or wants a token."
+        elif self.token is None:
+            hint = "It wants a token: set SLURM_JWT, as by: export $(scontrol token)"
+        else:
+            hint = "The token may have ended or belong to another user: make a new one with scontrol token."
+        words = "; ".join(complaint.words for complaint in complaints(answer.document()))
+        return AccessError(
+            f"Slurm does not let us in (HTTP status {answer.status}{': ' * bool(words)}{words})",
+            where=self.url,
+            hint=hint,
+        )
+
+    def _unreachable(self, error: httpx.TransportError) -> UnavailableError:
+        """Say in words why nobody could be reached; the request certainly was not sent."""
+        why, said, hint = "cannot be reached", str(error), _IS_IT_RUNNING
+        if self._socket is not None:
+            if "Permission" in said:
+                why, hint = "the socket must not be opened by this user", "Ask for access, or use another address."
+            else:
+                why = "nobody listens at the socket"
+        elif "CERTIFICATE_VERIFY_FAILED" in said:
+            why = "its certificate is not to be trusted: " + said.partition("failed: ")[2].partition(" (_ssl")[0]
+            hint = "Name the file of the authority that signed it (verify = FILE)."
+        elif isinstance(error.__cause__, ssl.SSLError) or "SSL" in said:
+            why, hint = "it does not speak TLS as we do", "Perhaps the address begins with http, not https."
+        elif "Name or service" in said or "resolve" in said or "No address" in said:
+            why, hint = "there is no host of that name", "Check the address."
+        elif isinstance(error, httpx.TimeoutException):
+            why = "it does not answer the call"
+        elif "refused" in said.lower():
+            why = "nobody listens there"
+        return UnavailableError(why, where=self.url, hint=hint)
+
+
+def _is_unauthorised(answer: Answer) -> bool:
+    if answer.status in {401, 403, 407, 511}:
+        return True
+    suspect = answer.status >= 500 and len(answer.body) < _LARGEST_COMPLAINT_BYTES
+    return suspect and has_unauthorised(complaints(answer.document()))
+
+
+def _is_absent(path: str) -> bool:
+    try:
+        return not Path(path).exists()
+    except OSError:  # a folder that we may not enter; the call will say so
+        return False
+
+
+def _understood(url: str) -> tuple[str | None, str]:
+    """Split an address into the path of a socket, if it is one, and what stands before the paths of the API."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/"):
+        return parts.path, "http://localhost"
+    try:
+        known = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known or parts.query or parts.fragment or parts.username is not None:
+        raise InputError(
+            "is no address of slurmrestd",
+            where=f"{parts.scheme}://..." if parts.username is not None else url,
+            hint="Write http://host:6820, https://host:6820 or unix:///path/to/slurmrestd.sock.",
+        )
+    return None, url.rstrip("/")

@@ -1,0 +1,82 @@
+"""Accounting's jobs as ``sacct -P`` would print them, for the one reader of histories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .reading import accounted, nested, number, states_of, text, whole
+
+__all__ = ["as_sacct"]
+
+_COLUMNS = (
+    "Cluster", "JobID", "User", "Partition", "Submit", "Eligible", "Start", "End", "State", "TimelimitRaw", "ReqCPUS",
+    "Reservation", "Reason",
+)  # fmt: skip
+_UNKNOWN = "Unknown"
+_SEPARATORS = str.maketrans({"|": "?", "\n": " ", "\r": " "})
+
+
+def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
+    """Write jobs in the form that `asa.backends.slurm.accounting.read_history` reads; a job told twice is told once.
+
+    Parameters
+    ----------
+    jobs
+        As ``/slurmdb/v0.0.N/jobs`` tells them, in any version.
+
+    Returns
+    -------
+    str
+        The line of column names, then a line a job. Times are seconds since 1970.
+    """
+    lines: dict[tuple[str, str, str], str] = {}
+    for job in jobs:
+        if fields := _fields(job):
+            lines[fields["Cluster"], fields["JobID"], fields["Submit"]] = "|".join(
+                fields[name].translate(_SEPARATORS) for name in _COLUMNS
+            )
+    return "\n".join(("|".join(_COLUMNS), *lines.values(), ""))
+
+
+def _fields(job: Mapping[str, Any]) -> dict[str, str] | None:
+    record = accounted(job)
+    if record is None:
+        return None
+    reservation = nested(job, "reservation", "name")
+    return {
+        "Cluster": text(job.get("cluster")),
+        "JobID": _job_id(job, record.job_id),
+        "User": record.user,
+        "Partition": record.partition,
+        "Submit": _seconds(record.submit_s),
+        "Eligible": _seconds(record.eligible_s),
+        "Start": _seconds(record.start_s),
+        "End": _seconds(record.end_s),
+        "State": (states_of(nested(job, "state", "current")) or ("UNKNOWN",))[0],
+        "TimelimitRaw": _limit(nested(job, "time", "limit")),
+        "ReqCPUS": str(record.cores),
+        "Reservation": reservation if isinstance(reservation, str) else "",  # 22.05 tells 0
+        "Reason": text(nested(job, "state", "reason")),
+    }
+
+
+def _job_id(job: Mapping[str, Any], plain: str) -> str:
+    """Write a job's id as sacct does: elements of arrays and parts of heterogeneous jobs by their heads."""
+    head, element = whole(nested(job, "array", "job_id")), whole(nested(job, "array", "task_id"))
+    if head and element is not None and element < 2**31:
+        return f"{head}_{element}"
+    head, part = whole(nested(job, "het", "job_id")), whole(nested(job, "het", "job_offset"))
+    return f"{head}+{part}" if head and part is not None else plain
+
+
+def _seconds(moment_s: float | None) -> str:
+    return str(int(moment_s)) if moment_s else _UNKNOWN
+
+
+def _limit(value: Any) -> str:
+    minutes = number(value)
+    if minutes is None or not math.isfinite(minutes) or minutes >= 2**32 - 2:
+        return "UNLIMITED" if minutes is not None else "Partition_Limit"
+    return str(int(minutes))

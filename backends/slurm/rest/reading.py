@@ -1,0 +1,234 @@
+"""Reading what slurmrestd tells, tolerantly: every version spells it otherwise, and the next one will, too.
+
+A number may be one, a text, or an object with `set`, `infinite` and `number`; a text may be null; a list may be a text.
+What cannot be read is as if it were not there. A state that nobody has heard of is passed on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..link import SlurmNode, SlurmPartition, SlurmRecord
+
+__all__ = ["accounted", "listed", "nested", "node", "number", "partition", "record", "text", "whole"]
+
+_MIB = 1024**2
+_NOT_SET = frozenset({4294967294.0, 4294967295.0, 2.0**64})
+_BASE_STATES = frozenset({
+    "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
+    "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
+})  # fmt: skip
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_ENDED = _BASE_STATES - {"PENDING", "RUNNING", "SUSPENDED"} | {"COMPLETING", "REVOKED", "LAUNCH_FAILED"}
+_NOWHERE = frozenset({"", "None assigned", "(null)"})
+
+
+def number(value: Any) -> float | None:
+    """Read a number; infinity for none that ends, None if it is not set."""
+    if isinstance(value, Mapping):
+        if value.get("infinite"):
+            return math.inf
+        return number(value.get("number")) if value.get("set", True) else None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - not a number
+        return None
+    return float(value) if abs(value) < 2**80 else math.inf
+
+
+def whole(value: Any) -> int | None:
+    """Read a whole number; None for none, and for one without end."""
+    found = number(value)
+    return int(found) if found is not None and math.isfinite(found) else None
+
+
+def text(value: Any) -> str:
+    """Read a text; empty for null and for anything else."""
+    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
+def listed(value: Any) -> list[Any]:
+    """Read a list; a single value is a list of one, null is none."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None or value in ("", {}) else [value]
+
+
+def nested(document: Any, *keys: str) -> Any:
+    """Go down into objects; None where the way ends."""
+    for key in keys:
+        if not isinstance(document, Mapping):
+            return None
+        document = document.get(key)
+    return document
+
+
+def record(job: Mapping[str, Any]) -> SlurmRecord | None:
+    """Read a job as slurmctld tells it; None if it has no number."""
+    number_ = whole(job.get("job_id"))
+    if number_ is None or number_ <= 0:
+        return None
+    states = states_of(job.get("job_state"))
+    waiting = not _WAITING.isdisjoint(states)
+    start_s, end_s = _time(job.get("start_time")), _time(job.get("end_time"))
+    ended = not waiting and not _ENDED.isdisjoint(states)
+    ran = not waiting and text(job.get("nodes")) not in _NOWHERE
+    exit_code, signal = _ending(job.get("exit_code"), states) if ended else (None, None)
+    return SlurmRecord(
+        job_id=str(number_),
+        name=text(job.get("name")),
+        user=text(job.get("user_name")) or text(job.get("user_id")),
+        states=states,
+        submit_s=_time(job.get("submit_time")) or 0.0,
+        reason=_reason(job.get("state_reason")),
+        eligible_s=_time(job.get("eligible_time")),
+        accrue_s=_time(job.get("accrue_time")),
+        start_s=start_s if ran else None,
+        end_s=end_s if ended else None,
+        expected_start_s=start_s if waiting else None,
+        limit_s=_minutes(job.get("time_limit")),
+        cores=_count(job.get("cpus")) or 1,
+        nodes=_count(job.get("node_count")),
+        partition=text(job.get("partition")),
+        exit_code=exit_code,
+        signal=signal,
+        restarts=_count(job.get("restart_cnt")),
+        dependency=text(job.get("dependency")),
+        comment=text(job.get("comment")),
+        is_array=waiting and text(job.get("array_task_string")) not in _NOWHERE,
+    )
+
+
+def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
+    """Read a job as slurmdbd tells it; None if it has no number, or is only half there.
+
+    For a second or so after a short job slurmdbd knows its end and not yet what it was: it calls it "allocation", and
+    knows no partition.
+    """
+    number_ = whole(job.get("job_id"))
+    if number_ is None or number_ <= 0 or (job.get("name") == "allocation" and not text(job.get("partition"))):
+        return None
+    states = states_of(nested(job, "state", "current"))
+    times = {name: _time(nested(job, "time", name)) for name in ("submission", "eligible", "start", "end")}
+    waiting = not _WAITING.isdisjoint(states)
+    ended = not waiting and not _ENDED.isdisjoint(states)
+    ran = not waiting and text(job.get("nodes")) not in _NOWHERE
+    exit_code, signal = _ending(job.get("exit_code"), states) if ended else (None, None)
+    return SlurmRecord(
+        job_id=str(number_),
+        name=text(job.get("name")),
+        user=text(job.get("user")) or text(nested(job, "association", "user")),
+        states=states,
+        submit_s=times["submission"] or 0.0,
+        reason=_reason(nested(job, "state", "reason")) if waiting else "",  # the last that it was pending for
+        eligible_s=times["eligible"],
+        start_s=times["start"] if ran else None,
+        end_s=times["end"] if ended else None,
+        limit_s=_minutes(nested(job, "time", "limit")),
+        cores=_count(nested(job, "required", "CPUs")) or 1,
+        nodes=_count(job.get("allocation_nodes")),
+        partition=text(job.get("partition")),
+        exit_code=exit_code,
+        signal=signal,
+        restarts=_count(job.get("restart_cnt")),
+        comment=text(nested(job, "comment", "job")),
+    )
+
+
+def partition(told: Mapping[str, Any]) -> SlurmPartition:
+    """Read a partition: flat in v0.0.38, in groups later."""
+    states = words(told.get("state")) or words(nested(told, "partition", "state"))
+    flags = {flag.upper() for flag in words(told.get("flags"))}
+    return SlurmPartition(
+        name=text(told.get("name")),
+        is_default="DEFAULT" in flags,
+        is_up=not states or "UP" in states,
+        max_walltime_s=_minutes(_first(told, ("max_time_limit",), ("maximums", "time"))),
+        default_walltime_s=_minutes(_first(told, ("default_time_limit",), ("defaults", "time"))),
+        max_nodes=_limit(_first(told, ("maximum_nodes_per_job",), ("maximums", "nodes"))),
+        min_nodes=_limit(_first(told, ("min nodes per job",), ("minimums", "nodes"))),
+        nodes=_count(_first(told, ("total_nodes",), ("nodes", "total"))),
+        cores=_count(_first(told, ("total_cpus",), ("cpus", "total"))),
+    )
+
+
+def node(told: Mapping[str, Any]) -> SlurmNode:
+    """Read a node."""
+    return SlurmNode(
+        name=text(told.get("name")),
+        cores=_count(told.get("effective_cpus")) or _count(told.get("cpus")),
+        memory_bytes=_count(told.get("real_memory")) * _MIB,
+        states=tuple(word.upper() for word in (*words(told.get("state")), *words(told.get("state_flags")))),
+        partitions=words(told.get("partitions")),
+    )
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Read a list of words."""
+    return tuple(text(word) for word in listed(value) if text(word))
+
+
+def states_of(value: Any) -> tuple[str, ...]:
+    """Read a state: upper case, the base state first."""
+    states = [state.upper() for state in words(value)]
+    return tuple(sorted(states, key=lambda state: state not in _BASE_STATES))
+
+
+def _first(told: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
+    """Give the first of some values that is there."""
+    found: Iterable[Any] = (nested(told, *path) for path in paths)
+    return next((value for value in found if value is not None), None)
+
+
+def _time(value: Any) -> float | None:
+    """Read a time; 0 and the marks for never are no times, though they are told as set."""
+    found = number(value)
+    return found if found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET else None
+
+
+def _minutes(value: Any) -> float | None:
+    found = number(value)
+    limited = found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET
+    return found * 60.0 if limited and found is not None else None
+
+
+def _limit(value: Any) -> int | None:
+    found = number(value)
+    if found is None or not math.isfinite(found) or found <= 0 or found in _NOT_SET:
+        return None
+    return int(found)
+
+
+def _count(value: Any) -> int:
+    """Read a count; of a range such as ``2-4`` the least."""
+    if isinstance(value, str):
+        value = value.partition("-")[0]
+    return _limit(value) or 0
+
+
+def _reason(value: Any) -> str:
+    reason = text(value)
+    return "" if reason == "None" else reason
+
+
+def _ending(value: Any, states: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Read how a script ended: exit code and signal, from an object or from a wait status as `wait` gives it.
+
+    A code of 0 is believed only of a job that completed: slurmdbd of 22.05 tells it of every job, and slurmctld of
+    those that were cancelled.
+    """
+    if isinstance(value, Mapping):
+        signal = whole(nested(value, "signal", "id")) or whole(nested(value, "signal", "signal_id")) or None
+        code = whole(value.get("return_code"))
+    elif (status := whole(value)) is None:
+        return None, None
+    else:
+        code, signal = status >> 8, (status & 0x7F) or None
+    if code == 0 and (signal or not {"COMPLETED", "COMPLETING"}.issuperset(states)):
+        code = None
+    return code, signal

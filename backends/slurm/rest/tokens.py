@@ -1,0 +1,187 @@
+"""Where the token comes from that opens slurmrestd's door, and how it is kept fresh.
+
+A token is a secret: it is in no message, no log and no `repr`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from asa.errors import AccessError
+
+__all__ = ["TokenSource"]
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_AGAIN_S = 15.0
+
+
+class TokenSource:
+    """A token that is read again before it ends, and when it was refused.
+
+    Parameters
+    ----------
+    read
+        Gives the token as text, perhaps as ``SLURM_JWT=...``; may raise `AccessError`.
+    name
+        Where it comes from, in words, for messages.
+    bearer
+        Send it as ``Authorization: Bearer``, as some proxies want it, and not in Slurm's own header.
+    margin_s
+        So many seconds before its end it is read again.
+    clock
+        Seconds since 1970.
+
+    Examples
+    --------
+    >>> source = TokenSource(lambda: "SLURM_JWT=abc", name="a test")
+    >>> source.headers("me")
+    {'X-SLURM-USER-TOKEN': 'abc', 'X-SLURM-USER-NAME': 'me'}
+    >>> source
+    TokenSource(a test)
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], str],
+        *,
+        name: str,
+        bearer: bool = False,
+        margin_s: float = 120.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._read, self._name, self._bearer, self._margin_s, self._clock = read, name, bearer, margin_s, clock
+        self._token = ""
+        self._claims: dict[str, Any] = {}
+        self._again_s = 0.0
+
+    @classmethod
+    def from_environment(cls, variable: str = "SLURM_JWT", *, bearer: bool = False) -> TokenSource:
+        """Take it from an environment variable of this process."""
+
+        def read() -> str:
+            if not (text := os.environ.get(variable, "")):
+                raise AccessError(
+                    f"the environment variable {variable} has no token",
+                    hint=f"Make one: export $(scontrol token) sets SLURM_JWT; {variable} is read.",
+                )
+            return text
+
+        return cls(read, name=f"environment variable {variable}", bearer=bearer)
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, bearer: bool = False) -> TokenSource:
+        """Take it from a file, which may be written anew while we run."""
+
+        def read() -> str:
+            try:
+                return Path(path).read_text(encoding="utf-8", errors="replace")
+            except OSError as error:
+                raise AccessError(
+                    f"the token cannot be read: {error.strerror or type(error).__name__}",
+                    where=str(path),
+                    hint="Write one into it: scontrol token > FILE; only you should be able to read it.",
+                ) from error
+
+        return cls(read, name=f"file {path}", bearer=bearer)
+
+    @classmethod
+    def from_command(cls, command: Sequence[str], *, bearer: bool = False, timeout_s: float = 30.0) -> TokenSource:
+        """Take it from what a command prints, as ``scontrol token lifespan=3600`` does."""
+        words = list(command)
+
+        def read() -> str:
+            try:
+                done = subprocess.run(  # noqa: S603 - the user's own command
+                    words, capture_output=True, text=True, timeout=timeout_s, check=True, stdin=subprocess.DEVNULL
+                )
+            except subprocess.CalledProcessError as error:
+                why = f"ended with exit code {error.returncode}"
+            except subprocess.TimeoutExpired:
+                why = f"did not end within {timeout_s:g} s"
+            except OSError as error:
+                why = f"cannot be run: {error.strerror or type(error).__name__}"
+            else:
+                return done.stdout
+            # the output stays out of the message, and out of the chain: it may hold a token
+            raise AccessError(f"the command that gives the token {why}", where=words[0], hint="Run it by hand.")
+
+        return cls(read, name=f"command {words[0]}", bearer=bearer)
+
+    @property
+    def ends_s(self) -> float | None:
+        """When the token in use ends, seconds since 1970; None if it does not say."""
+        ends = self._claims.get("exp")
+        return float(ends) if isinstance(ends, int | float) else None
+
+    @property
+    def user(self) -> str:
+        """Whom the token in use speaks for; empty if it does not say."""
+        user = self._claims.get("sun")
+        return user if isinstance(user, str) else ""
+
+    def current(self) -> str:
+        """Give the token, a fresh one if the old one ends soon.
+
+        Raises
+        ------
+        AccessError
+            There is none.
+        """
+        if not self._token:
+            self._take()
+        elif self.ends_s is not None and self._clock() > max(self.ends_s - self._margin_s, self._again_s):
+            self._again_s = self._clock() + _AGAIN_S
+            try:
+                self._take()
+            except AccessError:
+                if self._clock() >= self.ends_s:
+                    raise
+        return self._token
+
+    def renew(self) -> bool:
+        """Read it again, since it was refused; say whether it is another one now."""
+        before = self._token
+        self._take()
+        return self._token != before
+
+    def headers(self, user: str) -> dict[str, str]:
+        """Make the HTTP headers that carry it, for a user or, if empty, for whom the token names."""
+        token = self.current()
+        if self._bearer:
+            return {"Authorization": f"Bearer {token}"}
+        return {"X-SLURM-USER-TOKEN": token} | ({"X-SLURM-USER-NAME": user} if user else {})
+
+    def __repr__(self) -> str:
+        return f"TokenSource({self._name})"
+
+    def _take(self) -> None:
+        lines = [line.strip() for line in self._read().splitlines() if line.strip()]
+        named = [line.partition("SLURM_JWT=")[2] for line in lines if "SLURM_JWT=" in line]
+        token = (named or lines or [""])[-1].strip("'\" ")
+        if not _TOKEN.fullmatch(token):
+            raise AccessError(
+                f"the {self._name} gives no token" + (", but something else" if token else ""),
+                hint="What is wanted is the output of: scontrol token",
+            )
+        self._token, self._claims = token, _claims(token)
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Read what a JWT says of itself, unverified; nothing if it is none."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error):
+        return {}
+    return claims if isinstance(claims, dict) else {}

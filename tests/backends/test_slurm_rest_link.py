@@ -1,0 +1,746 @@
+"""Asking slurmrestd: which request is sent, how often, and what each kind of failure means."""
+
+import base64
+import gc
+import json
+import logging
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+from asa.backends.slurm.link import SlurmJob
+from asa.backends.slurm.rest import RestLink, TokenSource
+from asa.backends.slurm.rest.memory import Memory
+
+from asa.errors import (
+    AccessError,
+    BackendError,
+    InputError,
+    JobNotFoundError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+
+SAMPLES = json.loads((Path(__file__).parents[1] / "data/slurm/rest-samples.json").read_text())
+PING = {"meta": {"slurm": {"release": "24.11.5", "cluster": "testbed"}}, "pings": [{"pinged": "UP"}], "errors": []}
+JOB = SlurmJob("n", "#!/bin/sh\n", "/f", cores=1, walltime_s=60, stdout="/o", stderr="/e")
+NOT_FOUND = "Unable find requested URL. Please view /openapi/v3 for API reference."
+
+
+class Desk(httpx.BaseTransport):
+    """Answers requests from a table: of "METHOD /path" an answer, or a function of the request that gives one."""
+
+    def __init__(self, *versions, **more):
+        self.asked = []
+        self.table = {f"GET /slurm/{version}/ping": (200, PING) for version in versions}
+        self.table |= more.get("table", {})
+
+    def handle_request(self, request):
+        self.asked.append(request)
+        answer = self.table.get(f"{request.method} {request.url.path}", (404, NOT_FOUND))
+        answer = answer(request) if callable(answer) else answer
+        if isinstance(answer, httpx.Response):
+            return answer
+        status, body = answer
+        return httpx.Response(status, text=body) if isinstance(body, str) else httpx.Response(status, json=body)
+
+    @property
+    def paths(self):
+        return [f"{request.method} {request.url.path}" for request in self.asked]
+
+
+def link(desk, **options):
+    return RestLink("http://slurm:6820", transport=desk, **({"api": "v0.0.42"} | options))
+
+
+def failing(error):
+    def fail(request):
+        raise error("what happened", request=request)
+
+    return fail
+
+
+def token(**claims):
+    text = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"h.{text}.s"
+
+
+def job_told(number, state="PENDING", **more):
+    return {
+        "job_id": number,
+        "job_state": [state],
+        "submit_time": {"set": True, "number": 100},
+        "user_name": "me",
+    } | more
+
+
+class Queue:
+    """Jobs as a controller knows them, for a desk."""
+
+    def __init__(self, *numbers):
+        self.states = dict.fromkeys(numbers, "PENDING")
+        self.desk = Desk("v0.0.42")
+        self.desk.table["GET /slurm/v0.0.42/jobs/state"] = self._states
+        self.desk.table["GET /slurm/v0.0.42/jobs"] = lambda _: (200, {"jobs": self._all(), "errors": []})
+        for number in numbers:
+            self.desk.table[f"GET /slurm/v0.0.42/job/{number}"] = self._one
+            self.desk.table[f"POST /slurm/v0.0.42/job/{number}"] = (200, {"errors": [], "results": None})
+
+    def _all(self):
+        return [job_told(number, state) for number, state in self.states.items()]
+
+    def _one(self, request):
+        number = int(request.url.path.rpartition("/")[2])
+        if number not in self.states:
+            return SAMPLES["24.11"]["job_unknown"]
+        return 200, {"jobs": [job_told(number, self.states[number])], "errors": []}
+
+    def _states(self, request):
+        asked = request.url.params.get_list("job_id")
+        jobs = [{"job_id": str(number), "state": [state]} for number, state in self.states.items()]
+        return 200, {"jobs": [job for job in jobs if job["job_id"] in asked or not asked], "errors": []}
+
+
+# --- finding the version ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("served", "described", "found", "most"),
+    [
+        (["v0.0.40", "v0.0.41", "v0.0.42"], ["v0.0.42", "v0.0.41", "v0.0.40"], "v0.0.42", 2),
+        (["v0.0.38"], ["v0.0.36", "v0.0.38"], "v0.0.38", 2),
+        (["v0.0.41", "v0.0.40"], None, "v0.0.41", 6),  # no description
+        (["v0.0.40"], ["v0.0.44"], "v0.0.40", 8),  # it lies
+        (["v0.0.45", "v0.0.46"], ["v0.0.46", "v0.0.45"], "v0.0.45", 2),
+    ],
+)
+def test_the_newest_version_that_both_know_is_taken_once(served, described, found, most):
+    desk = Desk(*served)
+    if described:
+        text = json.dumps({"paths": {f"/slurm/{version}/ping/": {} for version in described}})
+        desk.table["GET /openapi/v3"] = (200, text.replace("/", "\\/"))
+    desk.table[f"GET /slurm/{found}/partitions"] = (200, {"partitions": [], "errors": []})
+    asking = link(desk, api="")
+    assert desk.asked == [], "not before it is needed"
+    assert asking.partitions() == []
+    sent = asking.calls["negotiation"]
+    assert 1 < sent <= most
+    asking.partitions()
+    assert asking.calls == {"negotiation": sent, "partitions": 2}
+    assert found in asking.about().means
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((404, NOT_FOUND), "none of the REST APIs"),
+        ((200, "<html><body>Welcome</body></html>"), "a web page answers there"),
+        ((502, "Bad gateway"), "HTTP status 502"),
+        ((302, ""), "sends us elsewhere"),
+        ((200, "hello"), "none of the REST APIs"),
+    ],
+)
+def test_what_is_no_slurmrestd_is_told_clearly(answer, words):
+    desk = Desk()
+    desk.handle_request = lambda _: httpx.Response(answer[0], text=answer[1])
+    with pytest.raises(UnavailableError, match=words) as error:
+        link(desk, api="").partitions()
+    assert error.value.where == "http://slurm:6820"
+
+
+def test_versions_from_the_future_are_named():
+    desk = Desk(table={"GET /openapi/v3": (200, '{"/slurm/v0.0.99/jobs/": 1}')})
+    with pytest.raises(UnavailableError, match=r"serves REST API v0\.0\.99; known here are v0\.0\.38, v0\.0\.40"):
+        link(desk, api="").queue()
+
+
+def test_an_update_of_slurm_under_our_feet_is_noticed():
+    desk = Desk("v0.0.41")
+    asking = link(desk, api="")
+    desk.table["GET /slurm/v0.0.41/nodes"] = (200, {"nodes": [], "errors": []})
+    assert asking.nodes() == []
+    desk.table = {"GET /slurm/v0.0.45/ping": (200, PING), "GET /slurm/v0.0.45/nodes": (200, {"nodes": []})}
+    with pytest.raises(UnavailableError, match=r"does not serve REST API v0\.0\.41"):
+        asking.nodes()
+    assert asking.nodes() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "slurm:6820",
+        "ftp://slurm",
+        "http://",
+        "http://u:secret@slurm",
+        "http://slurm?x=1",
+        "unix://host/x",
+        "http://h:x",
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(url):
+    with pytest.raises(InputError, match="no address of slurmrestd") as error:
+        RestLink(url)
+    assert "secret" not in str(error.value)
+
+
+# --- submitting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (httpx.ConnectError, UnavailableError),
+        (httpx.ConnectTimeout, UnavailableError),
+        (httpx.ReadTimeout, SubmitInDoubtError),
+        (httpx.WriteTimeout, SubmitInDoubtError),
+        (httpx.ReadError, SubmitInDoubtError),
+        (httpx.WriteError, SubmitInDoubtError),
+        (httpx.RemoteProtocolError, SubmitInDoubtError),
+    ],
+)
+def test_whether_a_lost_submission_may_have_arrived(fault, kind):
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": failing(fault)})
+    asking = link(desk)
+    with pytest.raises(BackendError) as error:
+        asking.submit(JOB)
+    assert type(error.value) is kind
+    assert len(desk.asked) == 1, "a submission is never sent again"
+    assert asking.calls["submit"] == (kind is SubmitInDoubtError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ((200, "not json"), SubmitInDoubtError),
+        ((200, '{"job_id": 5'), SubmitInDoubtError),
+        ((200, ""), SubmitInDoubtError),
+        ((200, {"job_id": 0}), SubmitInDoubtError),
+        ((502, "<html>"), SubmitInDoubtError),
+        (SAMPLES["24.11"]["ctld_down_submit"], SubmitInDoubtError),
+        (SAMPLES["24.11"]["variant_bad_partition"], SubmitRejectedError),
+        (SAMPLES["24.11"]["variant_bad_dep"], SubmitRejectedError),
+        (SAMPLES["24.11"]["variant_too_many_nodes"], SubmitRejectedError),
+        (
+            (500, {"errors": [{"error_number": 2050, "error": "Job violates accounting/QOS policy"}]}),
+            SubmitDeferredError,
+        ),
+        ((301, ""), UnavailableError),
+        ((404, NOT_FOUND), UnavailableError),
+    ],
+)
+def test_what_the_answer_to_a_submission_means(answer, kind):
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": tuple(answer)})
+    with pytest.raises(BackendError) as error:
+        link(desk).submit(JOB)
+    assert type(error.value) is kind
+    assert len(desk.asked) == 1
+
+
+@pytest.mark.parametrize("version", list(SAMPLES))
+@pytest.mark.parametrize("name", ["submit_full", "submit_hold", "variant_tl_over_limit"])
+def test_a_job_with_a_number_is_accepted_whatever_else_is_said(version, name):
+    api = "v0.0.38" if version == "22.05" else "v0.0.42"
+    status, answer = SAMPLES[version][name]
+    desk = Desk(table={f"POST /slurm/{api}/job/submit": (status, answer)})
+    assert link(desk, api=api).submit(JOB) == str(answer["job_id"])
+
+
+def test_an_answer_that_drips_is_given_up():
+    class Drip(httpx.SyncByteStream):
+        def __iter__(self):
+            while True:
+                yield b" "
+
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": lambda _: httpx.Response(200, stream=Drip())})
+    with pytest.raises(SubmitInDoubtError, match="no answer within"):
+        link(desk, timeout_s=0.05).submit(JOB)
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 511])
+def test_a_refused_token_is_renewed_once_and_the_job_sent_again(status):
+    tokens = iter([token(n=1), token(n=2), token(n=3)])
+
+    def submitted(request):
+        fresh = request.headers["X-SLURM-USER-TOKEN"] == token(n=2)
+        return (200, {"job_id": 7, "errors": []}) if fresh else (status, "Authentication failure")
+
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": submitted})
+    source = TokenSource(lambda: next(tokens), name="a test")
+    asking = link(desk, token=source, user="me")
+    assert asking.submit(JOB) == "7"
+    assert asking.calls["submit"] == 2
+    assert desk.asked[0].headers["X-SLURM-USER-NAME"] == "me"
+
+
+def test_a_token_that_stays_refused_is_no_doubt():
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": (511, {"errors": [{"error_number": 1007, "error": "Auth"}]})})
+    with pytest.raises(AccessError, match="does not let us in") as error:
+        link(desk, token=TokenSource(lambda: token(secret="x"), name="a test")).submit(JOB)
+    assert len(desk.asked) == 1, "the same token again would be refused again"
+    assert token(secret="x") not in str(error.value)
+
+
+def test_slurms_own_word_that_it_does_not_believe_us_counts():
+    desk = Desk(table={"GET /slurm/v0.0.38/jobs": (500, {"errors": [{"error_number": 1007, "error": "no"}]})})
+    with pytest.raises(AccessError):
+        link(desk, api="v0.0.38").queue()
+
+
+def test_a_token_is_read_again_before_it_ends_and_else_not():
+    now = [1000.0]
+    read = []
+
+    def fresh():
+        read.append(now[0])
+        return "SLURM_JWT=" + token(exp=now[0] + 600, sun="me")
+
+    source = TokenSource(fresh, name="a test", clock=lambda: now[0], margin_s=100)
+    for moment, readings in ((1000, 1), (1400, 1), (1501, 2), (1900, 2), (5000, 3)):
+        now[0] = float(moment)
+        source.current()
+        assert len(read) == readings
+    assert (source.ends_s, source.user) == (5600.0, "me")
+
+
+def test_a_token_that_ends_is_not_asked_for_at_every_call():
+    read = []
+    source = TokenSource(lambda: read.append(1) or token(exp=50), name="a test", clock=lambda: 1000.0)
+    for _ in range(5):
+        source.current()
+    assert len(read) == 2
+
+
+def test_an_old_token_serves_while_no_new_one_comes():
+    answers = [token(exp=1050)]
+
+    def read():
+        if not answers:
+            raise AccessError("none")
+        return answers.pop()
+
+    now = [900.0]
+    source = TokenSource(read, name="a test", clock=lambda: now[0])
+    source.current()
+    now[0] = 1000.0
+    assert source.current() == token(exp=1050)
+    now[0] = 1051.0
+    with pytest.raises(AccessError):
+        source.current()
+
+
+def test_where_tokens_come_from(monkeypatch, tmp_path):
+    secret = token(exp=5e9)
+    monkeypatch.setenv("SLURM_JWT", secret)
+    file = tmp_path / "token"
+    file.write_text(f"SLURM_JWT={secret}\n")
+    printing = [sys.executable, "-c", f"print('note'); print('SLURM_JWT={secret}')"]
+    sources = [TokenSource.from_environment(), TokenSource.from_file(file), TokenSource.from_command(printing)]
+    for source in sources:
+        assert source.headers("") == {"X-SLURM-USER-TOKEN": secret}
+        assert source.ends_s == 5e9
+        assert secret not in repr(source)
+    bearer = TokenSource.from_environment(bearer=True)
+    assert bearer.headers("me") == {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.mark.parametrize("text", ["", "\n", "no token here: sorry", "a\x00b", "SLURM_JWT=", "sch\u00f6n"])
+def test_what_is_no_token_is_never_sent_nor_told(text):
+    with pytest.raises(AccessError, match="gives no token") as error:
+        TokenSource(lambda: text, name="test").current()
+    assert not text.strip() or text not in str(error.value)
+
+
+def test_a_source_that_fails_says_which(monkeypatch, tmp_path):
+    monkeypatch.delenv("SLURM_JWT", raising=False)
+    failing_command = [sys.executable, "-c", "print('secret'); raise SystemExit(3)"]
+    for source, words in (
+        (TokenSource.from_environment(), "SLURM_JWT has no token"),
+        (TokenSource.from_file(tmp_path / "none"), "cannot be read"),
+        (TokenSource.from_command(failing_command), "exit code 3"),
+        (TokenSource.from_command([str(tmp_path / "none")]), "cannot be run"),
+        (TokenSource.from_command([sys.executable, "-c", "while 1: pass"], timeout_s=0.3), "0.3 s"),
+    ):
+        with pytest.raises(AccessError, match=words) as error:
+            source.current()
+        assert "secret" not in str(error.value)
+
+
+def test_a_token_is_in_no_log(caplog):
+    caplog.set_level(logging.DEBUG)
+    secret = token(sun="me")
+    desk = Desk(table={"GET /slurm/v0.0.42/partitions": (200, {"partitions": [], "errors": []})})
+    link(desk, token=TokenSource(lambda: secret, name="a test")).partitions()
+    assert desk.asked[0].headers["X-SLURM-USER-TOKEN"] == secret
+    assert secret not in caplog.text
+
+
+# --- asking for jobs -------------------------------------------------------------------------------------------------
+
+
+def test_one_job_is_one_request():
+    queue = Queue(5, 6)
+    del queue.states[6]
+    asking = link(queue.desk)
+    assert asking.jobs(["5"])["5"].states == ("PENDING",)
+    assert asking.jobs(["6"]) == {}
+    assert queue.desk.paths == ["GET /slurm/v0.0.42/job/5", "GET /slurm/v0.0.42/job/6"]
+
+
+def test_a_quiet_look_at_several_jobs_is_one_small_request():
+    now = [0.0]
+    queue = Queue(1, 2, 3, 4)
+    asking = link(queue.desk, clock=lambda: now[0])
+    wanted = ["1", "2", "3", "4", "99"]
+    assert asking.jobs(wanted).keys() == {"1", "2", "3", "4"}
+    for _ in range(3):
+        now[0] += 5
+        queue.desk.asked.clear()
+        assert asking.jobs(wanted).keys() == {"1", "2", "3", "4"}
+        assert queue.desk.paths == ["GET /slurm/v0.0.42/jobs/state"]
+        assert queue.desk.asked[0].url.params.get_list("job_id") == wanted
+
+
+def test_a_change_of_one_job_lets_all_that_have_not_ended_be_read():
+    now = [0.0]
+    queue = Queue(1, 2, 3)
+    queue.states[3] = "COMPLETED"
+    asking = link(queue.desk, clock=lambda: now[0])
+    asking.jobs(["1", "2", "3"])
+    queue.states[1] = "RUNNING"
+    queue.desk.asked.clear()
+    assert asking.jobs(["1", "2", "3"])["1"].states == ("RUNNING",)
+    assert set(queue.desk.paths[1:]) == {"GET /slurm/v0.0.42/job/1", "GET /slurm/v0.0.42/job/2"}
+    del queue.states[1]
+    assert asking.jobs(["1", "2", "3"]).keys() == {"2", "3"}
+
+
+def test_a_number_that_comes_back_is_another_job():
+    queue = Queue(1, 2)
+    asking = link(queue.desk, clock=lambda: 0.0)
+    asking.jobs(["1", "2"])
+    del queue.states[1]
+    assert asking.jobs(["1", "2"]).keys() == {"2"}
+    queue.states[1] = "PENDING"
+    queue.desk.asked.clear()
+    asking.jobs(["1", "2"])
+    assert "GET /slurm/v0.0.42/job/1" in queue.desk.paths
+
+
+def test_a_look_at_some_jobs_does_not_make_the_others_unknown():
+    queue = Queue(1, 2, 3, 4)
+    asking = link(queue.desk, clock=lambda: 0.0)
+    asking.jobs(["1", "2", "3", "4"])
+    asking.jobs(["1", "2"])
+    queue.desk.asked.clear()
+    asking.jobs(["1", "2", "3", "4"])
+    assert queue.desk.paths == ["GET /slurm/v0.0.42/jobs/state"]
+
+
+def test_a_job_that_we_changed_is_read_anew():
+    queue = Queue(1, 2)
+    asking = link(queue.desk, clock=lambda: 0.0)
+    asking.jobs(["1", "2"])
+    asking.update("2", held=True)
+    queue.desk.asked.clear()
+    asking.jobs(["1", "2"])
+    assert "GET /slurm/v0.0.42/job/2" in queue.desk.paths
+
+
+def test_many_jobs_are_read_from_the_listing():
+    queue = Queue(*range(1, 60))
+    asking = link(queue.desk)
+    assert len(asking.jobs([str(number) for number in range(1, 51)])) == 50
+    assert queue.desk.paths == ["GET /slurm/v0.0.42/jobs/state", "GET /slurm/v0.0.42/jobs"]
+
+
+def test_where_states_are_not_listed_all_are_read_from_the_whole():
+    queue = Queue(1, 2, 3)
+    del queue.desk.table["GET /slurm/v0.0.42/jobs/state"]
+    asking = link(queue.desk)
+    for _ in range(2):
+        assert asking.jobs(["1", "3"]).keys() == {"1", "3"}
+    assert queue.desk.paths.count("GET /slurm/v0.0.42/jobs/state") == 1
+
+
+def test_a_listing_that_cannot_be_received_gives_way_to_single_jobs():
+    desk = Desk(table={"GET /slurm/v0.0.38/jobs": failing(httpx.ReadTimeout)})
+    for number in (1, 2):
+        desk.table[f"GET /slurm/v0.0.38/job/{number}"] = (200, {"jobs": [job_told(number)], "errors": []})
+    asking = link(desk, api="v0.0.38")
+    with pytest.raises(UnavailableError):
+        asking.jobs(["1", "2"])
+    assert asking.jobs(["1", "2"]).keys() == {"1", "2"}
+
+
+def test_records_grow_old_at_a_pace_that_slows_down():
+    memory = Memory()
+    read = []
+    record = next(iter(link(Queue(1).desk).jobs(["1"]).values()))
+    for second in range(0, 3600, 5):
+        if memory.stale({"1": ("PENDING",)}, float(second)):
+            memory.keep(record, float(second))
+            read.append(second)
+    assert read[:5] == [0, 30, 60, 120, 240]
+    assert len(read) <= 12
+    assert max(after - before for before, after in pairwise(read)) == 600
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "garbage"),
+        (200, '{"jobs": ['),
+        (502, "<html>"),
+        SAMPLES["24.11"]["ctld_down_jobs"],
+        SAMPLES["22.05"]["ctld_down_jobs"],
+        (200, {"jobs": [], "errors": [{"error_number": -1, "error": "Unspecified error"}]}),
+    ],
+)
+def test_a_queue_that_cannot_be_read_is_never_an_empty_one(answer):
+    desk = Desk(table=dict.fromkeys(["GET /slurm/v0.0.42/jobs", "GET /slurm/v0.0.42/jobs/state"], tuple(answer)))
+    desk.table["GET /slurm/v0.0.42/job/1"] = tuple(answer)
+    asking = link(desk)
+    for ask in (asking.queue, lambda: asking.jobs(["1"]), lambda: asking.jobs(["1", "2"]), lambda: asking.named(["n"])):
+        with pytest.raises(UnavailableError):
+            ask()
+
+
+def test_a_name_in_another_encoding_harms_nobody():
+    raw = json.dumps({"jobs": [job_told(1, name="caf\u00e9"), job_told(2)], "errors": []}, ensure_ascii=False)
+    desk = Desk(table={"GET /slurm/v0.0.42/jobs": lambda _: httpx.Response(200, content=raw.encode("latin-1"))})
+    assert [record.job_id for record in link(desk).queue()] == ["1", "2"]
+
+
+def test_jobs_are_found_by_name_in_queue_and_accounting():
+    past = {"jobs": [{"job_id": 3, "name": "mine", "user": "me", "time": {"submission": 50}},
+                     {"job_id": 1, "name": "mine", "user": "me", "time": {"submission": 100}},
+                     {"job_id": 4, "name": "mine", "user": "other", "time": {"submission": 60}}]}  # fmt: skip
+    here = [job_told(1, name="mine"), job_told(2, name="others"), job_told(5, name="mine", user_name="other")]
+    desk = Desk(table={"GET /slurm/v0.0.42/jobs": (200, {"jobs": here, "errors": []})})
+    desk.table["GET /slurmdb/v0.0.42/jobs"] = (200, past)
+    found = link(desk, user="me", clock=lambda: 20 * 86400.0).named(["mine"])
+    assert [(record.job_id, record.states) for record in found] == [("3", ()), ("1", ("PENDING",))]
+    asked = desk.asked[1].url.params
+    assert (asked["job_name"], asked["start_time"]) == ("mine", f"uts{6 * 86400}")
+
+
+def test_a_site_that_gives_only_short_spans_is_asked_for_shorter_ones():
+    spans = []
+
+    def jobs(request):
+        spans.append(2e6 - int(request.url.params["start_time"].removeprefix("uts")))
+        return 500, {"errors": [{"error_number": 7007, "error": "Too wide of a date range in query"}]}
+
+    desk = Desk(table={"GET /slurm/v0.0.42/jobs": (200, {"jobs": [], "errors": []})})
+    desk.table["GET /slurmdb/v0.0.42/jobs"] = jobs
+    assert link(desk, clock=lambda: 2e6).named(["mine"]) == []
+    assert spans == [14 * 86400, 86400, 3600]
+
+
+def test_without_accounting_there_is_no_past():
+    desk = Desk("v0.0.42")
+    asking = link(desk)
+    assert asking.past(["1"]) == {}
+    about = asking.about()
+    assert (about.accounting, about.controller_up, about.cluster, about.version) == (False, True, "testbed", "24.11.5")
+    with pytest.raises(BackendError, match="accounting cannot be read"):
+        asking.accounting(0.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_none"),
+    [
+        ((502, {"errors": [{"error_number": 7000}], "meta": {"plugin": {"accounting_storage": "x/slurmdbd"}}}), False),
+        ((200, {"errors": [{"error_number": 7000}], "jobs": []}), False),
+        ((500, {"errors": [{"error_number": -1}], "meta": {"plugin": {"accounting_storage": ""}}}), True),
+        ((500, {"errors": [{"error_number": 2002}]}), True),
+        ((200, {"errors": [{"error_number": 9003}], "jobs": []}), True),
+    ],
+)
+def test_a_database_that_is_down_is_not_one_that_is_not_there(answer, is_none):
+    desk = Desk(
+        table={"GET /slurmdb/v0.0.42/jobs": answer, "GET /slurm/v0.0.42/jobs": (200, {"jobs": [], "errors": []})}
+    )
+    asking = link(desk)
+    if is_none:
+        assert asking.past(["1"]) == {}
+        assert asking.named(["n"]) == []
+    else:
+        for ask in (lambda: asking.past(["1"]), lambda: asking.named(["n"])):
+            with pytest.raises(UnavailableError):
+                ask()
+
+
+def test_of_a_number_that_was_used_again_the_latest_job_is_told():
+    past = [{"job_id": 3, "name": name, "time": {"submission": at}} for name, at in (("new", 9), ("old", 5))]
+    desk = Desk(table={"GET /slurmdb/v0.0.42/jobs": (200, {"jobs": past, "errors": []})})
+    assert link(desk).past(["3"])["3"].name == "new"
+
+
+def test_long_spans_of_accounting_are_asked_for_by_the_day():
+    desk = Desk(table={"GET /slurmdb/v0.0.42/jobs": (200, {"jobs": [{"job_id": 3}], "errors": []})})
+    asking = link(desk)
+    assert asking.accounting(0.0, 2.5 * 86400).count("\n") == 2, "a job that spans two days is told once"
+    assert asking.calls["accounting"] == 3
+
+
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "api", "name", "kind"),
+    [
+        ("22.05", "v0.0.38", "delete_unknown", JobNotFoundError),
+        ("22.05", "v0.0.38", "delete_running", None),
+        ("22.05", "v0.0.38", "delete_finished", None),
+        ("24.11", "v0.0.42", "delete_unknown", JobNotFoundError),
+        ("24.11", "v0.0.42", "delete_running", None),
+        ("24.11", "v0.0.42", "delete_finished", None),
+        ("22.05", "v0.0.38", "ctld_down_submit", UnavailableError),
+    ],
+)
+def test_cancelling(version, api, name, kind):
+    desk = Desk(table={f"DELETE /slurm/{api}/job/5": tuple(SAMPLES[version][name])})
+    if kind is None:
+        link(desk, api=api).cancel("5")
+    else:
+        with pytest.raises(kind):
+            link(desk, api=api).cancel("5")
+    assert len(desk.asked) == 1
+
+
+def test_cancelling_where_the_answer_tells_nothing():
+    silent = (200, {"errors": [], "warnings": [], "meta": {}})
+    desk = Desk(table={"DELETE /slurm/v0.0.41/job/5": silent, "DELETE /slurm/v0.0.41/job/6": silent})
+    desk.table["GET /slurm/v0.0.41/job/5"] = (200, {"jobs": [job_told(5)], "errors": []})
+    desk.table["GET /slurm/v0.0.41/job/6"] = tuple(SAMPLES["24.11"]["job_unknown"])
+    asking = link(desk, api="v0.0.41")
+    asking.cancel("5")
+    with pytest.raises(JobNotFoundError):
+        asking.cancel("6")
+
+
+@pytest.mark.parametrize(
+    ("version", "api", "name", "kind"),
+    [
+        ("22.05", "v0.0.38", "update_pending_hold", None),
+        ("22.05", "v0.0.38", "update_pending_prio0", BackendError),
+        ("22.05", "v0.0.38", "update_unknown", JobNotFoundError),
+        ("22.05", "v0.0.38", "update_running_tl_raise_user", BackendError),
+        ("24.11", "v0.0.42", "update_pending_hold", None),
+        ("24.11", "v0.0.42", "update_pending_time_limit_wrapped", BackendError),  # 200, and ignored
+        ("24.11", "v0.0.42", "update_unknown", JobNotFoundError),
+        ("24.11", "v0.0.42", "update_running_tl_raise_user", BackendError),
+    ],
+)
+def test_changing(version, api, name, kind):
+    desk = Desk(table={f"POST /slurm/{api}/job/5": tuple(SAMPLES[version][name])})
+    if kind is None:
+        link(desk, api=api).update("5", held=True)
+    else:
+        with pytest.raises(BackendError) as error:
+            link(desk, api=api).update("5", walltime_s=60)
+        assert type(error.value) is kind
+
+
+@pytest.mark.parametrize("name", ["", "x", "5/../6", "-1", "1_2", "\u0665"])
+def test_what_is_no_job_id_is_not_sent(name):
+    desk = Desk()
+    with pytest.raises(JobNotFoundError):
+        link(desk).cancel(name)
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize("status", [SAMPLES["22.05"]["ctld_down_ping"], SAMPLES["24.11"]["ctld_down_ping"]])
+def test_a_controller_that_is_down_is_no_error_to_ask_about(status):
+    api = "v0.0.38" if status[0] == 500 else "v0.0.42"
+    asking = link(Desk(table={f"GET /slurm/{api}/ping": tuple(status)}), api=api)
+    about = asking.about()
+    assert not about.controller_up
+    assert about.version
+
+
+def test_a_refused_token_is_not_taken_for_a_controller_that_is_down():
+    desk = Desk(table={"GET /slurm/v0.0.42/ping": tuple(SAMPLES["24.11"]["ctld_down_ping"])})
+    desk.table["GET /slurm/v0.0.42/diag"] = (511, {"errors": [{"error_number": 1007, "error": "no"}]})
+    with pytest.raises(AccessError):
+        link(desk, token=TokenSource(token, name="a test")).about()
+
+
+# --- real connections ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_server():
+    """Serve a web page at some port."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>Welcome</title>")
+
+        def log_message(self, *words):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def told(url, **options):
+    with pytest.raises(UnavailableError) as error:
+        RestLink(url, timeout_s=10, **options).partitions()
+    return str(error.value)
+
+
+def test_why_nobody_can_be_reached_is_told(plain_server, tmp_path):
+    port = plain_server.server_port
+    assert "a web page answers there" in told(f"http://127.0.0.1:{port}")
+    assert "does not speak TLS" in told(f"https://127.0.0.1:{port}")
+    assert "no host of that name" in told("http://nowhere.invalid:6820")
+    plain_server.shutdown()
+    plain_server.server_close()
+    assert "nobody listens there" in told(f"http://127.0.0.1:{port}")
+    assert "there is no socket" in told(f"unix://{tmp_path}/none.sock")
+
+
+# httpcore does not close the socket of a call that nobody answers; it is closed when it is collected
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_socket_that_was_left_behind_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    assert "nobody listens at the socket" in told(f"unix://{tmp_path}/file")
+    gc.collect()
+
+
+def test_certificates_are_checked(plain_server, tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    plain_server.socket = context.wrap_socket(plain_server.socket, server_side=True)
+    url = f"https://127.0.0.1:{plain_server.server_port}"
+    assert "certificate is not to be trusted: self" in told(url)
+    assert "a web page answers there" in told(url, verify=str(certificate))
+    with pytest.raises(InputError, match="no file of certificates"):
+        RestLink(url, verify=str(tmp_path / "none")).partitions()
