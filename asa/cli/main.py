@@ -12,12 +12,17 @@ import typer
 
 from asa import plugins
 from asa.cli.bank import app as bank_app
+from asa.cli.cancel import cancel
 from asa.cli.compare import compare
 from asa.cli.doctor import doctor
 from asa.cli.evaluate import evaluate
+from asa.cli.explain import explain
 from asa.cli.learn import learn
 from asa.cli.lists import lists
+from asa.cli.logs import logs
 from asa.cli.predict import predict
+from asa.cli.run import resume, run
+from asa.cli.status import runs, status
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "main"]
@@ -60,6 +65,13 @@ def _common(
 
 
 def _gather() -> None:
+    app.command("run")(run)
+    app.command("resume")(resume)
+    app.command("status")(status)
+    app.command("runs")(runs)
+    app.command("explain")(explain)
+    app.command("logs")(logs)
+    app.command("cancel")(cancel)
     app.command("compare")(compare)
     app.command("doctor")(doctor)
     app.command("learn")(learn)
@@ -88,7 +100,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave_interrupted()
     except SystemExit as end:
-        if end.code == _INTERRUPTED:  # typer has seen the interrupt first
+        if end.code == _INTERRUPTED and type(end) is SystemExit:  # typer has seen the interrupt first
             _leave_interrupted()
         raise
     except BrokenPipeError:  # `asa ... | head`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +213,21 @@ class SimulatedBackend:
         return not other.state.is_final
 
 
+def _whole(name: str, value: int | str) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise InputError(f"{value!r} is no whole number", where=name, hint="Write it in digits.") from error
+
+
+def _truth(name: str, value: bool | str) -> bool:  # noqa: FBT001 - a setting
+    if isinstance(value, bool):
+        return value
+    if value.lower() not in {"true", "yes", "false", "no"}:
+        raise InputError(f"{value!r} is neither true nor false", where=name, hint="Write one of them.")
+    return value.lower() in {"true", "yes"}
+
+
 def _known(time: int) -> float | None:
     return None if time == UNSTARTED else float(time)
 
@@ -243,6 +258,10 @@ class SimulatedSite:
         Name of the machine's scheduler, see `asa.backends.simulated.policies.scheduler`.
     model
         A workload of one's own in place of a preset.
+    seed
+        Of the world that `connect` opens.
+
+    Numbers and truth may be given as text, as settings of a command line are.
 
     Examples
     --------
@@ -261,12 +280,15 @@ class SimulatedSite:
         system: str | None = None,
         *,
         trace: str | Path | None = None,
-        trace_cores: int | None = None,
-        age_accrues: bool = True,
-        poll_s: int = 10,
+        trace_cores: int | str | None = None,
+        age_accrues: bool | str = True,
+        poll_s: int | str = 10,
         scheduler: str = "easy",
         model: WorkloadModel | None = None,
+        seed: int | str = 0,
     ) -> None:
+        poll_s, self.seed = _whole("poll_s", poll_s), _whole("seed", seed)
+        trace_cores = None if trace_cores is None else _whole("trace_cores", trace_cores)
         if sum(given is not None for given in (system, trace, model)) != 1:
             raise InputError("a simulated site is either a system or a trace", hint="Give exactly one of them.")
         if poll_s < 0:
@@ -279,7 +301,7 @@ class SimulatedSite:
         else:
             self.model = model or preset(system or "")
             self.machine = self.model.machine
-        self.age_accrues = age_accrues
+        self.age_accrues = _truth("age_accrues", age_accrues)
         self.poll_s = poll_s
         self.scheduler = scheduler
         if scheduler != "easy":
@@ -315,6 +337,25 @@ class SimulatedSite:
     def in_order(self, seeds: Sequence[int]) -> list[int]:
         """Sort seeds by their moments in the log; worlds of a model have no common history."""
         return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] | None = None) -> SimulatedBackend:  # noqa: ARG002 - its time passes by itself
+        """Open the world of the seed for one run; it is gone with its client, and so is not opened twice for a run.
+
+        Raises
+        ------
+        InputError
+            It was opened for this run before.
+        """
+        mark = folder / "simulated"
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            raise InputError(
+                "a simulated machine is gone with the client that it was made for",
+                where=str(folder),
+                hint="Begin a new run: it takes seconds.",
+            ) from None
+        return self.open(self.seed)
 
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the moment when the user arrives."""

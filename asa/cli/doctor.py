@@ -1,0 +1,203 @@
+"""``asa doctor``: what a site is like, and what asa makes of it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from asa.backend import Examination, Setting
+    from asa.sites import OpenedSite
+
+__all__ = ["BackendOption", "SetOption", "SiteOption", "doctor", "given_settings"]
+
+BackendOption = Annotated[
+    str | None,
+    typer.Option("--backend", help="What to connect to: slurm-rest, slurm-cli, or another that `asa list` shows."),
+]
+SiteOption = Annotated[
+    str | None, typer.Option("--site", help="A site file, by its name or its path.", metavar="NAME|FILE")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="A setting of the backend, as in partition=batch; may be repeated.", metavar="KEY=VALUE"
+    ),
+]
+
+_SYMBOLS = {"good": ("✔ good", "green"), "note": ("! note", "yellow"), "bad": ("✘ bad", "bold red")}
+
+
+class _Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def doctor(
+    backend: BackendOption = None,
+    site: SiteOption = None,
+    settings: SetOption = None,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="Also submit a job of one core on hold, look at it, and cancel it; it never runs."
+        ),
+    ] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            help="Write what was set and found into this site file; what you wrote stays.", metavar="NAME|FILE"
+        ),
+    ] = None,
+    output: Annotated[_Output, typer.Option(help="How to print.")] = _Output.TABLE,
+) -> None:
+    """Find out what a site is like, whether asa can work with it, and what it will do there.
+
+    With slurmrestd: `asa doctor --backend slurm-rest --set url=https://slurm.example.org:6820 --probe --save mysite`,
+    and from then on `--site mysite`. The token is read from SLURM_JWT, see `scontrol token`.
+
+    Where sbatch and squeue are: `asa doctor --probe`
+
+    The exit code is 0 if nothing bad was found, else 1.
+    """
+    from asa.backend import Examinable
+    from asa.sites import open_facility
+
+    opened = open_facility(backend, site, given_settings(settings))
+    if not isinstance(opened.facility, Examinable):
+        raise InputError(
+            "cannot be examined", where=f"backend {opened.backend!r}", hint="Its makers did not provide it."
+        )
+    with _working("asking the site"), _ends_orderly():
+        examination = opened.facility.examine(probe=probe)
+    if output is _Output.JSON:
+        _print_json(opened, examination)
+    else:
+        _print_table(opened, examination)
+    if save is not None:
+        _save(save, opened, examination, given_settings(settings))
+    elif output is _Output.TABLE and examination.settings:
+        sys.stderr.write("Keep what was found with --save NAME, for --site NAME.\n")
+    if not examination.is_usable:
+        raise typer.Exit(1)
+
+
+def given_settings(settings: Sequence[str] | None) -> dict[str, str]:
+    """Read settings from a command line.
+
+    Examples
+    --------
+    >>> given_settings(["partition=batch", "prefix=ssh login"])
+    {'partition': 'batch', 'prefix': 'ssh login'}
+    """
+    given = {}
+    for setting in settings or []:
+        key, sign, value = setting.partition("=")
+        if not sign or not key.strip():
+            raise InputError(
+                "is no setting" if sign else f"{key!r} has no value",
+                where="--set",
+                hint="Write it as key=value, as in --set partition=batch.",
+            )
+        given[key.strip()] = value.strip()
+    return given
+
+
+@contextmanager
+def _working(words: str) -> Iterator[None]:
+    """Show on a terminal that something is going on."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"{words} ..."):
+        yield
+
+
+@contextmanager
+def _ends_orderly() -> Iterator[None]:
+    """Let requests to end, which would end us at once, raise `SystemExit`, so that a probe's job is cancelled."""
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, _leave) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _print_table(opened: OpenedSite, examination: Examination) -> None:
+    from rich.console import Console
+
+    console = Console()
+    where = f"{opened.backend}, {opened.file}" if opened.file else opened.backend
+    if opened.why:
+        sys.stderr.write(f"Taken: {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
+    console.print(f"{where}\n", style="bold", markup=False, highlight=False, soft_wrap=True)
+    console.print(_table(examination))
+
+
+def _table(examination: Examination) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in examination.findings:
+        words, style = _SYMBOLS[finding.verdict]
+        told = Text(finding.told)
+        if finding.consequence:
+            told.append(f"\n{finding.consequence}", style="dim")
+        table.add_row(Text(words, style=style), finding.topic, told)
+    return table
+
+
+def _print_json(opened: OpenedSite, examination: Examination) -> None:
+    import json
+    from dataclasses import asdict
+
+    document = {
+        "backend": opened.backend,
+        "site": str(opened.file) if opened.file else None,
+        "why": opened.why,
+        "usable": examination.is_usable,
+        "findings": [asdict(finding) for finding in examination.findings],
+        "settings": dict(examination.settings),
+        "observed": dict(examination.observed),
+    }
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+
+
+def _save(name: str, opened: OpenedSite, examination: Examination, given: Mapping[str, Any]) -> None:
+    from datetime import UTC, datetime
+
+    from asa.sites import read_site, save_site
+
+    file = read_site(str(opened.file)) if opened.file else None
+    when: Setting = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path = save_site(
+        name,
+        backend=opened.backend,
+        settings={**(file.settings if file else {}), **given},
+        observed={"when": when, **examination.observed},
+        found={**(file.found if file else {}), **examination.settings},
+    )
+    sys.stderr.write(f"Saved in {path}\n")

@@ -1,0 +1,462 @@
+"""Sites: what a user has set about a batch system, kept in a small file and opened by name.
+
+A site file is TOML, with the backend and its settings at the top:
+
+.. code-block:: toml
+
+    backend = "slurm-rest"
+    url = "https://slurm.example.org:6820"
+    partition = "batch"
+
+    # What `asa doctor` found. It writes this part anew; what is set above wins.
+    [observed]
+    version = "24.11.5"
+
+    [observed.settings]
+    age_accrues = false
+
+Files lie in a folder (`sites_folder`) and are named by their stem, or are given by their path.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asa import plugins
+from asa.backend import Facility, Setting
+from asa.errors import InputError, UnknownNameError
+
+__all__ = [
+    "OpenedSite",
+    "SiteFile",
+    "facilities",
+    "open_facility",
+    "read_site",
+    "save_site",
+    "site_names",
+    "sites_folder",
+]
+
+_GROUP = "asa.backends"
+_OBSERVED = "observed"
+_OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
+_HEADING = re.compile(r"\s*\[")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PREFACE = "# What `asa doctor` found. It writes this part anew; what is set above wins."
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """What a site file says.
+
+    Parameters
+    ----------
+    path
+        The file.
+    backend
+        Name of the backend; empty if it does not say.
+    settings
+        What its user has set, for the backend.
+    observed
+        What `asa doctor` has found; its ``settings`` are for the backend, where the user has set nothing.
+    """
+
+    path: Path
+    backend: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    observed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """Settings that were found and that the user has not set."""
+        told = self.observed.get("settings", {})
+        return {key: value for key, value in told.items() if key not in self.settings}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSite:
+    """A facility, and all that is needed to open it again.
+
+    Parameters
+    ----------
+    backend
+        Name of its backend.
+    facility
+        What was opened.
+    settings
+        What it was opened with, no secret among it: `open_facility` of this backend and these opens it again.
+    file
+        The site file, if there is one.
+    why
+        Why this one was taken, where the user named none; else empty.
+    """
+
+    backend: str
+    facility: Facility
+    settings: Mapping[str, Any]
+    file: Path | None = None
+    why: str = ""
+
+
+def sites_folder() -> Path:
+    """Folder of the site files: ``$ASA_SITES``, else ``asa/sites`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
+    if own := os.environ.get("ASA_SITES"):
+        return Path(own)
+    configuration = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configuration) if configuration else Path.home() / ".config") / "asa" / "sites"
+
+
+def site_names() -> list[str]:
+    """Names of the sites in the folder."""
+    return sorted(file.stem for file in sites_folder().glob("*.toml"))
+
+
+def site_path(site: str) -> Path:
+    """Path of a site's file, which need not be there: a name's is in the folder, a path's is itself.
+
+    Examples
+    --------
+    >>> str(site_path("./here.toml"))
+    'here.toml'
+    """
+    is_path = os.sep in site or site.endswith(".toml")
+    return Path(site).expanduser() if is_path else sites_folder() / f"{site}.toml"
+
+
+def read_site(site: str) -> SiteFile:
+    """Read a site file.
+
+    Parameters
+    ----------
+    site
+        Its name or its path.
+
+    Raises
+    ------
+    UnknownNameError
+        There is none of that name.
+    InputError
+        It cannot be read.
+    """
+    path = site_path(site)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        if path.parent == sites_folder():
+            raise _no_such_site(site) from None
+        raise InputError("there is no such file", where=str(path), hint="Check the path.") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"is no TOML: {error}", where=str(path), hint="Mend the syntax there.") from error
+    backend, observed = document.pop("backend", ""), document.pop(_OBSERVED, {})
+    if not isinstance(backend, str):
+        raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
+    if not isinstance(observed, dict) or not isinstance(observed.get("settings", {}), dict):
+        raise InputError(
+            "is not as `asa doctor` writes it", where=_place(path, _OBSERVED), hint="Delete this part, and save again."
+        )
+    return SiteFile(path, backend, document, observed)
+
+
+def facilities() -> list[str]:
+    """Names of the backends that are batch systems one can connect to."""
+    return [name for name in plugins.names(_GROUP) if _is_facility(_loaded(name))]
+
+
+def open_facility(
+    backend: str | None = None, site: str | None = None, settings: Mapping[str, Any] | None = None
+) -> OpenedSite:
+    """Open a batch system by what the user says of it; of what is said twice, the later wins.
+
+    What `asa doctor` found is said first, then what the site file sets, then `settings`. If neither a backend nor a
+    site is named, it is found: the only site there is, or a backend that sees its commands on this computer.
+
+    Parameters
+    ----------
+    backend
+        Its name in ``asa.backends``; what the site file says if not given.
+    site
+        Name or path of a site file.
+    settings
+        Of the backend; text will do for all of them.
+
+    Returns
+    -------
+    OpenedSite
+        Nothing was asked of it yet.
+
+    Raises
+    ------
+    InputError
+        There is no such backend or site, it is not one that can be connected to, or a setting makes no sense. The
+        message tells the setting, and where it is set.
+    """
+    given, why = dict(settings or {}), ""
+    if backend is None and site is None:
+        backend, site, why = _found_here()
+    file = read_site(site) if site is not None else None
+    name = backend or (file.backend if file else "")
+    if file and not name:
+        raise InputError("does not say which backend it is for", where=str(file.path), hint=_known_backends())
+    if file and file.backend and file.backend != name:
+        raise InputError(
+            f"is for backend {file.backend!r}, not {name!r}", where=str(file.path), hint="Name one of the two alone."
+        )
+    made = _loaded(name)
+    if not _is_facility(made):
+        raise _not_a_facility(name)
+    sources = _sources(file, given)
+    merged = {**(file.found if file else {}), **(file.settings if file else {}), **given}
+    try:
+        _check_names(made, merged)
+        facility = made(**merged)
+    except InputError as error:
+        raise type(error)(error.message, where=sources.get(error.where or "", error.where), hint=error.hint) from error
+    if not isinstance(facility, Facility):
+        raise _not_a_facility(name)
+    return OpenedSite(name, facility, merged, file.path if file else None, why)
+
+
+def save_site(
+    site: str,
+    *,
+    backend: str,
+    settings: Mapping[str, Any],
+    observed: Mapping[str, Setting],
+    found: Mapping[str, Setting],
+) -> Path:
+    """Write a site file, or what is new into one that is there: its user's lines and comments stay as they are.
+
+    Parameters
+    ----------
+    site
+        Name or path.
+    backend
+        The backend's name.
+    settings
+        What the user sets; values of the same keys in the file are replaced, all others stay.
+    observed
+        What was found, for people.
+    found
+        Settings that were found. What was found before and is not found now stays.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, or its lines are such that only its user can change them.
+    """
+    path = site_path(site)
+    before = read_site(site) if path.exists() else SiteFile(path)
+    if before.backend not in ("", backend):
+        raise InputError(
+            f"is for backend {before.backend!r}, not {backend!r}", where=str(path), hint="Save under another name."
+        )
+    wanted = {**before.settings, **settings}
+    new = {"backend": backend, **settings} if not before.backend else dict(settings)
+    top, tables = _own_lines(path)
+    for key, value in new.items():
+        if {**before.settings, "backend": before.backend}.get(key) != value:
+            top = _with_key(top, key, value)
+    remembered = {**before.observed.get("settings", {}), **found}
+    own = "\n".join([*_trimmed(top), *([""] * bool(tables)), *_trimmed(tables)])
+    text = f"{own}\n\n{_observed_text(observed, remembered)}"
+    _check_text(path, text, SiteFile(path, backend, wanted, {**observed, "settings": remembered}))
+    _write(path, text)
+    return path
+
+
+# ---------------------------------------------------------------------- finding and making facilities
+
+
+def _found_here() -> tuple[str | None, str | None, str]:
+    """Find a site where the user has named none: the backend or the site, and why."""
+    sites = site_names()
+    if len(sites) == 1:
+        return None, sites[0], f"the only site in {sites_folder()}"
+    if sites:
+        raise InputError(
+            f"there are {len(sites)} sites: {', '.join(sites)}", where="--site", hint="Name one of them with --site."
+        )
+    for name in facilities():
+        look = getattr(_loaded(name), "found_here", None)
+        if look is not None and (why := look()):
+            return name, None, str(why)
+    raise InputError(
+        "there is no site file, and no batch system's commands are on this computer",
+        where="--backend",
+        hint=f"Say what to connect to, as in: --backend slurm-rest --set url=https://HOST:6820. {_known_backends()}",
+    )
+
+
+def _loaded(name: str) -> Any:
+    return plugins.load(_GROUP, name)
+
+
+def _is_facility(made: Any) -> bool:
+    """Whether calling it can give a facility: a class shows, of a function only the call tells."""
+    return not isinstance(made, type) or (hasattr(made, "connect") and hasattr(made, "notes"))
+
+
+def _known_backends() -> str:
+    return f"Backends that can be connected to: {', '.join(facilities())}."
+
+
+def _not_a_facility(name: str) -> InputError:
+    return InputError("is no batch system that one can connect to", where=f"backend {name!r}", hint=_known_backends())
+
+
+def _no_such_site(site: str) -> UnknownNameError:
+    names, folder = site_names(), sites_folder()
+    if not names:
+        return UnknownNameError(
+            f"there is no site {site!r}", where=str(folder), hint="Make one: asa doctor --save NAME"
+        )
+    error = plugins.unknown_name("site", site, names)
+    return UnknownNameError(error.message, where=str(folder), hint=error.hint)
+
+
+def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that a backend does not take, if it says in its signature which it does."""
+    try:
+        parameters = inspect.signature(made).parameters
+    except ValueError:  # of a builtin
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for key in settings:
+        if key not in parameters:
+            close = difflib.get_close_matches(key, parameters, n=1)
+            guess = f"Did you mean {close[0]!r}? " if close else ""
+            raise InputError(f"there is no setting {key!r}", where=key, hint=f"{guess}Known: {', '.join(parameters)}.")
+
+
+def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
+    """Say of each setting where it comes from."""
+    told = {}
+    if file is not None:
+        told = {key: f"{_place(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
+    return told | {key: f"--set {key}" for key in given}
+
+
+def _place(path: Path, key: str) -> str:
+    """Name the line of a file on which a key is set, or else the file."""
+    pattern = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        if pattern.match(line):
+            return f"{path}:{number}"
+    return str(path)
+
+
+# ---------------------------------------------------------------------- writing site files
+
+
+def _own_lines(path: Path) -> tuple[list[str], list[str]]:
+    """Split what a user wrote into the lines before the first table and those of tables; `observed` is left out."""
+    top: list[str] = []
+    tables: list[str] = []
+    in_observed = False
+    for line in path.read_text(encoding="utf-8-sig").splitlines() if path.exists() else []:
+        is_heading = bool(_HEADING.match(line)) and "=" not in line
+        if is_heading:
+            in_observed = bool(_OBSERVED_HEADING.match(line))
+        if in_observed or line.strip() == _PREFACE:
+            continue
+        (tables if is_heading or tables else top).append(line)
+    return top, tables
+
+
+def _with_key(lines: list[str], key: str, value: Any) -> list[str]:
+    """Set a key among lines: where it is set now, else after the last."""
+    new = f"{key if _PLAIN_KEY.fullmatch(key) else _toml(key)} = {_toml(value)}"
+    pattern = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=")
+    for at, line in enumerate(lines):
+        if pattern.match(line):
+            return [*lines[:at], new, *lines[at + 1 :]]
+    return [new, *lines] if key == "backend" else [*_trimmed(lines), new]
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    return "\n".join(lines).strip("\n").splitlines()
+
+
+def _observed_text(observed: Mapping[str, Setting], found: Mapping[str, Setting]) -> str:
+    lines = [_PREFACE, f"[{_OBSERVED}]", *(f"{key} = {_toml(value)}" for key, value in observed.items())]
+    if found:
+        lines += ["", f"[{_OBSERVED}.settings]", *(f"{key} = {_toml(value)}" for key, value in found.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    r"""Write a value as TOML does.
+
+    Examples
+    --------
+    >>> print(_toml({"a": [True, 1.5, 'say "hi"']}))
+    {"a" = [true, 1.5, "say \"hi\""]}
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    escaped = "".join(_escaped(character) for character in str(value))
+    return f'"{escaped}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
+def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
+    """Make sure that the file will say what it should, and nothing of its user's is lost."""
+    try:
+        document = tomllib.loads(text)
+        observed = document.pop(_OBSERVED)
+        said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
+    except (tomllib.TOMLDecodeError, KeyError):
+        said = None
+    if said != (wanted.backend, wanted.settings, wanted.observed):
+        raise InputError(
+            "is written in a way that cannot be changed here without loss",
+            where=str(path),
+            hint="Write each setting on a line of its own above all tables, or save under another name.",
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in its place as a whole, so that nobody ever reads half of it."""
+    place = path.resolve()  # a link stays one
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_text(text, encoding="utf-8")
+            if place.exists():
+                shutil.copymode(place, draft)
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Save elsewhere.") from error

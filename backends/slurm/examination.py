@@ -1,0 +1,438 @@
+"""Finding out what a Slurm site is like, and what that means for its user: what `asa doctor` shows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from asa.backend import Examination, Finding, Setting, Verdict
+from asa.errors import AccessError, AsaError, BackendError, InputError
+from asa.units import format_duration
+
+from .link import SlurmAbout, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
+from .probe import Prober, Revelation
+from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
+from .survey import age_accrues, capabilities, kills_invalid, partition_limits
+
+__all__ = ["Examiner", "considerate_poll_s"]
+
+_LISTED_PARTITIONS = 8
+_LOOKED_AT = 4  # own jobs of a typical run
+_LOOKS = 3
+_LEAST_SHARE = 50  # a look may take a fiftieth of the time between two
+_MOST_POLL_S = 60.0
+_TOKEN_SHORT_S = 600.0
+_TOKEN_LONG_S = 24 * 3600.0
+_SLOW_LOOK_S = 0.2
+_SHORT_MEMORY_S = 120.0
+_T = TypeVar("_T")
+_WAITING = ("Resources", "Priority")
+
+
+_AGE = {True: "they gain priority", False: "they gain none"}
+_KILLS = {
+    True: "those whose dependency failed are cancelled by the site",
+    False: "those whose dependency failed stay in the queue for ever",
+}
+
+
+def considerate_poll_s(look_s: float) -> float:
+    """Say how far apart looks must be so that the site is busy with them for a fiftieth of the time at most.
+
+    Examples
+    --------
+    >>> [considerate_poll_s(look_s) for look_s in (0.005, 0.1, 0.5, 10.0)]
+    [2.0, 5.0, 25.0, 60.0]
+    """
+    return min(max(DEFAULT_POLL_S, float(math.ceil(look_s * _LEAST_SHARE - 1e-9))), _MOST_POLL_S)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is found, as it is found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    settings: dict[str, Setting] = field(default_factory=dict)
+    observed: dict[str, Setting] = field(default_factory=dict)
+
+    def add(self, topic: str, told: str, verdict: Verdict = "good", consequence: str = "") -> None:
+        self.findings.append(Finding(topic, told, verdict, consequence))
+
+    def add_error(self, topic: str, error: AsaError, verdict: Verdict = "bad") -> None:
+        words = f"{error.where}: {error.message}" if error.where else error.message
+        self.add(topic, words, verdict, error.hint or "")
+
+
+class Examiner:
+    """Asks a site about itself, once.
+
+    Parameters
+    ----------
+    link
+        The way of asking.
+    settings
+        The user's; what they set is not found out.
+    place
+        What to call the system where nobody names it.
+    clock
+        This computer's clock, seconds since 1970.
+    sleep
+        Waits so many seconds.
+    timer
+        Seconds of a clock that nobody sets.
+    """
+
+    def __init__(
+        self,
+        link: SlurmLink,
+        settings: SlurmSettings,
+        *,
+        place: str = "slurm",
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], object] = time.sleep,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._link, self._settings, self._place = link, settings, place
+        self._clock, self._sleep, self._timer = clock, sleep, timer
+
+    def examine(self, *, probe: bool) -> Examination:
+        """Find out everything; with `probe`, also by a job on hold that never runs."""
+        found = _Found()
+        try:
+            about = self._reach(found)
+            if about is not None:
+                self._look_around(found, about, probe=probe)
+        except AccessError as error:
+            found.add_error("Access", error)
+        except BackendError as error:
+            found.add_error("Reachable", error)
+        return Examination(tuple(found.findings), found.settings, found.observed)
+
+    def _look_around(self, found: _Found, about: SlurmAbout, *, probe: bool) -> None:
+        told = self._link.settings()
+        self._partitions(found, self._link.partitions(), self._link.nodes(), about)
+        queue, queue_s = self._timed(self._link.queue)
+        probed = self._probe(found, told) if probe else None
+        self._age(found, told, probed, asked=probe)
+        self._configuration(found, told)
+        self._accounting(found, about)
+        self._clocks(found, probed, asked=probe)
+        self._estimates(found, queue)
+        self._cost(found, queue, queue_s)
+
+    # ------------------------------------------------------------------ who answers
+
+    def _reach(self, found: _Found) -> SlurmAbout | None:
+        about, took_s = self._timed(self._link.about)
+        name = f"Slurm {about.version}".strip() + (f", cluster {about.cluster}" if about.cluster else "")
+        told = f"{name}; {about.means}, {_milliseconds(took_s)}"
+        found.observed["version"] = about.version
+        found.observed["means"] = about.means
+        if about.cluster:
+            found.observed["cluster"] = about.cluster
+        if not about.controller_up:
+            found.add(
+                "Reachable", f"{told}; its controller does not answer", "bad", "Nothing can be submitted until it does."
+            )
+            return None
+        found.add("Reachable", told)
+        self._access(found, about)
+        return about
+
+    def _access(self, found: _Found, about: SlurmAbout) -> None:
+        if not isinstance(self._settings, RestSettings) or about.token_ends_s is None:
+            return
+        left_s = about.token_ends_s - self._clock()
+        renews = self._settings.token_file is not None or bool(self._settings.token_command)
+        lasts = f"the token lasts for {format_duration(left_s)}" if left_s > 0 else "the token has expired"
+        if renews:
+            found.add("Access", lasts, "good", "It is read anew before it ends.")
+        elif left_s > _TOKEN_LONG_S:
+            found.add("Access", lasts)
+        else:
+            found.add(
+                "Access",
+                lasts,
+                "note" if left_s > _TOKEN_SHORT_S else "bad",
+                "A run that takes longer is stuck then: set token_file or token_command, which are read anew.",
+            )
+
+    # ------------------------------------------------------------------ what there is
+
+    def _partitions(
+        self, found: _Found, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
+    ) -> None:
+        told = _partition_lines(partitions, nodes)
+        try:
+            site = capabilities(
+                self._settings.system or about.cluster or self._place, partitions, nodes, self._settings, accrues=False
+            )
+        except InputError as error:
+            found.add("Partitions", "\n".join([*told, error.message]), "bad", error.hint or "")
+            return
+        found.observed["partitions"] = len(partitions)
+        found.observed["max_cores"] = site.max_cores
+        chosen = site.partitions.get(site.partition)
+        sizes = f"A node has {site.cores_per_node} cores, the largest job {site.max_cores:,}."
+        if not site.partition:
+            unknown = "Which is the default is not told by these means: set partition to where your jobs go."
+            found.add("Partitions", "\n".join(told), "note", f"{unknown} {sizes}")
+        elif chosen is not None and not chosen.is_up:
+            closed = f"{site.partition!r}, where jobs go, takes none now: set another partition, or wait."
+            found.add("Partitions", "\n".join(told), "bad", closed)
+        else:
+            found.add("Partitions", "\n".join(told), "good", f"Jobs go to {site.partition!r}. {sizes}")
+
+    # ------------------------------------------------------------------ by which rules
+
+    def _age(self, found: _Found, told: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
+        topic, configured, known = "Age of dependents", age_accrues(told), self._settings.age_accrues
+        seen = configured if configured is not None else (probed.accrues if probed else None)
+        source = "by the configuration" if configured is not None else "by the probe"
+        if seen is not None:
+            found.settings["age_accrues"] = seen
+        elif known is not None:
+            source = "as set or found before"
+        accrues = known if seen is None else seen
+        if accrues is None:
+            how = "The probe did not tell either: ask the site" if asked else "`asa doctor --probe` finds out"
+            found.add(topic, "not told", "note", f"Taken as gaining none until then. {how}, or set age_accrues.")
+        elif known not in (None, accrues):
+            found.add(topic, f"{_AGE[accrues]}, {source}", "note", _conflict(_AGE[not accrues]))
+        elif accrues:
+            found.add(
+                topic, f"{_AGE[accrues]}, {source}", "good", "Asking early with a dependency queues ahead of time."
+            )
+        else:
+            found.add(
+                topic,
+                f"{_AGE[accrues]}, {source}",
+                "note",
+                "A dependency cancels the benefit of asking early: prefer asa-naive, which asks without one.",
+            )
+
+    def _configuration(self, found: _Found, told: Mapping[str, str]) -> None:
+        if not told:
+            found.add(
+                "Configuration",
+                "not shown by these means: MinJobAge, kill_invalid_depend and limits are not known",
+                "note",
+                "Slurm's defaults are taken; what you know of the site can be set (min_job_age, kill_invalid_depend).",
+            )
+        self._invalid_dependencies(found, told)
+        self._memory(found, told)
+        self._message_time(found, told)
+        limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
+        if known := [f"{told[name]} {words}" for name, words in limits.items() if told.get(name)]:
+            found.add("Limits", f"the controller takes {', '.join(known)}")
+        if not self._link.can_shrink:
+            found.add(
+                "Giving back nodes",
+                "this version cannot shrink a running job by these means",
+                "note",
+                "A job that came too large keeps its nodes to its end.",
+            )
+
+    def _invalid_dependencies(self, found: _Found, told: Mapping[str, str]) -> None:
+        topic, seen, known = "Hopeless jobs", kills_invalid(told), self._settings.kill_invalid_depend
+        if seen is not None:
+            found.settings["kill_invalid_depend"] = seen
+        kills = known if seen is None else seen
+        if kills is None:
+            return
+        if known not in (None, kills):
+            found.add(topic, _KILLS[kills], "note", _conflict(_KILLS[not kills]))
+        else:
+            found.add(topic, _KILLS[kills], "good", "" if kills else "asa cancels its own.")
+
+    def _memory(self, found: _Found, told: Mapping[str, str]) -> None:
+        seen_s, known_s = _seconds(told.get("MinJobAge", "")), self._settings.min_job_age
+        if seen_s:
+            found.settings["min_job_age"] = f"{seen_s:.0f}s"
+        age_s = seen_s or known_s
+        if not age_s:
+            return
+        topic, words = "Memory", f"the controller forgets a job {format_duration(age_s)} after its end"
+        if known_s not in (None, age_s):
+            found.add(topic, words, "note", _conflict(f"{format_duration(known_s)} after it"))
+            return
+        looks_s = self._settings.model_copy(update={"min_job_age": age_s}).longest_poll_s
+        found.add(
+            topic,
+            words,
+            "good" if age_s >= _SHORT_MEMORY_S else "note",
+            f"Looks at the queue are at most {format_duration(looks_s)} apart.",
+        )
+
+    def _message_time(self, found: _Found, told: Mapping[str, str]) -> None:
+        message_s = _seconds(told.get("MessageTimeout", ""))
+        timeout_s = getattr(self._settings, "timeout", None)
+        if message_s is None or timeout_s is None:
+            return
+        patient = timeout_s > message_s
+        found.add(
+            "Patience",
+            f"Slurm gives up on its controller after {format_duration(message_s)},"
+            f" asa after {format_duration(timeout_s)}",
+            "good" if patient else "note",
+            "" if patient else f"Set timeout above {format_duration(message_s)}, or good answers come too late.",
+        )
+
+    # ------------------------------------------------------------------ the past
+
+    def _accounting(self, found: _Found, about: SlurmAbout) -> None:
+        topic, without = "Accounting", "How forgotten jobs ended is known from the marks that they leave behind alone."
+        if self._settings.accounting is False:
+            found.add(topic, "none, by the settings", "note", without)
+            return
+        if not about.accounting:
+            found.observed["accounting"] = False
+            found.add(topic, "none that can be read", "note", without)
+            return
+        now = self._clock()
+        try:
+            text, took_s = self._timed(lambda: self._link.accounting(now - 3600.0, now))
+        except BackendError as error:
+            found.add_error(topic, error, "note")
+            return
+        found.observed["accounting"] = True
+        records, users = _accounts(text)
+        whose = f"; {users} users" if users > 1 else ""
+        found.add(
+            topic,
+            f"can be read: {records:,} records of the last hour{whose}, {_milliseconds(took_s)}",
+            "good",
+            "`asa learn --since 30d` learns from it how long jobs wait here.",
+        )
+
+    # ------------------------------------------------------------------ a job that never runs
+
+    def _probe(self, found: _Found, told: Mapping[str, str]) -> Revelation | None:
+        prober = Prober(self._link, self._settings, clock=self._clock, sleep=self._sleep)
+        try:
+            revealed = prober.probe(age=age_accrues(told) is None)
+        except BackendError as error:
+            found.add_error("Probe", error, "note")
+            return None
+        if revealed.left_over:
+            found.add("Probe", revealed.left_over, "note", f"It never runs. Cancel it: scancel {revealed.job_id}")
+        elif revealed.offset_s is None:
+            found.add("Probe", f"job {revealed.job_id} was accepted and never listed; it was cancelled", "note")
+        else:
+            sent = f" to {revealed.partition!r}" if revealed.partition else ""
+            found.add("Probe", f"job {revealed.job_id} was submitted{sent} on hold and cancelled; it never ran")
+        return revealed
+
+    def _clocks(self, found: _Found, probed: Revelation | None, *, asked: bool) -> None:
+        if probed is None or probed.offset_s is None:
+            if not asked:
+                found.add("Clocks", "not compared", "note", "`asa doctor --probe` compares them.")
+            return
+        ahead_s = probed.offset_s
+        if not ahead_s:
+            found.add("Clocks", "Slurm's agrees with this computer's")
+            return
+        found.observed["clock_offset_s"] = ahead_s
+        way = "ahead of" if ahead_s > 0 else "behind"
+        found.add(
+            "Clocks",
+            f"Slurm's is {abs(ahead_s):.1f} s {way} this computer's",
+            "note",
+            "All times are Slurm's: asa learns the difference as it submits.",
+        )
+
+    # ------------------------------------------------------------------ the queue, and what it costs to look at it
+
+    def _estimates(self, found: _Found, queue: Sequence[SlurmRecord]) -> None:
+        waiting = [r for r in queue if r.states[:1] == ("PENDING",) and r.reason in _WAITING]
+        told = sum(record.expected_start_s is not None for record in waiting)
+        if not waiting:
+            found.add("Start estimates", "nobody's job waits for resources now, so none can be seen")
+        elif told:
+            found.add("Start estimates", f"Slurm has one for {told:,} of {len(waiting):,} jobs that wait")
+        else:
+            found.add(
+                "Start estimates",
+                f"Slurm has none for {len(waiting):,} jobs that wait",
+                "note",
+                "Predictions are made from past waits and the queue.",
+            )
+
+    def _cost(self, found: _Found, queue: Sequence[SlurmRecord], queue_s: float) -> None:
+        look_s = self._look_s([record.job_id for record in queue[:_LOOKED_AT]])
+        poll_s = considerate_poll_s(look_s)
+        if poll_s > DEFAULT_POLL_S:
+            found.settings["poll"] = f"{poll_s:.0f}s"
+        chosen = "poll" in self._settings.model_fields_set
+        used_s = self._settings.poll if chosen else poll_s
+        hasty = used_s < poll_s
+        found.add(
+            "A look",
+            f"at one's own jobs takes {_milliseconds(look_s)}, at all {len(queue):,} {_milliseconds(queue_s)}",
+            "note" if hasty or look_s > _SLOW_LOOK_S else "good",
+            f"The settings ask for one every {format_duration(used_s)}; every {format_duration(poll_s)} is considerate."
+            if hasty
+            else f"Looks at the queue are at least {format_duration(used_s)} apart.",
+        )
+
+    def _look_s(self, job_ids: Sequence[str]) -> float:
+        """Time what a run does each time it looks; of some tries the quickest, for the rest is chance."""
+        wanted = job_ids or ["1"]
+        return min(self._timed(lambda: self._link.jobs(wanted))[1] for _ in range(_LOOKS))
+
+    def _timed(self, ask: Callable[[], _T]) -> tuple[_T, float]:
+        begin = self._timer()
+        answer = ask()
+        return answer, self._timer() - begin
+
+
+def _partition_lines(partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode]) -> list[str]:
+    """Describe partitions, a line each; the default and the largest, if there are many."""
+    if not partitions:
+        return ["none is told"]
+    order = sorted(partitions, key=lambda p: (not p.is_default, not p.is_up, -p.cores, p.name))
+    lines = [_partition_line(partition, nodes) for partition in order[:_LISTED_PARTITIONS]]
+    if rest := order[_LISTED_PARTITIONS:]:
+        lines.append(f"and {len(rest)} more, of which {sum(p.is_up for p in rest)} are up")
+    return lines
+
+
+def _partition_line(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> str:
+    limits = partition_limits(partition, nodes)
+    size = f"{partition.nodes} nodes" if partition.nodes else ""
+    if limits.cores_per_node:
+        size += f" of {limits.cores_per_node} cores" if size else f"nodes of {limits.cores_per_node} cores"
+    words = [size] if size else []
+    if partition.max_nodes is not None:
+        words.append(f"at most {partition.max_nodes} a job")
+    if partition.max_walltime_s is not None:
+        words.append(f"up to {format_duration(partition.max_walltime_s)}")
+    words += ["default"] * partition.is_default + ["down"] * (not partition.is_up)
+    return f"{partition.name}: {', '.join(words)}"
+
+
+def _conflict(words: str) -> str:
+    return f"What is set, or was found before, says: {words}; and that wins. Change it, or --save this."
+
+
+def _seconds(told: str) -> float | None:
+    """Read a time of slurm.conf, as in ``300 sec``."""
+    number = told.split(maxsplit=1)[0] if told.strip() else ""
+    return float(number) if number.isdecimal() else None
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f} ms" if seconds < 10 else f"{seconds:,.0f} s"
+
+
+def _accounts(text: str) -> tuple[int, int]:
+    """Count the records and the users in what sacct told."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return 0, 0
+    columns = [name.strip().lower() for name in lines[0].split("|")]
+    user = columns.index("user") if "user" in columns else 0
+    return len(lines) - 1, len({line.split("|")[user] for line in lines[1:] if line.count("|") >= user})

@@ -1,0 +1,236 @@
+"""Slurm as a facility: how a site is reached, what it can do, and what it has kept of past jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from asa.backend import Capabilities, Examination
+from asa.errors import BackendError, TraceError
+from asa.history import JobHistory, read_history
+
+from .examination import Examiner
+from .link import SlurmLink
+from .settings import CommandSettings, RestSettings, SlurmSettings, check
+from .survey import age_accrues, capabilities
+
+if TYPE_CHECKING:
+    from .backend import SlurmBackend
+    from .rest import TokenSource
+
+__all__ = ["SlurmCommands", "SlurmFacility", "SlurmRest"]
+
+_TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
+_AGE_UNKNOWN = (
+    "whether a job gains priority while it waits for another is not told here; taken as no."
+    " `asa doctor --probe --save NAME` finds out"
+)
+
+
+class SlurmFacility:
+    """Slurm, by whatever means it is asked.
+
+    Parameters
+    ----------
+    settings
+        The user's.
+    open_link
+        Opens the way of asking; nothing is asked yet.
+    place
+        What to call the system where neither the user nor Slurm names it.
+    clock
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: SlurmSettings,
+        open_link: Callable[[], SlurmLink],
+        *,
+        place: str = "slurm",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self._open_link = open_link
+        self._place = place
+        self._clock = clock
+        self._learned: list[str] = []
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about it; more once it was connected to."""
+        told = []
+        if self.settings.kill_invalid_depend:
+            told.append("the site itself cancels jobs whose dependency can never be met")
+        if self.settings.min_job_age is not None and self.settings.longest_poll_s < self.settings.most_poll:
+            told.append(
+                f"it forgets jobs {self.settings.min_job_age:.0f} s after their end,"
+                f" and is asked every {self.settings.longest_poll_s:.0f} s at least"
+            )
+        return [*told, *self._learned]
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
+        """Open it for one run, whose scripts, output and marks are kept in a folder that compute nodes see.
+
+        See `asa.backend.Facility.connect`.
+
+        Raises
+        ------
+        InputError
+            A setting does not fit the site.
+        UnavailableError
+            It cannot be asked.
+        """
+        from .backend import SlurmBackend  # noqa: PLC0415 - not for who only looks at a list
+        from .defaults import JobDefaults  # noqa: PLC0415 - as above
+
+        settings = self.settings
+        link = self._open_link()
+        try:
+            site = self._capabilities(link)
+            return SlurmBackend(
+                link,
+                folder,
+                site,
+                defaults=JobDefaults(
+                    account=settings.account,
+                    qos=settings.qos,
+                    partition=settings.partition,
+                    constraint=settings.constraint,
+                    environment=settings.environment,
+                ),
+                poll_s=settings.poll,
+                most_poll_s=settings.longest_poll_s,
+                sleep=sleep,
+            )
+        except BaseException:
+            link.close()
+            raise
+
+    def examine(self, *, probe: bool) -> Examination:
+        """Find out what the site can do and how it is best asked; with `probe`, by a job that never runs."""
+        with closing(self._open_link()) as link:
+            return Examiner(link, self.settings, place=self._place, clock=self._clock).examine(probe=probe)
+
+    def history(self, since_s: float) -> JobHistory:
+        """Read from Slurm's accounting what became of jobs since a time, in seconds since 1970.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting, or it is not shown.
+        TraceError
+            It holds no job whose wait is known.
+        """
+        if self.settings.accounting is False:
+            raise BackendError(
+                "its settings say that there is no accounting",
+                where="accounting",
+                hint="If there is, take that setting away.",
+            )
+        with closing(self._open_link()) as link:
+            text = link.accounting(since_s, self._clock())
+            with tempfile.NamedTemporaryFile("w", prefix="accounting-", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+                file.flush()
+                try:
+                    history = read_history(file.name)
+                except TraceError as error:
+                    where = f"the accounting of {self._system(link)}"
+                    raise TraceError(error.message, where=where, hint="Go further back with --since.") from error
+            name = self.settings.system or history.system or self._system(link)
+        return replace(history, system=name, source=f"the accounting of {name}")
+
+    def _system(self, link: SlurmLink) -> str:
+        return self.settings.system or link.about().cluster or self._place
+
+    def _capabilities(self, link: SlurmLink) -> Capabilities:
+        accrues = self.settings.age_accrues
+        if accrues is None:
+            accrues = age_accrues(link.settings())
+        self._learned = [_AGE_UNKNOWN] if accrues is None else []
+        return capabilities(self._system(link), link.partitions(), link.nodes(), self.settings, accrues=bool(accrues))
+
+
+class SlurmRest(SlurmFacility):
+    """Slurm by its REST daemon, slurmrestd. Needs `url`, and a token in SLURM_JWT unless it is a socket of one's own.
+
+    Parameters
+    ----------
+    **settings
+        As `asa.backends.slurm.settings.RestSettings` has them; text will do.
+
+    Raises
+    ------
+    InputError
+        One of them makes no sense; `where` is its name.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        checked = check(RestSettings, settings)
+        parts = urlsplit(checked.url)
+        super().__init__(checked, lambda: _rest_link(checked), place=parts.hostname or "slurm")
+
+
+class SlurmCommands(SlurmFacility):
+    """Slurm by its commands: sbatch, squeue, scancel, sacct; here, or over ssh by `prefix`.
+
+    Parameters
+    ----------
+    **settings
+        As `asa.backends.slurm.settings.CommandSettings` has them; text will do.
+
+    Raises
+    ------
+    InputError
+        One of them makes no sense; `where` is its name.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        checked = check(CommandSettings, settings)
+        super().__init__(checked, lambda: _command_link(checked))
+
+    @classmethod
+    def found_here(cls) -> str:
+        """Say why this computer seems to be a Slurm site's; empty if it does not."""
+        return "sbatch and squeue are there" if shutil.which("sbatch") and shutil.which("squeue") else ""
+
+
+def _rest_link(settings: RestSettings) -> SlurmLink:
+    from .rest import RestLink  # noqa: PLC0415 - httpx is for who asks something
+
+    return RestLink(
+        settings.url,
+        token=_token(settings),
+        user=settings.user,
+        api=settings.api,
+        verify=settings.verify,
+        timeout_s=settings.timeout,
+    )
+
+
+def _token(settings: RestSettings) -> TokenSource | None:
+    """Say where the token comes from; nowhere, if nothing is set and there is none in the environment."""
+    from .rest import TokenSource  # noqa: PLC0415 - as above
+
+    if settings.token_file is not None:
+        return TokenSource.from_file(settings.token_file, bearer=settings.bearer)
+    if settings.token_command:
+        return TokenSource.from_command(settings.token_command, bearer=settings.bearer)
+    if settings.token_env or os.environ.get(_TOKEN_VARIABLE):
+        return TokenSource.from_environment(settings.token_env or _TOKEN_VARIABLE, bearer=settings.bearer)
+    return None
+
+
+def _command_link(settings: CommandSettings) -> SlurmLink:
+    from .commands import CommandLink  # noqa: PLC0415 - for who runs one
+
+    return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout)

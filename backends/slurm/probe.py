@@ -1,0 +1,181 @@
+"""A job that never runs, submitted to learn what a site's configuration hides, and cancelled at once."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
+
+from .link import SlurmJob, SlurmLink, SlurmRecord
+from .settings import SlurmSettings
+
+__all__ = ["Prober", "Revelation", "clock_offset_s"]
+
+_BEGINS_S = 3600
+_WAIT_S = 75.0  # the scheduler's pass in which an age is set comes once a minute at least
+_LOOK_S = 1.0
+_NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
+
+
+def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
+    """Say by how much another clock of whole seconds is ahead at least; 0 if the two may agree.
+
+    Parameters
+    ----------
+    before_s, after_s
+        Readings of this computer's clock, around an event.
+    dated_s
+        The other clock's whole second of the event.
+
+    Examples
+    --------
+    >>> clock_offset_s(100.2, 100.0, 100.4), clock_offset_s(100.2, 160.0, 100.4), clock_offset_s(100.2, 40.0, 100.4)
+    (0.0, 59.6, -59.2)
+    """
+    least, most = dated_s - after_s, dated_s + 1 - before_s
+    return round(min(max(0.0, least), most), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Revelation:
+    """What a job told that never ran.
+
+    Parameters
+    ----------
+    job_id
+        Which.
+    offset_s
+        By how much Slurm's clock is ahead of this computer's; None if the job was never listed.
+    accrues
+        Whether its age counted while it could not start; None if that was not wanted, or not told in time.
+    partition
+        Where it was sent; empty if that is not known.
+    left_over
+        Words about a job that could not be cancelled; empty if all went well.
+    """
+
+    job_id: str
+    offset_s: float | None
+    accrues: bool | None
+    partition: str = ""
+    left_over: str = ""
+
+
+class Prober:
+    """Submits the job and sees that it goes, also when something is in the way.
+
+    Parameters
+    ----------
+    link
+        The way of asking.
+    settings
+        Where the user's jobs go.
+    clock
+        This computer's clock, seconds since 1970.
+    sleep
+        Waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        link: SlurmLink,
+        settings: SlurmSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._link, self._settings, self._clock, self._sleep = link, settings, clock, sleep
+        self._left_over = ""
+
+    def probe(self, *, age: bool) -> Revelation:
+        """Submit, look, cancel.
+
+        Parameters
+        ----------
+        age
+            Whether to wait, up to a minute or so, until Slurm tells of the job's age.
+
+        Raises
+        ------
+        BackendError
+            The job was not accepted.
+        """
+        with self._held_job() as (job_id, before_s, after_s):
+            record = self._look(job_id, age=age)
+        if record is None:
+            return Revelation(job_id, None, None, left_over=self._left_over)
+        accrues = None if record.accrue_s is None else record.accrue_s < record.submit_s + _BEGINS_S / 2
+        offset_s = clock_offset_s(before_s, record.submit_s, after_s)
+        return Revelation(job_id, offset_s, accrues, record.partition, self._left_over)
+
+    @contextmanager
+    def _held_job(self) -> Iterator[tuple[str, float, float]]:
+        """Submit the job and, whatever happens, cancel it; give its id and the times around its submission."""
+        before_s = self._clock()
+        job = self._job(f"asa-probe.{uuid.uuid4().hex[:8]}", int(before_s) + _BEGINS_S)
+        job_id = ""
+        try:
+            job_id = self._link.submit(job)
+            yield job_id, before_s, self._clock()
+        except BaseException as error:
+            if job_id:
+                self._cancel([job_id])
+            elif not isinstance(error, _NOT_ACCEPTED):
+                self._cancel(self._named(job.name))
+            raise
+        self._cancel([job_id])
+
+    def _job(self, name: str, begin_s: int) -> SlurmJob:
+        """Describe a job that is kept from running twice: it is on hold, and may not begin for an hour."""
+        settings = self._settings
+        return SlurmJob(
+            name=name,
+            script="#!/bin/sh\nexit 0\n",
+            folder="/",
+            cores=1,
+            walltime_s=60.0,
+            stdout="/dev/null",
+            stderr="/dev/null",
+            partition=settings.partition,
+            account=settings.account,
+            qos=settings.qos,
+            constraint=settings.constraint,
+            begin_s=begin_s,
+            held=True,
+            environment={"PATH": "/usr/bin:/bin"},
+            comment=name,
+        )
+
+    def _look(self, job_id: str, *, age: bool) -> SlurmRecord | None:
+        """Look at the job until Slurm says since when its age counts, or will count.
+
+        It tells in either case: the age counts from the submission where it always does, else from the begin time.
+        """
+        record = None
+        for _ in range(math.ceil(_WAIT_S / _LOOK_S)):
+            record = self._link.jobs([job_id]).get(job_id, record)
+            if record is not None and (record.accrue_s is not None or not age):
+                break
+            self._sleep(_LOOK_S)
+        return record
+
+    def _named(self, name: str) -> list[str]:
+        """Find what a submission whose answer never came has left behind."""
+        try:
+            return [record.job_id for record in self._link.named([name])]
+        except BackendError:
+            return []
+
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            try:
+                self._link.cancel(job_id)
+            except JobNotFoundError:
+                pass
+            except BackendError as error:
+                self._left_over = f"job {job_id} could not be cancelled: {error.message}"

@@ -1,0 +1,253 @@
+"""What a user can set about a Slurm site, checked.
+
+Whatever is wrong becomes an `asa.errors.InputError` whose `where` is the setting's name: who knows which file or option
+it came from adds that.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+
+from asa.errors import InputError
+from asa.units import parse_duration
+
+__all__ = ["DEFAULT_POLL_S", "CommandSettings", "RestSettings", "SlurmSettings", "check"]
+
+DEFAULT_POLL_S = 2.0
+
+_YES_OR_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_SECRETIVE = re.compile(r"token|jwt|password|secret|bearer", re.IGNORECASE)
+
+
+def _duration(value: object) -> float:
+    hint = "write it in quotes with its unit, such as 30s or 2m"
+    if not isinstance(value, str) or value.strip().isdecimal():
+        raise ValueError(hint)
+    try:
+        seconds = parse_duration(value)
+    except InputError as error:
+        raise ValueError(f"{error.message}; {hint}") from error
+    if seconds <= 0:
+        raise ValueError("give more than no time at all")
+    return seconds
+
+
+def _whole_path(value: object) -> Path:
+    path = Path(str(value)).expanduser()
+    if not path.is_absolute():
+        raise ValueError("write the whole path, or begin it with ~")
+    return path
+
+
+def _version(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(r"(v0\.0\.\d+)?", value):
+        raise ValueError("write it as v0.0.42")
+    return value
+
+
+def _words(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, so the shell could not read it either") from error
+
+
+def _verification(value: object) -> object:
+    """Read yes or no, or the path of a file of authorities."""
+    if not isinstance(value, str):
+        return value
+    if (word := value.strip().lower()) in _YES_OR_NO:
+        return _YES_OR_NO[word]
+    file = _whole_path(value)
+    if not file.is_file():
+        raise ValueError(f"there is no file {file}")
+    return str(file)
+
+
+def _variables(value: object) -> object:
+    """Read ``A=1,B=2``, as `sbatch --export` takes it, beside a table."""
+    if not isinstance(value, str):
+        return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+    pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+    if any(not sign for _, sign, _ in pairs):
+        raise ValueError("write variables as NAME=value,NAME=value")
+    return {name.strip(): content for name, _, content in pairs}
+
+
+Duration = Annotated[float, BeforeValidator(_duration)]
+WholePath = Annotated[Path, BeforeValidator(_whole_path)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
+class SlurmSettings(BaseModel):
+    """What is set alike for all ways of talking to Slurm; None or empty where the site is asked.
+
+    Parameters
+    ----------
+    system
+        Name of the machine, under which waits are learned; the cluster's name if not given.
+    partition, account, qos, constraint
+        What jobs ask for that do not say.
+    environment
+        Variables of every job.
+    poll
+        Least time between two looks at the queue.
+    most_poll
+        Most time between two looks.
+    cores_per_node, max_cores
+        Where what the site tells of its nodes is not what its users get.
+    age_accrues
+        Whether a job gains priority while a dependency keeps it from starting.
+    accounting
+        Whether records of past jobs can be read.
+    min_job_age
+        How long the controller remembers a job that has ended.
+    kill_invalid_depend
+        Whether the site cancels jobs whose dependency cannot be met any more.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    system: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    environment: Annotated[dict[str, str], BeforeValidator(_variables)] = Field(default_factory=dict)
+    poll: Duration = DEFAULT_POLL_S
+    most_poll: Duration = 60.0
+    cores_per_node: int | None = Field(default=None, ge=1)
+    max_cores: int | None = Field(default=None, ge=1)
+    age_accrues: bool | None = None
+    accounting: bool | None = None
+    min_job_age: Duration | None = None
+    kill_invalid_depend: bool | None = None
+
+    @property
+    def longest_poll_s(self) -> float:
+        """Most seconds between two looks: the controller must still remember what ended between them."""
+        longest_s = max(self.most_poll, self.poll)
+        if self.min_job_age is not None:
+            longest_s = min(longest_s, self.min_job_age / 2)
+        return max(longest_s, self.poll)
+
+
+class RestSettings(SlurmSettings):
+    """How Slurm's REST daemon is reached, beside what holds for any Slurm.
+
+    Parameters
+    ----------
+    url
+        ``https://host:port``, or ``unix:///path/of/the.socket``.
+    user
+        On whose behalf; whom the token names, if not given.
+    token_env, token_file, token_command
+        Where the token is read from, at most one of them; the variable ``SLURM_JWT``, if it is set.
+    bearer
+        Whether the token travels as ``Authorization: Bearer``, as some proxies want it.
+    verify
+        Whether the server's certificate is checked, or a file of the authorities that may sign it.
+    api
+        A version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
+    timeout
+        How long an answer may take.
+    """
+
+    url: str
+    user: str = ""
+    token_env: str = ""
+    token_file: WholePath | None = None
+    token_command: Words = ()
+    bearer: bool = False
+    verify: Annotated[StrictBool | str, BeforeValidator(_verification)] = True
+    api: Annotated[str, BeforeValidator(_version)] = ""
+    timeout: Duration = 30.0
+
+    @model_validator(mode="after")
+    def _one_token_and_no_secret(self) -> Self:
+        sources = [name for name in ("token_env", "token_file", "token_command") if getattr(self, name)]
+        if len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)} are given: a token comes from one of them")
+        parts = urlsplit(self.url)
+        if parts.username or parts.password:
+            raise ValueError("url: holds a user or a password, which would be kept in the site file and the journal")
+        if parts.scheme not in ("http", "https", "unix"):
+            raise ValueError("url: begin it with https://, http:// or unix:///")
+        return self
+
+
+class CommandSettings(SlurmSettings):
+    """How Slurm's commands are run, beside what holds for any Slurm.
+
+    Parameters
+    ----------
+    prefix
+        What stands before every command, such as ``ssh login.example.org``.
+    timeout
+        How long a command may take.
+    """
+
+    prefix: Words = ()
+    timeout: Duration = 60.0
+
+
+_Model = TypeVar("_Model", bound=SlurmSettings)
+
+
+def check(model: type[_Model], settings: Mapping[str, Any]) -> _Model:
+    """Read settings, as a site file or the command line gives them.
+
+    Parameters
+    ----------
+    model
+        `RestSettings` or `CommandSettings`.
+    settings
+        Values by name; text will do for all of them.
+
+    Raises
+    ------
+    InputError
+        There is no such setting, one is missing, or one makes no sense; `where` is its name.
+
+    Examples
+    --------
+    >>> check(CommandSettings, {"poll": "30s", "prefix": "ssh login"}).prefix
+    ('ssh', 'login')
+    """
+    try:
+        return model.model_validate(dict(settings))
+    except ValidationError as error:
+        raise _explained(model, error) from None  # the cause would show values, and a secret may be among them
+
+
+def _explained(model: type[SlurmSettings], error: ValidationError) -> InputError:
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    key, known = str(first["loc"][0]) if first["loc"] else "", list(model.model_fields)
+    if first["type"] == "extra_forbidden":
+        return _unknown(key, known)
+    if first["type"] == "missing":
+        return InputError("is missing", where=key, hint=f"Give it: --set {key}=..., or a line in a site file.")
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if not key and (named := re.match(r"(\w+): (.*)", message)):
+        key, message = named[1], named[2]
+    return InputError(message, where=key or None, hint="Mend this setting.")
+
+
+def _unknown(key: str, known: list[str]) -> InputError:
+    if _SECRETIVE.search(key):
+        hint = "Secrets are not settings: put the token into SLURM_JWT, or name token_file or token_command."
+    else:
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        hint += f"Known: {', '.join(known)}."
+    return InputError(f"there is no setting {key!r}", where=key, hint=hint)

@@ -1,0 +1,127 @@
+"""What a site can do, worked out from what Slurm tells of itself. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from asa.backend import Capabilities, PartitionLimits
+from asa.errors import InputError
+
+from .link import SlurmNode, SlurmPartition
+from .settings import SlurmSettings
+
+__all__ = ["age_accrues", "capabilities", "default_partition", "kills_invalid", "partition_limits"]
+
+
+def age_accrues(told: Mapping[str, str]) -> bool | None:
+    """Say whether a job gains rank while a dependency keeps it back, from slurm.conf; None if it does not tell.
+
+    By ``priority/basic`` a job's rank is its place in the order of submission, whatever keeps it back. Else age begins
+    to count when a job becomes eligible, unless ``PriorityFlags`` say otherwise.
+
+    Examples
+    --------
+    >>> age_accrues({"PriorityType": "priority/multifactor", "PriorityFlags": "ACCRUE_ALWAYS,NO_FAIR_TREE"})
+    True
+    """
+    if told.get("PriorityType", "").endswith("basic"):
+        return True
+    if "ACCRUE_ALWAYS" in told.get("PriorityFlags", "").upper():
+        return True
+    return False if "PriorityType" in told else None
+
+
+def kills_invalid(told: Mapping[str, str]) -> bool | None:
+    """Say whether Slurm cancels jobs whose dependency can never be met; None if slurm.conf does not tell.
+
+    The flag is one of ``DependencyParameters``, and was one of ``SchedulerParameters`` before that.
+    """
+    places = [told[name] for name in ("DependencyParameters", "SchedulerParameters") if name in told]
+    return any("kill_invalid_depend" in place for place in places) if places else None
+
+
+def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> PartitionLimits:
+    """Work out what one job in a partition may ask for."""
+    own = [node for node in nodes if partition.name in node.partitions]
+    widest = max((node.cores for node in own), default=0)
+    cores = sum(node.cores for node in own) or partition.cores
+    if partition.max_nodes is not None and widest:
+        cores = min(cores, partition.max_nodes * widest)
+    return PartitionLimits(
+        max_walltime_s=partition.max_walltime_s,
+        max_nodes=partition.max_nodes,
+        max_cores=cores or None,
+        cores_per_node=widest,
+        memory_per_node_bytes=max((node.memory_bytes for node in own), default=0),
+        is_up=partition.is_up,
+    )
+
+
+def default_partition(partitions: Sequence[SlurmPartition]) -> str:
+    """Name the partition of jobs that name none; empty if that is not told and there are several.
+
+    Most versions of the REST interface do not tell it.
+    """
+    if len(partitions) == 1:
+        return partitions[0].name
+    return next((partition.name for partition in partitions if partition.is_default), "")
+
+
+def capabilities(
+    system: str,
+    partitions: Sequence[SlurmPartition],
+    nodes: Sequence[SlurmNode],
+    settings: SlurmSettings,
+    *,
+    accrues: bool,
+) -> Capabilities:
+    """Work out what the site can do; what its user has set wins.
+
+    Parameters
+    ----------
+    system
+        Its name.
+    partitions, nodes
+        As Slurm tells them.
+    settings
+        The user's.
+    accrues
+        Whether a job gains priority while a dependency keeps it back.
+
+    Raises
+    ------
+    InputError
+        The user's partition is not there, or Slurm does not tell how large the machine is.
+    """
+    limits = {partition.name: partition_limits(partition, nodes) for partition in partitions}
+    if settings.partition and limits and settings.partition not in limits:
+        raise InputError(
+            f"there is no partition {settings.partition!r}",
+            where="partition",
+            hint=f"Name one of those that are there: {', '.join(limits)}.",
+        )
+    default = settings.partition or default_partition(partitions)
+    reachable = [limit.max_cores or 0 for limit in limits.values() if limit.is_up]
+    max_cores = settings.max_cores or max(reachable, default=0) or sum(node.cores for node in nodes)
+    if not max_cores:
+        raise InputError(
+            "Slurm tells of no partition that is up, and of no nodes",
+            where="max_cores",
+            hint="If that is how the site is, set max_cores and cores_per_node.",
+        )
+    return Capabilities(
+        system=system,
+        max_cores=max_cores,
+        cores_per_node=settings.cores_per_node or _common_width(default, nodes),
+        age_accrues=accrues,
+        partition=default,
+        partitions=limits,
+    )
+
+
+def _common_width(partition: str, nodes: Sequence[SlurmNode]) -> int:
+    """Cores of most nodes of a partition, the wider ones if two kinds are as many; of all nodes if it has none."""
+    own = [node for node in nodes if partition in node.partitions] or nodes
+    counts = Counter(node.cores for node in own)
+    return max(counts, key=lambda cores: (counts[cores], cores), default=1)
