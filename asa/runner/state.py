@@ -317,6 +317,12 @@ class RunState:
         needed = [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
         return any(before.giving_up or before.status.reason == TWIN for before in needed)
 
+    def _begun_after(self, stage: str) -> Iterator[float]:
+        """When stages began that follow one: it had ended by then, even if the batch system says so a moment later."""
+        for view in self.stages.values():
+            if stage in view.stage.after and view.started_s is not None:
+                yield view.started_s
+
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status
         time = status.start_s if status.start_s is not None else status.end_s
@@ -337,8 +343,11 @@ class RunState:
             self.stages[name] = replace(self.stages[name], phase=Phase.RUNNING)
         first = job.planned.stages[0]
         if len(job.planned.stages) == 1:
-            self.stages[first] = replace(self.stages[first], started_s=at_s)
-            yield StageStarted(time_s=at_s, run=self.name, stages=(first,), job_id=job.status.job_id)
+            # what it followed had ended: where clocks or seconds tell otherwise, they are wrong
+            ends = [self.stages[before].ended_s for before in self.workflow.stages[first].after]
+            began_s = max([at_s, *(end for end in ends if end is not None)])
+            self.stages[first] = replace(self.stages[first], started_s=began_s)
+            yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
@@ -363,8 +372,11 @@ class RunState:
             start, end = (began_s, end_s) if alone else (began_s + slot.start_s, min(began_s + slot.end_s, end_s))
             if (step := told.get(slot.stage)) is not None:
                 start, end = step.start_s, end_s if step.end_s is None else step.end_s
+            if alone and (known := self.stages[slot.stage].started_s) is not None:
+                start = known
             if not alone:
                 yield StageStarted(time_s=start, run=self.name, stages=(slot.stage,), job_id=job_id)
+            end = max(start, min([end, *self._begun_after(slot.stage)]))
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
             self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE, started_s=start, ended_s=end)
         if all(stage.phase is Phase.DONE for stage in self.stages.values()):
