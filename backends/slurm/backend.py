@@ -1,0 +1,604 @@
+"""Slurm as a batch system, by whichever link it is reached."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
+from asa.errors import AccessError, BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.waits import QueueEvent
+
+from . import reasons
+from .clock import ClockOffset
+from .defaults import JobDefaults
+from .dependencies import Passed, is_unmet, pass_on
+from .feed import QueueFeed
+from .link import SlurmJob, SlurmLink, SlurmRecord
+from .marks import Kept, RunFolder
+from .pacing import Pacer
+from .script import LONGEST_COMMAND_BYTES, Payload, batch_script, file_name, job_name
+from .states import ended_as
+from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED, TrackedJob
+
+__all__ = ["JobDefaults", "SlurmBackend"]
+
+_FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
+_LONGEST_FILE_NAME = 200
+_LEAST_SLEEP_S = 0.001
+_QUEUE_RETRY_S = 60.0
+_COMMENT = "asa:"
+_ADVICE = {
+    TWIN: Advice(
+        "Another job with the same payload came first, so this one ran nothing.",
+        "Nothing is to be done: a submission whose answer was lost had been accepted after all.",
+    ),
+    VANISHED: Advice(
+        "Slurm does not know the job any more, and nothing tells how it ended.",
+        "Look into its output, and submit it again if it did not end well.",
+    ),
+    IGNORED_DEPENDENCY: Advice(
+        "Slurm let the job go before the job that it depends on had ended well, so it was cancelled.",
+        "Look into its output for what it did meanwhile, and submit it again.",
+    ),
+}
+
+
+class SlurmBackend:
+    """One user's view of a Slurm cluster; fits the ports `Backend`, `Adjustable` and `Advisor`.
+
+    It asks for all its jobs at once, seldom while nothing happens, and answers from what it last heard. Slurm may be
+    away for as long as it likes: `wait` goes on asking, and `condition` says so.
+
+    Parameters
+    ----------
+    link
+        How Slurm is reached.
+    folder
+        Where scripts, output and marks of jobs are kept; see `asa.backend.Facility.connect`.
+    capabilities
+        What the site can do.
+    defaults
+        What every job gets unless it says otherwise.
+    poll_s
+        Two looks are never closer than this, in seconds, but where a job is submitted that depends on others.
+    most_poll_s
+        While nothing happens looks are so far apart at most, in seconds, give or take a tenth.
+    settle_s
+        A job that was accepted may be missing from what Slurm shows for so many seconds.
+    queue_poll_s
+        The whole queue is looked at once in so many seconds at most.
+    clock
+        Seconds since 1970.
+    sleep
+        Sleeps so many seconds, or less. It may return True: `wait` then returns early.
+    seed
+        Of the jitter between looks.
+
+    Raises
+    ------
+    UnavailableError
+        The folder cannot be made.
+    """
+
+    def __init__(
+        self,
+        link: SlurmLink,
+        folder: Path,
+        capabilities: Capabilities,
+        *,
+        defaults: JobDefaults | None = None,
+        poll_s: float = 2.0,
+        most_poll_s: float = 60.0,
+        settle_s: float = 10.0,
+        queue_poll_s: float = 300.0,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], bool | None] = time.sleep,
+        seed: int = 0,
+    ) -> None:
+        self._link = link
+        self._folder = RunFolder(folder)
+        self._capabilities = capabilities
+        self._defaults = defaults or JobDefaults()
+        self._poll_s = poll_s
+        self._settle_s = settle_s
+        self._clock = clock
+        self._sleep = sleep
+        self._offset = ClockOffset()
+        self._jobs: dict[str, TrackedJob] = {}
+        self._pacer = Pacer(clock(), least_s=poll_s, most_s=most_poll_s, seed=seed)
+        self._heard_s = self.now()
+        self._trouble = ""
+        self._feed = QueueFeed(capabilities.system)
+        self._feed_poll_s = queue_poll_s
+        self._feed_due_s = -math.inf
+
+    # ------------------------------------------------------------------ what is known without asking
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the site can do."""
+        return self._capabilities
+
+    @property
+    def condition(self) -> Condition:
+        """How well Slurm can be asked at the moment."""
+        return Condition(self._heard_s, self._trouble, sum(self._link.calls.values()))
+
+    def now(self) -> float:
+        """Read Slurm's clock, in whole seconds since 1970."""
+        return float(math.floor(self._clock() + self._offset.offset_s))
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed."""
+        return _ADVICE.get(reason) or reasons.advice(reason)
+
+    def close(self) -> None:
+        """Let go of the link."""
+        self._link.close()
+
+    # ------------------------------------------------------------------ submission
+
+    def submit(self, spec: JobSpec) -> str:
+        """Submit a job and return its id; see `asa.backend.Backend.submit`.
+
+        Slurm delays a dependency of type `after` by whole minutes: such a job may start up to a minute late, unless
+        the other had started when it was submitted.
+        """
+        self._refuse_the_impossible(spec)
+        passed = self._passed(spec)
+        name = job_name(spec.name, spec.token)
+        number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
+        script = batch_script(
+            Payload(
+                name=name,
+                command=spec.command,
+                folder=str(self._defaults.folder),
+                marks=self._folder.marks,
+                posts=self._folder.posts,
+                token=spec.token,
+                awaits=spec.awaits,
+                posted=spec.posts,
+                steps=spec.steps,
+            )
+        )
+        self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
+        job = self._slurm_job(spec, name, f"{name}-{number}", script, passed)
+        before_s = self._clock()
+        job_id = self._link.submit(job)
+        after_s = self._clock()
+        submit_s = self.now()
+        kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
+        steps = tuple(step.name for step in spec.steps)
+        kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        self._folder.keep_job(job_id, kept)
+        self._jobs[job_id] = TrackedJob(
+            kept,
+            JobStatus(job_id, JobState.PENDING, submit_s),
+            heard_s=after_s,
+            sent_s=(before_s, after_s),
+            dependencies=passed.kept,
+            held_here=spec.held,
+        )
+        self._jobs[job_id].tell()
+        self._pacer.changed(after_s)
+        return job_id
+
+    def _refuse_the_impossible(self, spec: JobSpec) -> None:
+        """Refuse what can never run.
+
+        Raises
+        ------
+        SubmitRejectedError
+            With the reason.
+        """
+        too_long = [token for token in (*spec.awaits, *spec.posts) if len(file_name(token)) > _LONGEST_FILE_NAME]
+        if not spec.walltime_s > 0:
+            why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing."
+        elif spec.cores < 1:
+            why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
+        elif spec.token and not _is_token(spec.token):
+            why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
+        elif too_long:
+            why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
+        elif not all(_is_command(command) for command in (spec.command, *(step.command for step in spec.steps))):
+            why, hint = "has a command which no shell can take", "Put it into a file, and run that."
+        elif (impossible := self._capabilities.impossible(spec)) is not None:
+            why, hint = impossible, "Ask for what the site has."
+        else:
+            return
+        raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
+
+    def _passed(self, spec: JobSpec) -> Passed:
+        """Decide what Slurm is told of a job's dependencies, after a look at them.
+
+        Raises
+        ------
+        SubmitRejectedError
+            Nobody knows one of them, so that Slurm might drop the dependency and start the job at once; or it can
+            never be met.
+        UnavailableError
+            Slurm cannot be asked.
+        """
+        others = list(dict.fromkeys(dependency.job_id for dependency in spec.dependencies))
+        if not all(self._is_fresh(job_id) for job_id in others):
+            with suppress(JobNotFoundError):
+                self._look(others)
+        if unknown := [job_id for job_id in others if not (self._is_fresh(job_id) or self._is_settling(job_id))]:
+            raise SubmitRejectedError(
+                f"depends on job {unknown[0]}, which Slurm does not know",
+                where=f"job {spec.name!r}",
+                hint="It may have ended long ago: find out how, and submit this one without the dependency.",
+            )
+        return pass_on(spec, {job_id: self._jobs[job_id].status for job_id in others}, self.now())
+
+    def _is_fresh(self, job_id: str) -> bool:
+        """Say whether a job was alive a moment ago, or is known to have ended."""
+        job = self._jobs.get(job_id)
+        return job is not None and (not job.is_live or 0 <= self._clock() - job.heard_s <= _FRESH_S)
+
+    def _slurm_job(self, spec: JobSpec, name: str, output: str, script: str, passed: Passed) -> SlurmJob:
+        defaults = self._defaults
+        return SlurmJob(
+            name=name,
+            script=script,
+            folder=str(defaults.folder),
+            cores=spec.cores,
+            walltime_s=spec.walltime_s,
+            stdout=self._folder.output(output, "out"),
+            stderr=self._folder.output(output, "err"),
+            nodes=spec.nodes,
+            memory_bytes=spec.memory_bytes,
+            gpus=spec.gpus,
+            partition=spec.partition or defaults.partition,
+            account=defaults.account,
+            qos=defaults.qos,
+            constraint=defaults.constraint,
+            dependency=passed.words,
+            begin_s=passed.begin_s,
+            held=spec.held,
+            environment=defaults.variables(),
+            comment=f"{_COMMENT}{spec.token}" if spec.token else "",
+        )
+
+    # ------------------------------------------------------------------ changes
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job; of one that has ended, do nothing."""
+        job = self._jobs.get(job_id)
+        if job is not None and not job.is_live:
+            return
+        try:
+            self._link.cancel(_number(job_id))
+        except JobNotFoundError:
+            if job is None:
+                raise
+        if job is not None:
+            job.cancelled_s = self._clock()
+            self._pacer.changed(job.cancelled_s)
+
+    def hold(self, job_id: str) -> None:
+        """Keep a pending job from starting."""
+        self._link.update(_number(job_id), held=True)
+        if (job := self._changed(job_id)) is not None:
+            job.held_here = True
+
+    def release(self, job_id: str) -> None:
+        """Let a held job go."""
+        self._link.update(_number(job_id), held=False)
+        if (job := self._changed(job_id)) is not None:
+            job.held_here, job.released_s = False, self._clock()
+
+    def change_walltime(self, job_id: str, walltime_s: float) -> None:
+        """Give a job another time limit; see `asa.backend.Adjustable`."""
+        self._link.update(_number(job_id), walltime_s=walltime_s)
+        if (job := self._changed(job_id)) is not None:
+            job.kept = replace(job.kept, walltime_s=walltime_s)
+
+    def shrink(self, job_id: str, nodes: int) -> None:
+        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`."""
+        number = _number(job_id)
+        if not self._link.can_shrink:
+            raise BackendError(
+                "this way of reaching Slurm cannot make a running job smaller",
+                where=f"job {job_id}",
+                hint="Reach Slurm by its commands, or by the REST API of Slurm 23.02 or later.",
+            )
+        self._link.update(number, nodes=nodes)
+        self._changed(job_id)
+
+    def _changed(self, job_id: str) -> TrackedJob | None:
+        self._pacer.changed(self._clock())
+        return self._jobs.get(job_id)
+
+    # ------------------------------------------------------------------ looks
+
+    def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Tell what was last heard of several jobs, after a look if that is some time ago."""
+        wanted = list(dict.fromkeys(job_ids))
+        if unseen := [job_id for job_id in wanted if job_id not in self._jobs]:
+            self._look(unseen)
+        elif self._is_old(wanted) and self._pacer.may_look(self._clock()):
+            self._try_to_look()
+        return {job_id: self._jobs[job_id].tell() for job_id in wanted}
+
+    def _is_old(self, job_ids: Iterable[str]) -> bool:
+        heard = [job.heard_s for job_id in job_ids if (job := self._jobs[job_id]).is_live]
+        return bool(heard) and not 0 <= self._clock() - min(heard) <= self._poll_s
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
+        wanted = list(dict.fromkeys(tokens))
+        found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
+        for record in self._records_of(wanted):
+            job = self._jobs.get(record.job_id)
+            if job is None or not job.is_ours(record):
+                job = self._track(record.job_id, self._kept_of(record))
+            if job.is_live:
+                self._hear(job, record)
+            found[_token_of(record.name)].append(job)
+        for job in self._jobs.values():
+            if job.kept.token in found and job not in found[job.kept.token]:
+                found[job.kept.token].append(job)
+        return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
+
+    def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
+        """Ask for jobs of tokens, of each id the latest.
+
+        Their full names are known, or found in the queue by the token at a name's end.
+        """
+        names = self._folder.names(tokens)
+        names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
+        if missing := {token for token in tokens if token not in names}:
+            names |= {token: r.name for r in self._link.queue() if (token := _token_of(r.name)) in missing}
+        told = self._link.named(set(names.values())) if names else []
+        of_tokens = [record for record in told if _token_of(record.name) in tokens]
+        return list({record.job_id: record for record in sorted(of_tokens, key=_moment)}.values())
+
+    def _in_order(self, token: str, jobs: list[TrackedJob]) -> list[TrackedJob]:
+        holder = self._folder.holder(token)
+        return sorted(jobs, key=lambda job: (job.job_id != holder, job.status.submit_s, int(job.job_id)))
+
+    def wait(self, until_s: float | None) -> Sequence[JobStatus]:
+        """Sleep until jobs changed or the clock reads `until_s`; see `asa.backend.Backend.wait`."""
+        while True:
+            if self._live() and self._pacer.pause_s(self._clock()) <= 0:
+                self._try_to_look()
+            news = [job.tell() for job in self._jobs.values() if job.is_news]
+            if news or (until_s is not None and self.now() >= until_s):
+                return news
+            if (pause_s := self._pause_s(until_s)) is None or self._sleep(max(pause_s, _LEAST_SLEEP_S)):
+                return []
+
+    def _pause_s(self, until_s: float | None) -> float | None:
+        """Say how long nothing is to be done; None if nothing ever is."""
+        clock_s = self._clock()
+        pauses = [self._pacer.pause_s(clock_s)] if self._live() else []
+        if until_s is not None:
+            pauses.append(math.ceil(until_s) - self._offset.offset_s - clock_s)
+        return min(pauses, default=None)
+
+    def _live(self) -> list[TrackedJob]:
+        return [job for job in self._jobs.values() if job.is_live]
+
+    def _try_to_look(self) -> None:
+        """Look; that Slurm cannot be asked is noted, and no error."""
+        try:
+            self._look()
+        except BackendError as error:
+            self._trouble = error.message if error.where is None else f"{error.where}: {error.message}"
+
+    def _look(self, unseen: Collection[str] = ()) -> None:
+        """Ask the controller once for all jobs that may change, and for some that were never seen.
+
+        Raises
+        ------
+        JobNotFoundError
+            Nobody knows one that was never seen; the others are heard of all the same.
+        UnavailableError
+            Slurm cannot be asked.
+        """
+        unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
+        live = self._live()
+        records = self._asked([*(job.job_id for job in live), *unseen])
+        for job_id in unseen:
+            self._adopt(job_id, records.get(job_id))
+        live += [self._jobs[job_id] for job_id in unseen if job_id in self._jobs]
+        missing = []
+        for job in live:
+            if (record := records.get(job.job_id)) is not None and job.is_ours(record):
+                self._hear(job, record)
+            elif not self._is_settling(job.job_id):
+                missing.append(job)
+        self._miss(missing)
+        for job_id in unseen:
+            if job_id in self._jobs:
+                self._jobs[job_id].tell()
+        self._check_dependencies()
+        if unknown := [job_id for job_id in unseen if job_id not in self._jobs]:
+            raise JobNotFoundError(
+                "Slurm does not know the job",
+                where=f"job {unknown[0]}",
+                hint="Check the id, and that it is this cluster's.",
+            )
+
+    def _asked(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
+        """Ask the controller; how that went decides when it is asked again."""
+        try:
+            records = self._link.jobs(job_ids)
+        except BackendError:
+            self._pacer.looked(self._clock(), heard=False)
+            raise
+        self._pacer.looked(self._clock(), heard=True)
+        self._heard_s, self._trouble = self.now(), ""
+        return records
+
+    def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
+        """Take in what Slurm tells of a job, and what that tells of Slurm's clock."""
+        clock_s = self._clock()
+        if job.sent_s is not None and not record.restarts:
+            self._offset.learn(*job.sent_s, record.submit_s)
+        job.sent_s = None
+        try:
+            changed = job.hear(record, self._folder, self.now(), clock_s)
+        except ValueError as error:
+            self._trouble = f"Slurm says that job {job.job_id} is {error}, which is not known here"
+        else:
+            if changed:
+                self._pacer.changed(clock_s)
+
+    def _is_settling(self, job_id: str) -> bool:
+        """Say whether a job was accepted so lately that Slurm need not show it yet."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.sent_s is not None and self._clock() - job.sent_s[1] < self._settle_s
+
+    def _miss(self, missing: Sequence[TrackedJob]) -> None:
+        """Find out what became of jobs that the controller does not know any more."""
+        if not missing:
+            return
+        records, certain = self._past([job.job_id for job in missing])
+        for job in missing:
+            record = records.get(job.job_id)
+            if record is not None and job.is_ours(record) and ended_as(record) is not None:
+                self._hear(job, record)
+            elif job.miss(self._folder, self.now(), self._clock(), certain=certain):
+                self._pacer.changed(self._clock())
+
+    def _past(self, job_ids: Collection[str]) -> tuple[dict[str, SlurmRecord], bool]:
+        """Ask accounting, and say whether it could be asked, or is not to be."""
+        try:
+            return self._link.past(job_ids), True
+        except AccessError:
+            return {}, True  # the controller lets us in: it is accounting that is closed to us
+        except UnavailableError as error:
+            self._trouble = f"accounting: {error.message}"
+            return {}, False
+        except BackendError:
+            return {}, True
+
+    # ------------------------------------------------------------------ jobs that this client did not submit itself
+
+    def _adopt(self, job_id: str, record: SlurmRecord | None) -> None:
+        """Track a job of an earlier client, if anybody knows it."""
+        kept = self._folder.kept_job(job_id)
+        if kept is None:
+            record = record or self._past([job_id])[0].get(job_id)
+            kept = self._kept_of(record) if record is not None else None
+        if kept is not None:
+            self._track(job_id, kept)
+
+    def _track(self, job_id: str, kept: Kept) -> TrackedJob:
+        self._folder.keep_job(job_id, kept)
+        status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
+        job = self._jobs[job_id] = TrackedJob(kept, status, heard_s=-math.inf)
+        return job
+
+    def _kept_of(self, record: SlurmRecord) -> Kept:
+        """Say what a job is, from what was kept of its submission, else from what Slurm tells."""
+        kept = self._folder.kept_job(record.job_id)
+        if kept is not None and kept.name == record.name:
+            return kept
+        token = _token_of(record.name)
+        is_one = bool(token) and (record.comment == f"{_COMMENT}{token}" or token in self._folder.names([token]))
+        awaits, steps = self._folder.traits(record.name) if is_one else (False, ())
+        return Kept(
+            name=record.name,
+            token=token if is_one else "",
+            awaits=awaits,
+            steps=steps,
+            kept_back=bool(record.dependency),
+            walltime_s=record.limit_s or math.inf,
+            submit_s=record.submit_s,
+        )
+
+    # ------------------------------------------------------------------ belt and braces
+
+    def _check_dependencies(self) -> None:
+        """Cancel jobs that Slurm let go though what they depend on was not met.
+
+        Before that what they depend on is asked for once more: it may have ended while Slurm answered.
+        """
+        if not (early := self._early()):
+            return
+        others = {d.job_id for job in early for d in job.dependencies}
+        records = self._link.jobs(others)
+        for job_id in others:
+            if self._jobs[job_id].is_live and (record := records.get(job_id)) is not None:
+                self._hear(self._jobs[job_id], record)
+        for job in self._early():
+            with suppress(JobNotFoundError):
+                self._link.cancel(job.job_id)
+            job.condemn(self.now())
+            self._pacer.changed(self._clock())
+
+    def _early(self) -> list[TrackedJob]:
+        """Jobs that Slurm let go, of whose dependencies one is not met; the others are done with."""
+        early = []
+        for job in self._live():
+            if not job.dependencies or (job.status.state is JobState.PENDING and job.status.eligible_s is None):
+                continue
+            others = [(d, self._jobs[d.job_id]) for d in job.dependencies]
+            if any(is_unmet(d, other.status, other.record, self.now()) for d, other in others):
+                early.append(job)
+            else:
+                job.dependencies = ()
+        return early
+
+    # ------------------------------------------------------------------ everybody's jobs
+
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what everybody's jobs did since the last call; nothing where that was a short time ago.
+
+        See `asa.backend.Backend.queue_events`.
+        """
+        clock_s = self._clock()
+        if 0 < self._feed_due_s - clock_s <= self._feed_poll_s:
+            return []
+        self._feed_due_s = clock_s + self._feed_poll_s
+        try:
+            records = self._link.queue()
+        except BackendError:
+            self._feed_due_s = clock_s + min(self._feed_poll_s, _QUEUE_RETRY_S)
+            return []
+        own = self._jobs.keys() | self._folder.job_ids()
+        return self._feed.news(records, own, self.now(), most, ends=ends)
+
+
+def _token_of(name: str) -> str:
+    """Tell the token at the end of a job's full name; empty if there is none."""
+    return name.rpartition(".")[2] if "." in name else ""
+
+
+def _moment(record: SlurmRecord) -> tuple[float, int]:
+    """Order the runs of a job that was put back into the queue."""
+    return record.submit_s, record.restarts
+
+
+def _number(job_id: str) -> str:
+    """Check that something is a job's number.
+
+    Raises
+    ------
+    JobNotFoundError
+        It is none, so that there is no such job.
+    """
+    if not (job_id.isascii() and job_id.isdecimal()):
+        raise JobNotFoundError("is no number of a job", where=f"job {job_id!r}", hint="Slurm's jobs have numbers.")
+    return job_id
+
+
+def _is_command(text: str) -> bool:
+    """Say whether a shell can take a text as a command."""
+    try:
+        return "\0" not in text and len(text.encode()) <= LONGEST_COMMAND_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_token(text: str) -> bool:
+    return text.isascii() and text.replace("-", "").isalnum()

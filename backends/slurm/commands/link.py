@@ -1,0 +1,272 @@
+"""`CommandLink`: the port `SlurmLink` over sbatch, squeue, sacct, scancel and scontrol."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from asa.errors import BackendError, JobNotFoundError, UnavailableError
+
+from ..accounting import SACCT_COMMAND
+from ..link import SlurmAbout, SlurmJob, SlurmNode, SlurmPartition, SlurmRecord
+from . import process, refusals
+from .process import Done, Runner
+from .reading import QueueFormat, RecordFormat, read_configuration, read_job_id, read_nodes, read_partitions
+from .writing import as_this_user, clean, minutes, program_of, sbatch, sbatch_input, through
+
+__all__ = ["CommandLink"]
+
+_LOOK_BACK_S: Final = 7 * 86400
+_JOB_ID = re.compile(r"[0-9]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
+_VERSION = re.compile(r"\d+\.\d+[\w.-]*")
+
+
+class CommandLink:
+    """Slurm by its commands: written for versions since 20.02, tested with 22.05 and 24.11.
+
+    Each question is one command, and no file is written. Answers are asked for in formats of our own, with times in
+    seconds since 1970; ``--json`` differs between versions, and costs the controller and us far more.
+
+    The state of jobs comes from ``squeue -O`` with ``-t all``: it alone tells submission, eligibility, accrual of age,
+    expected and real start, end, exit code and restarts of all of one's jobs in one call, for as long as the
+    controller remembers them (its ``MinJobAge``).
+
+    Variables such as ``SBATCH_ACCOUNT`` go on filling in for what a job leaves open. A job's environment is exactly
+    `SlurmJob.environment` and what Slurm sets itself.
+
+    Parameters
+    ----------
+    prefix
+        What goes before every command, as in ``["ssh", "login.example.org"]``.
+    timeout_s
+        After so many seconds a command is killed, with whatever it started here. ``sbatch`` by itself would go on
+        trying for two minutes while Slurm has too many jobs: such a submission ends in doubt.
+    run
+        Runs a command, in place of a subprocess.
+    clock
+        Seconds since 1970.
+    remote_shell
+        Whether what comes after the prefix is read by a shell, and must be quoted for it; if not given, it is where
+        the prefix begins with ``ssh``. The shell must be of Bourne's family.
+
+    Examples
+    --------
+    >>> from asa.backends.slurm.commands import Done
+    >>> link = CommandLink(run=lambda command, stdin, timeout_s: Done(0, "MinJobAge = 300 sec"))
+    >>> link.settings()["MinJobAge"], link.calls["settings"]
+    ('300 sec', 1)
+    """
+
+    can_shrink = True
+
+    def __init__(
+        self,
+        *,
+        prefix: Sequence[str] = (),
+        timeout_s: float = 60.0,
+        run: Runner | None = None,
+        clock: Callable[[], float] = time.time,
+        remote_shell: bool | None = None,
+    ) -> None:
+        self.calls: Counter[str] = Counter()
+        self._prefix = tuple(prefix)
+        self._timeout_s = timeout_s
+        self._run = run or process.run
+        self._clock = clock
+        self._remote_shell = remote_shell
+
+    def about(self) -> SlurmAbout:
+        """Say who answers; asks up to twice."""
+        means = "Slurm's commands" + (f" through {PurePath(self._prefix[0]).name}" if self._prefix else "")
+        try:
+            settings = read_configuration(self._answer("about", clean("scontrol", "show", "config")))
+        except UnavailableError:  # this command itself can be run where only the controller is away
+            version = _VERSION.search(self._answer("about", clean("scontrol", "--version")))
+            return SlurmAbout(means, version=version[0] if version else "", controller_up=False)
+        return SlurmAbout(
+            means,
+            version=settings.get("SLURM_VERSION", ""),
+            cluster=settings.get("ClusterName", ""),
+            accounting=settings.get("AccountingStorageType", "").endswith("slurmdbd") and self._accounting_answers(),
+        )
+
+    def settings(self) -> Mapping[str, str]:
+        """Tell the cluster's configuration; what is not set is empty."""
+        return read_configuration(self._answer("settings", clean("scontrol", "show", "config")))
+
+    def partitions(self) -> Sequence[SlurmPartition]:
+        """Tell the partitions."""
+        return read_partitions(self._answer("partitions", clean("scontrol", "-a", "-o", "show", "partition")))
+
+    def nodes(self) -> Sequence[SlurmNode]:
+        """Tell the nodes."""
+        return read_nodes(self._answer("nodes", clean("scontrol", "-a", "-o", "show", "node")))
+
+    def submit(self, job: SlurmJob) -> str:
+        """Submit a job; return its id."""
+        command, text = sbatch(job, self._timeout_s), sbatch_input(job)
+        try:
+            done = self._do("submit", command, text)
+        except TimeoutError as error:
+            raise refusals.in_doubt(job.name, self._too_long(error)) from None
+        except OSError as error:
+            raise refusals.not_started(program_of(command), error) from None
+        if done.returncode == 0 and (job_id := read_job_id(done.stdout)) is not None:
+            return job_id
+        raise refusals.submission(job.name, done)
+
+    def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
+        """Ask the controller for some of this user's jobs."""
+        wanted = _numbers(job_ids)
+        if not wanted:
+            return {}
+        form = QueueFormat()
+        done = self._squeue("jobs", form, "-j", ",".join(wanted), mine=True)
+        if len(wanted) == 1 and refusals.is_unknown_job(done):  # among several, squeue leaves it out
+            return {}
+        return {record.job_id: record for record in _understood(form, done) if record.job_id in wanted}
+
+    def queue(self) -> list[SlurmRecord]:
+        """Ask the controller for everybody's jobs."""
+        form = QueueFormat()
+        return list(_understood(form, self._squeue("queue", form, mine=False)))
+
+    def named(self, names: Collection[str]) -> list[SlurmRecord]:
+        """Ask for this user's jobs of some names; accounting's of the last seven days. Two commands.
+
+        A job that was put back into the queue has several records in accounting: here it is one.
+        """
+        if not names:
+            return []
+        # neither command knows a way to write a comma
+        plain = all(_PLAIN_NAME.fullmatch(name) for name in names)
+        by_name = [f"--name={','.join(sorted(names))}"] if plain else []
+        form = QueueFormat()
+        queued = _understood(form, self._squeue("named", form, *by_name, mine=True))
+        known = [record for record in queued if record.name in names]
+        seen = {(record.job_id, record.name) for record in known}
+        since = f"uts{math.floor(self._clock() - _LOOK_BACK_S)}"
+        recorded = [record for record in self._records("named", "-S", since, *by_name) if record.name in names]
+        return known + [record for record in recorded if (record.job_id, record.name) not in seen]
+
+    def past(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
+        """Ask accounting for some of this user's jobs."""
+        wanted = _numbers(job_ids)
+        if not wanted:
+            return {}
+        return {
+            record.job_id: record
+            for record in sorted(self._records("past", "-j", ",".join(wanted)), key=lambda record: record.submit_s)
+            if record.job_id in wanted
+        }
+
+    def accounting(self, since_s: float, until_s: float) -> str:
+        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does."""
+        _, program, *options = shlex.split(SACCT_COMMAND)
+        options[options.index("-S") + 1] = f"uts{math.floor(since_s)}"
+        done = self._ask("accounting", clean(program, *options, "-E", f"uts{math.ceil(until_s)}"))
+        if done.returncode and refusals.has_no_accounting(done):
+            raise BackendError(
+                f"no accounting here: {refusals.words(done)}",
+                where=program,
+                hint="Learn from a file that the site's staff made with sacct, or from runs of your own.",
+            )
+        header = options[options.index("-o") + 1].replace(",", "|")
+        if done.returncode or (start := done.stdout.find(header)) < 0:
+            raise refusals.reading_failed(program, done)
+        return done.stdout[start:]
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job. Only with ``-v`` does scancel tell of a job that it does not know."""
+        done = self._ask("cancel", clean("scancel", "-v", _number(job_id, "scancel")))
+        if refusals.has_ended(done):
+            return
+        if done.returncode or "scancel: error:" in done.stderr:
+            raise refusals.refused("scancel", job_id, done)
+
+    def update(
+        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+    ) -> None:
+        """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
+        number = _number(job_id, "scontrol")
+        wishes = [
+            *([] if walltime_s is None else [f"TimeLimit={minutes(walltime_s)}"]),
+            *([] if nodes is None else [f"NumNodes={nodes}"]),
+        ]
+        if held:
+            self._change(number, "hold", number)
+        if wishes:
+            self._change(number, "update", f"JobId={number}", *wishes)
+        if held is False:
+            self._change(number, "release", number)
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _change(self, job_id: str, *words: str) -> None:
+        done = self._ask("update", clean("scontrol", *words))
+        if done.returncode:
+            raise refusals.refused("scontrol", job_id, done)
+
+    def _squeue(self, method: str, form: QueueFormat, *options: str, mine: bool) -> Done:
+        # without --local, squeue first asks whether there is a federation
+        command = clean("squeue", "--local", "-h", "-a", "-t", "all", "-O", form.option, *options)
+        return self._ask(method, as_this_user(command) if mine else command)
+
+    def _records(self, method: str, *options: str) -> list[SlurmRecord]:
+        form = RecordFormat()
+        done = self._ask(method, as_this_user(clean("sacct", "-X", "-D", *form.options, *options)))
+        if done.returncode == 0:
+            return form.read(done.stdout)
+        if refusals.has_no_accounting(done):
+            return []
+        raise refusals.reading_failed("sacct", done)
+
+    def _accounting_answers(self) -> bool:
+        return self._ask("about", clean("sacct", "-X", "-n", "-P", "-S", "now", "-o", "JobIDRaw")).returncode == 0
+
+    def _answer(self, method: str, command: Sequence[str]) -> str:
+        done = self._ask(method, command)
+        if done.returncode:
+            raise refusals.reading_failed(program_of(command), done)
+        return done.stdout
+
+    def _ask(self, method: str, command: Sequence[str]) -> Done:
+        """Run a command which may safely be run again."""
+        try:
+            return self._do(method, command)
+        except TimeoutError as error:
+            raise UnavailableError(self._too_long(error), where=program_of(command)) from None
+        except OSError as error:
+            raise refusals.not_started(program_of(command), error) from None
+
+    def _do(self, method: str, command: Sequence[str], stdin: str = "") -> Done:
+        self.calls[method] += 1
+        return self._run(through(self._prefix, command, remote_shell=self._remote_shell), stdin, self._timeout_s)
+
+    def _too_long(self, error: TimeoutError) -> str:
+        return f"no answer within {self._timeout_s:g} s {' '.join(str(error).split())}".rstrip()
+
+
+def _understood(form: QueueFormat, done: Done) -> Iterator[SlurmRecord]:
+    if done.returncode:
+        raise refusals.reading_failed("squeue", done)
+    return form.read(done.stdout)
+
+
+def _numbers(job_ids: Collection[str]) -> list[str]:
+    """Keep what can be a job's number: anything else is not known to Slurm, but makes it refuse the whole list."""
+    return [job_id for job_id in dict.fromkeys(job_ids) if _JOB_ID.fullmatch(job_id)]
+
+
+def _number(job_id: str, program: str) -> str:
+    if not _JOB_ID.fullmatch(job_id):
+        raise JobNotFoundError(f"Slurm does not know job {job_id}", where=program)
+    return job_id

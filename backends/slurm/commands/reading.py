@@ -1,0 +1,282 @@
+"""What Slurm's commands print, understood: tolerant of noise around it, and of anything within a job's name."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from asa.errors import InputError
+from asa.units import parse_duration
+
+from ..link import SlurmNode, SlurmPartition, SlurmRecord
+
+__all__ = [
+    "QueueFormat",
+    "RecordFormat",
+    "read_configuration",
+    "read_job_id",
+    "read_nodes",
+    "read_partitions",
+]
+
+_ENDED: Final = frozenset(
+    {
+        "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+        "PREEMPTED", "REVOKED", "TIMEOUT", "LAUNCH_FAILED",
+    }
+)  # fmt: skip
+_NOT_STARTED: Final = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_REQUEUED: Final = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
+_NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
+_NUMBER = re.compile(r"(\d+)\Z")
+_JOB_ID = re.compile(r"(?m)^(\d+)(?:;\S*)?\s*$")
+_SETTING = re.compile(r"(?m)^(\w[\w\[\]]*)\s*=[ \t]*(.*?)\s*$")
+_FIELD = re.compile(r"(?:^|\s)([\w/:]+)=(\S*)")
+
+
+class QueueFormat:
+    """A format of squeue's ``-O``, new for each call, and how to read what is printed with it.
+
+    Names and comments hold whatever their users like, line ends too. So a job's record is divided by a mark that
+    nobody can know beforehand: its number, then what holds no free text, with the name at the end, then the comment.
+    A width of 0 prints a field as it is, neither cut nor filled up.
+
+    Examples
+    --------
+    >>> QueueFormat(mark="@").option[:40]
+    'JobID:0@,JobArrayID:0|,UserName:0|,State'
+    """
+
+    _FIELDS = (
+        "JobArrayID", "UserName", "State", "Reason", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime",
+        "TimeLimit", "NumCPUs", "NumNodes", "NodeList", "Partition", "exit_code", "RestartCnt", "Dependency",
+    )  # fmt: skip
+
+    def __init__(self, mark: str = "") -> None:
+        self._mark = mark or _new_mark()
+        fixed = ",".join(f"{name}:0|" for name in self._FIELDS)
+        self.option = f"JobID:0{self._mark},{fixed},Name:0{self._mark},Comment:0{self._mark}"
+
+    def read(self, printed: str) -> Iterator[SlurmRecord]:
+        """Read what squeue printed; what cannot be understood is left out."""
+        parts = printed.split(self._mark)
+        for job_id, told, comment in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+            values = told.split("|", len(self._FIELDS))
+            if (number := _NUMBER.search(job_id)) is None or len(values) <= len(self._FIELDS):
+                continue
+            fields = dict(zip(self._FIELDS, values, strict=False))
+            record = _queued(number[1], fields, name=values[-1], comment=_text(comment))
+            if record is not None:
+                yield record
+
+
+def _queued(job_id: str, fields: Mapping[str, str], *, name: str, comment: str) -> SlurmRecord | None:
+    submit_s = _time_s(fields["SubmitTime"])
+    if submit_s is None:
+        return None
+    state = fields["State"].upper()
+    start_s, end_s = _time_s(fields["StartTime"]), _time_s(fields["EndTime"])
+    expected_start_s = start_s if state in _NOT_STARTED else None
+    # of a job that was cancelled while it was pending, Slurm says that it started when it ended
+    never = state in _NOT_STARTED or (state in _ENDED and start_s == end_s and not _text(fields["NodeList"]))
+    ended = state in _ENDED and state != "COMPLETING"
+    exit_code, signal = _exit(fields["exit_code"], state) if ended and not never else (None, None)
+    return SlurmRecord(
+        job_id=job_id,
+        name=name,
+        user=fields["UserName"],
+        states=(state,),
+        submit_s=submit_s,
+        reason=_text(fields["Reason"]),
+        eligible_s=_time_s(fields["EligibleTime"]),
+        accrue_s=_time_s(fields["AccrueTime"]),
+        start_s=None if never else start_s,
+        end_s=end_s if state in _ENDED else None,
+        expected_start_s=expected_start_s,
+        limit_s=_limit_s(fields["TimeLimit"]),
+        cores=_count(fields["NumCPUs"]) or 1,
+        nodes=_count(fields["NumNodes"]),
+        partition=fields["Partition"],
+        exit_code=exit_code,
+        signal=signal,
+        restarts=_count(fields["RestartCnt"]),
+        dependency=_text(fields["Dependency"]),
+        comment=comment,
+        is_array="[" in fields["JobArrayID"],
+    )
+
+
+class RecordFormat:
+    """A format of sacct's ``-o``, new for each call, and how to read what is printed with it.
+
+    As `QueueFormat`, with the mark behind every field. No ``Reason`` and no ``Restarts``: older versions know neither;
+    how often a job was put back is counted from its records.
+    """
+
+    _FIELDS = (
+        "JobIDRaw", "JobID", "User", "State", "Submit", "Eligible", "Start", "End", "TimelimitRaw", "ReqCPUS",
+        "AllocCPUS", "NNodes", "Partition", "ExitCode", "JobName", "Comment",
+    )  # fmt: skip
+
+    def __init__(self, mark: str = "") -> None:
+        self._mark = mark or _new_mark()
+        self.options = ("-n", "-p", f"--delimiter={self._mark}", "-o", ",".join(self._FIELDS))
+
+    def read(self, printed: str) -> list[SlurmRecord]:
+        """Read what sacct printed, the latest of each number and name, in the order of their submission."""
+        latest: dict[tuple[str, str], SlurmRecord] = {}
+        put_back: dict[tuple[str, str], int] = {}
+        for record in sorted(self._all(printed), key=lambda record: record.submit_s):
+            which = record.job_id, record.name
+            if which in latest:
+                put_back[which] = put_back.get(which, 0) + (latest[which].states[0] in _REQUEUED)
+            latest[which] = record
+        return [replace(record, restarts=put_back.get(which, 0)) for which, record in latest.items()]
+
+    def _all(self, printed: str) -> Iterator[SlurmRecord]:
+        parts = printed.split(self._mark)
+        for values in zip(*(parts[at :: len(self._FIELDS)] for at in range(len(self._FIELDS))), strict=False):
+            fields = dict(zip(self._FIELDS, values, strict=True))
+            # in front of it is the end of the line before
+            if (number := _NUMBER.search(fields["JobIDRaw"])) is not None:
+                record = _recorded(number[1], fields)
+                if record is not None:
+                    yield record
+
+
+def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
+    submit_s = _time_s(fields["Submit"])
+    if submit_s is None:
+        return None
+    state = fields["State"].upper().split(maxsplit=1)[0].rstrip("+") if fields["State"].strip() else "UNKNOWN"
+    has_run = _count(fields["AllocCPUS"]) > 0
+    start_s, end_s = _time_s(fields["Start"]), _time_s(fields["End"])
+    exit_code, signal = _exit(fields["ExitCode"], state) if has_run and end_s is not None else (None, None)
+    limit = fields["TimelimitRaw"]
+    return SlurmRecord(
+        job_id=job_id,
+        name=fields["JobName"],
+        user=fields["User"],
+        states=(state,),
+        submit_s=submit_s,
+        eligible_s=_time_s(fields["Eligible"]),
+        start_s=start_s if has_run else None,
+        end_s=end_s,
+        limit_s=float(limit) * 60.0 if limit.isdecimal() else None,
+        cores=_count(fields["AllocCPUS"]) or _count(fields["ReqCPUS"]) or 1,
+        nodes=_count(fields["NNodes"]),
+        partition=fields["Partition"],
+        exit_code=exit_code,
+        signal=signal,
+        comment=_text(fields["Comment"]),
+        is_array="[" in fields["JobID"],
+    )
+
+
+def read_job_id(printed: str) -> str | None:
+    r"""Read what ``sbatch --parsable`` printed, among what a login shell may say; None if there is no number.
+
+    Examples
+    --------
+    >>> read_job_id("Welcome!\n4711;cluster\n"), read_job_id("")
+    ('4711', None)
+    """
+    numbers = _JOB_ID.findall(printed)
+    return numbers[-1] if numbers else None
+
+
+def read_configuration(printed: str) -> dict[str, str]:
+    r"""Read what ``scontrol show config`` printed; a value that is not set is empty.
+
+    Examples
+    --------
+    >>> read_configuration("MinJobAge    = 300 sec\nPrologFlags  = (null)")
+    {'MinJobAge': '300 sec', 'PrologFlags': ''}
+    """
+    settings: dict[str, str] = {}
+    for name, value in _SETTING.findall(printed):
+        settings.setdefault(name, _text(value))
+    return settings
+
+
+def read_partitions(printed: str) -> list[SlurmPartition]:
+    """Read what ``scontrol show partition -o`` printed."""
+    return [
+        SlurmPartition(
+            name=told["PartitionName"],
+            is_default=told.get("Default") == "YES",
+            is_up=told.get("State", "UP") == "UP",
+            max_walltime_s=_limit_s(told.get("MaxTime", "")),
+            default_walltime_s=_limit_s(told.get("DefaultTime", "")),
+            max_nodes=_count(told.get("MaxNodes", "")) or None,
+            min_nodes=_count(told.get("MinNodes", "")) or None,
+            nodes=_count(told.get("TotalNodes", "")),
+            cores=_count(told.get("TotalCPUs", "")),
+        )
+        for told in _lines("PartitionName", printed)
+    ]
+
+
+def read_nodes(printed: str) -> list[SlurmNode]:
+    """Read what ``scontrol show node -o`` printed."""
+    return [
+        SlurmNode(
+            name=told["NodeName"],
+            cores=_count(told.get("CPUTot", "")),
+            memory_bytes=_count(told.get("RealMemory", "")) << 20,
+            states=tuple(re.findall("[A-Z_]+", told.get("State", "").upper())),
+            partitions=tuple(name for name in told.get("Partitions", "").split(",") if name),
+        )
+        for told in _lines("NodeName", printed)
+    ]
+
+
+def _lines(first: str, printed: str) -> Iterator[dict[str, str]]:
+    """Read lines of ``Name=value`` that begin with one of these; free text comes last in them, so the first counts."""
+    for line in printed.splitlines():
+        if line.startswith(f"{first}="):
+            yield dict(reversed(_FIELD.findall(line)))
+
+
+def _new_mark() -> str:
+    return f"@{secrets.token_hex(8)}@"  # a digit would belong to the width before it
+
+
+def _text(told: str) -> str:
+    return "" if told in _NOTHING else told
+
+
+def _time_s(told: str) -> float | None:
+    return float(told) if told.isdecimal() and told.strip("0") else None
+
+
+def _limit_s(told: str) -> float | None:
+    try:
+        return parse_duration(told) or None
+    except InputError:  # UNLIMITED, NONE, NOT_SET, Partition_Limit
+        return None
+
+
+def _count(told: str) -> int:
+    """Read a number, or the least of a range; Slurm may write thousands with a letter."""
+    match = _COUNT.match(told)
+    return round(float(match[1]) * _UNITS[match[2]]) if match else 0
+
+
+def _exit(told: str, state: str) -> tuple[int | None, int | None]:
+    """Read how a script ended: ``code:signal``, or what wait() returned, as 22.05 and older write it.
+
+    Accounting notes 0 for a job that ran out of time; so a 0 counts only where the job was completed.
+    """
+    code, colon, signal = told.partition(":")
+    if not code.isdecimal() or (colon and not signal.isdecimal()):
+        return None, None
+    status, killed_by = (int(code), int(signal)) if colon else (int(code) >> 8 & 0xFF, int(code) & 0x7F)
+    if killed_by:
+        return None, killed_by
+    return (status if status or state == "COMPLETED" else None), None

@@ -1,0 +1,178 @@
+"""What Slurm's commands, ssh and the shell say when something does not work, as errors.
+
+Everything turns on one question: can a job have been accepted? What says no is listed; of what is not understood
+nobody knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from asa.errors import (
+    AccessError,
+    BackendError,
+    JobNotFoundError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+
+from .process import Done
+
+__all__ = [
+    "has_ended",
+    "has_no_accounting",
+    "in_doubt",
+    "is_unknown_job",
+    "not_started",
+    "reading_failed",
+    "refused",
+    "submission",
+    "words",
+]
+
+_NOT_THERE = (
+    "env: ",  # cannot find or run the program
+    "command not found",
+    ": not found",
+)
+_NO_ACCESS = (
+    "Permission denied (",  # ssh's, with the methods that it tried
+    "Host key verification failed",
+    "Munge encode failed",  # before anything is sent
+)
+_NO_LOGIN = ("ssh: connect to host", "ssh: Could not resolve hostname")
+_NO_CONNECTION = (
+    *_NO_LOGIN,
+    "(connect failure)",
+    "Could not establish a configuration source",
+    "failed to fetch config",
+    "in standby mode",
+)
+# The request may have been processed: the connection was made.
+_LOST = (
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "(send failure)",
+    "(receive failure)",
+    "(shutdown failure)",
+    "Unexpected message received",
+    "Message send failure",
+    "Message receive failure",
+    "Protocol authentication error",
+    "Insane message length",
+    "Header lengths are longer than data received",
+    "Connection reset",
+    "Connection timed out",
+    "Broken pipe",
+)
+_LATER = (
+    "Slurm temporarily unable to accept job",
+    "Resource temporarily unavailable",
+    "System submissions disabled",
+    "Slurm job queue full",
+    "Job creation temporarily disabled",
+    "Required partition not available",
+    "MaxJobCount",
+)
+_POLICY = "Job violates accounting/QOS policy"
+_LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
+_SBATCH_SAYS = re.compile(r"(?m)^sbatch: |Batch job submission failed:")
+_UNKNOWN_JOB = ("Invalid job id",)
+_ENDED = ("Job/step already completing or completed", "Job has already finished")
+_NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", "You are not running a supported")
+_LAST_SIGNAL = 128 + 64
+_MOST_WORDS = 1000
+_COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
+_LATER_HINT = "It is asked again later."
+
+
+def words(done: Done) -> str:
+    """Tell what a command said, in one line."""
+    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+    return said[:_MOST_WORDS] or f"no word, {how}"
+
+
+def is_unknown_job(done: Done) -> bool:
+    """Tell whether Slurm does not know the job."""
+    return _says(done, _UNKNOWN_JOB)
+
+
+def has_ended(done: Done) -> bool:
+    """Tell whether the job has ended already."""
+    return _says(done, _ENDED)
+
+
+def has_no_accounting(done: Done) -> bool:
+    """Tell whether there is no accounting here, or none for this user: for good, not for now."""
+    return _says(done, _NO_ACCOUNTING) or (_is_not_there(done) and not _says(done, _NO_CONNECTION + _NO_ACCESS))
+
+
+def not_started(program: str, error: OSError) -> UnavailableError:
+    """Say that a command, or the first one of its prefix, could not be started."""
+    return UnavailableError(f"cannot be run: {error.strerror or error}", where=program, hint=_COMMANDS_HINT)
+
+
+def reading_failed(program: str, done: Done) -> UnavailableError:
+    """Say why Slurm could not be asked. Nothing is known to be wrong for good: it may be asked again."""
+    if _is_not_there(done):
+        return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
+    if _says(done, (*_NO_ACCESS, "Protocol authentication error", "Access/permission denied")):
+        return AccessError(f"lets nobody in: {words(done)}", where=program)
+    return UnavailableError(f"no answer: {words(done)}", where=program, hint=_LATER_HINT)
+
+
+def refused(program: str, job_id: str, done: Done) -> BackendError:
+    """Say why a job was not changed."""
+    if _says(done, _UNKNOWN_JOB):
+        return JobNotFoundError(f"Slurm does not know job {job_id}", where=program)
+    if _is_not_there(done) or _says(done, (*_NO_ACCESS, *_NO_CONNECTION, *_LOST)) or _is_killed(done):
+        return reading_failed(program, done)
+    return BackendError(f"job {job_id} was not changed: {words(done)}", where=program)
+
+
+def submission(name: str, done: Done) -> BackendError:
+    """Say why a submission told no job id, and whether the job may have been accepted all the same."""
+    said = words(done)
+    if done.returncode == 0 or _is_killed(done):
+        return in_doubt(name, said)
+    if _is_not_there(done) or _says(done, (*_NO_ACCESS, *_NO_LOGIN)):
+        return reading_failed("sbatch", done)
+    if _says(done, _LOST) or not _SBATCH_SAYS.search(done.stderr):
+        return in_doubt(name, said)
+    if _says(done, _NO_CONNECTION):
+        return reading_failed("sbatch", done)
+    if _says(done, _LATER) or (_POLICY in done.stderr and _is_limit_of_submissions(done.stderr)):
+        return SubmitDeferredError(f"is not accepted now: {said}", where=name)
+    return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
+
+
+def in_doubt(name: str, why: str) -> SubmitInDoubtError:
+    """Say that nobody knows whether a job was accepted."""
+    return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name)
+
+
+def _is_limit_of_submissions(said: str) -> bool:
+    """Tell a limit on the number of jobs, which passes, from one that the job alone exceeds.
+
+    Slurm names the limit in a line before. At submission it checks what a job asks for by itself, so whatever else it
+    names stays exceeded. Where it names nothing, that is not known: later is the careful answer.
+    """
+    limits = _LIMIT_NAME.findall(said)
+    return not limits or any("Submit" in limit for limit in limits)
+
+
+def _is_not_there(done: Done) -> bool:
+    return done.returncode in {126, 127} and _says(done, _NOT_THERE)
+
+
+def _is_killed(done: Done) -> bool:
+    return done.returncode < 0 or 128 < done.returncode <= _LAST_SIGNAL  # as a shell tells it
+
+
+def _says(done: Done, parts: Sequence[str]) -> bool:
+    said = f"{done.stderr}\n{done.stdout}" if done.returncode else done.stderr
+    return any(part in said for part in parts)

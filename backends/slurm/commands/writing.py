@@ -1,0 +1,147 @@
+"""What is told to Slurm: the commands, their options and their environment."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from asa.errors import SubmitRejectedError
+
+from ..link import SlurmJob
+
+__all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_input", "through"]
+
+# Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
+# SBATCH_ACCOUNT, is the user's wish and stays.
+_UNSET: Final[Mapping[str, Sequence[str]]] = {
+    "squeue": (
+        "SQUEUE_ACCOUNT", "SQUEUE_ARRAY", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES",
+        "SQUEUE_NAMES", "SQUEUE_PARTITION", "SQUEUE_PRIORITY", "SQUEUE_QOS", "SQUEUE_SORT", "SQUEUE_STATES",
+        "SQUEUE_USERS",
+    ),
+    "sacct": ("SACCT_FORMAT",),
+    "scancel": (
+        "SCANCEL_ACCOUNT", "SCANCEL_BATCH", "SCANCEL_CRON", "SCANCEL_CTLD", "SCANCEL_FULL", "SCANCEL_HURRY",
+        "SCANCEL_INTERACTIVE", "SCANCEL_NAME", "SCANCEL_PARTITION", "SCANCEL_QOS", "SCANCEL_STATE", "SCANCEL_USER",
+        "SCANCEL_WCKEY",
+    ),
+    # inside a job, `scontrol update` leaves scripts in its working directory
+    "scontrol": ("SLURM_JOBID", "SLURM_JOB_ID"),
+    "sbatch": (
+        "SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_INPUT",
+        "SBATCH_NO_REQUEUE", "SBATCH_WAIT", "SLURM_EXIT_ERROR",
+    ),
+}  # fmt: skip
+
+# sh reads the script up to its length, and leaves the environment behind it to sbatch, as descriptor 3. So neither is
+# shown in the list of processes, neither needs a file, and both pass through ssh.
+_TWO_INPUTS = 'exec 3<&0; script=$(head -c "$0"; echo x); printf %s "${script%x}" | "$@"'
+_MIB = 1 << 20
+
+
+def clean(program: str, *arguments: str) -> list[str]:
+    """Write a command whose output does not depend on the user's settings; times are seconds since 1970."""
+    unset = [word for name in _UNSET[program] for word in ("-u", name)]
+    return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", program, *arguments]
+
+
+def program_of(command: Sequence[str]) -> str:
+    """Find which of Slurm's programs a command runs."""
+    return next(word for word in command if word in _UNSET)
+
+
+def as_this_user(command: Sequence[str]) -> list[str]:
+    """Restrict squeue or sacct to the jobs of the user who runs it, in every version, wherever that is.
+
+    The controller then sends these only: for ``squeue -j`` with several numbers it sends everybody's otherwise.
+    """
+    return ["sh", "-c", 'exec "$0" "$@" -u "$(id -u)"', *command]
+
+
+def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool | None) -> list[str]:
+    """Put a prefix before a command, in quotes if a shell at the other end will read it.
+
+    Examples
+    --------
+    >>> through(["ssh", "login"], ["scontrol", "show", "config; date"], remote_shell=None)
+    ['ssh', 'login', "scontrol show 'config; date'"]
+    >>> through(["sudo", "-u", "ada"], ["squeue", "-h"], remote_shell=None)
+    ['sudo', '-u', 'ada', 'squeue', '-h']
+    """
+    if remote_shell is None:
+        remote_shell = bool(prefix) and PurePath(prefix[0]).name == "ssh"
+    return [*prefix, shlex.join(command)] if remote_shell else [*prefix, *command]
+
+
+def minutes(walltime_s: float) -> int:
+    """Count the minutes of a walltime, rounded up, at least one.
+
+    Examples
+    --------
+    >>> minutes(3600.0), minutes(61.0), minutes(0.5)
+    (60, 2, 1)
+    """
+    return max(1, math.ceil(walltime_s / 60.0))
+
+
+def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
+    """Write the command that submits a job; it reads what `sbatch_input` makes.
+
+    It ends where it runs, also if ssh is between us: a late retry of sbatch would submit a job that was already looked
+    for and not found.
+
+    ``--export-file`` gives the job its environment and nothing else. ``--export`` would not do: unless it names ALL,
+    Slurm adds what the user's login shell sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own
+    ``srun``.
+    """
+    options: dict[str, object] = {
+        "export-file": 3,
+        "job-name": job.name,
+        "chdir": job.folder,
+        "ntasks": job.cores,
+        "time": minutes(job.walltime_s),
+        "output": _path(job.stdout),
+        "error": _path(job.stderr),
+        "nodes": job.nodes,
+        "mem": f"{math.ceil(job.memory_bytes / max(1, job.nodes) / _MIB)}M" if job.memory_bytes else "",
+        "gpus": job.gpus,
+        "partition": job.partition,
+        "account": job.account,
+        "qos": job.qos,
+        "constraint": job.constraint,
+        "dependency": job.dependency,
+        "begin": "" if job.begin_s is None else f"uts{job.begin_s}",
+        "comment": job.comment,
+    }
+    given = [f"--{name}={value}" for name, value in options.items() if value]
+    command = clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []))
+    _refuse_null("an option", *command)
+    length = len(job.script.encode(errors="surrogateescape"))
+    return ["sh", "-c", _TWO_INPUTS, str(length), "timeout", "-s", "KILL", f"{timeout_s:g}", *command]
+
+
+def sbatch_input(job: SlurmJob) -> str:
+    """Write the script and, behind it, the environment.
+
+    ``SLURM_JOB_NAME`` is among what Slurm sets, but 22.05 forgets it with ``--export-file``.
+    """
+    _refuse_null("the script", job.script)
+    variables = {"SLURM_JOB_NAME": job.name} | dict(job.environment)
+    for name, value in variables.items():
+        _refuse_null(f"the variable {name!r}", name, value)
+        if not name or "=" in name:
+            raise SubmitRejectedError(f"{name!r} is no name of a variable", where=job.name)
+    return job.script + "".join(f"{name}={value}\0" for name, value in variables.items())
+
+
+def _path(path: str) -> str:
+    """Write a path in which Slurm replaces nothing."""
+    return path.replace("%", "%%")
+
+
+def _refuse_null(what: str, *texts: str) -> None:
+    if any("\0" in text for text in texts):
+        raise SubmitRejectedError(f"{what} contains a null character")

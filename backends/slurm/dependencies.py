@@ -1,0 +1,112 @@
+"""Dependencies, so that a job never starts early: what Slurm is told of them, and whether it kept them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from asa.backend import Dependency, DependencyType, JobSpec, JobState, JobStatus
+from asa.errors import SubmitRejectedError
+
+from .link import SlurmRecord
+from .states import ended_as
+
+__all__ = ["Passed", "is_unmet", "pass_on"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What Slurm is to be told of a job's dependencies and begin time.
+
+    Parameters
+    ----------
+    words
+        As in ``afterok:12,after:14+2``; empty for none.
+    begin_s
+        Not before this time, in whole seconds; None for at once.
+    kept
+        The dependencies that `words` stands for; the others are met, or turned into a begin time.
+    """
+
+    words: str
+    begin_s: int | None
+    kept: tuple[Dependency, ...]
+
+
+def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
+    """Decide what Slurm is told of a job's dependencies: only jobs that have not ended are named to it.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    known
+        Where the jobs stand that it depends on, as of now.
+    now_s
+        Slurm's clock.
+
+    Raises
+    ------
+    SubmitRejectedError
+        A dependency can never be met; with the job's id.
+    """
+    words, kept, begins_s = [], [], [spec.begin_s or 0.0]
+    for dependency in dict.fromkeys(spec.dependencies):
+        other = known[dependency.job_id]
+        _refuse_the_hopeless(spec, dependency, other)
+        if dependency.type is DependencyType.AFTER and other.start_s is not None:
+            begins_s.append(other.start_s + dependency.delay_s)
+        elif not other.state.is_final:
+            words.append(_in_words(dependency))
+            kept.append(dependency)
+    begin_s = math.ceil(max(begins_s))
+    return Passed(",".join(words), begin_s if begin_s > now_s else None, tuple(kept))
+
+
+def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
+    """Say whether a dependency is certainly not met, by what is known of the other job.
+
+    Parameters
+    ----------
+    dependency
+        On the other job.
+    other
+        Where that stands.
+    record
+        What Slurm last told of it.
+    now_s
+        Slurm's clock, which may have ticked on while it answered.
+    """
+    if other.restarts:
+        return False  # it may have been met before that
+    end = other.state if other.state.is_final else ended_as(record) if record is not None else None
+    if dependency.type is DependencyType.AFTER:
+        return other.start_s is None or other.start_s + dependency.delay_s > now_s + 1
+    if end is None:
+        return True
+    return dependency.type is DependencyType.AFTEROK and end is not JobState.COMPLETED
+
+
+def _in_words(dependency: Dependency) -> str:
+    """Write a dependency as Slurm does, which delays by whole minutes."""
+    minutes = math.ceil(dependency.delay_s / 60) if dependency.type is DependencyType.AFTER else 0
+    return f"{dependency.type}:{dependency.job_id}" + (f"+{minutes}" if minutes else "")
+
+
+def _refuse_the_hopeless(spec: JobSpec, dependency: Dependency, other: JobStatus) -> None:
+    if not other.state.is_final:
+        return
+    if dependency.type is DependencyType.AFTEROK and other.state is not JobState.COMPLETED:
+        how = f"{other.state}{f' ({other.reason})' if other.reason else ''}"
+        raise SubmitRejectedError(
+            f"depends on the success of job {other.job_id}, which ended as {how}",
+            where=f"job {spec.name!r}",
+            hint="Submit the other one again first.",
+        )
+    if dependency.type is DependencyType.AFTER and other.start_s is None:
+        raise SubmitRejectedError(
+            f"depends on the start of job {other.job_id}, which ended without starting",
+            where=f"job {spec.name!r}",
+            hint="Submit the other one again first.",
+        )

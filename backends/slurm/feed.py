@@ -1,0 +1,141 @@
+"""What Slurm shows of everybody's jobs, a bit more at each look."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from asa.backend import JobState, JobStatus
+from asa.waits import QueuedJob, QueueEvent
+
+from .link import SlurmRecord
+from .states import status_of
+
+__all__ = ["QueueFeed"]
+
+_NO_LIMIT_S = 7 * 86400.0  # stands for no limit, as it does in histories
+
+
+class _Phase(IntEnum):
+    """How much of a job was told."""
+
+    UNTOLD, WAITS, RUNS, OVER = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A job as it was at the last look: which attempt of it, what was told, under which key."""
+
+    attempt: tuple[float, int]
+    phase: _Phase
+    key: str
+    submissions: int
+
+
+class QueueFeed:
+    """Events of everybody's jobs, each told once.
+
+    A job queues since it was eligible; one that waits for something else than the queue is not told of until then, nor
+    one that stands for elements of an array. A job that Slurm put back into the queue is told as submitted again, under
+    another key.
+
+    Parameters
+    ----------
+    system
+        Name of the site, for `QueuedJob.system`.
+    """
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self._seen: dict[str, _Seen] | None = None
+
+    def news(
+        self, records: Iterable[SlurmRecord], own: Collection[str], now_s: float, most: int, *, ends: bool
+    ) -> Sequence[QueueEvent]:
+        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
+
+        Parameters
+        ----------
+        records
+            All jobs that the controller knows.
+        own
+            Ids of jobs to leave out.
+        now_s
+            Slurm's clock.
+        most
+            So many jobs that do not wait any more are told at the first look.
+        ends
+            Whether ends of runs are told.
+        """
+        jobs = {
+            record.job_id: (record, status)
+            for record in records
+            if record.job_id not in own and not record.is_array and (status := status_of(record, now_s)) is not None
+        }
+        first, was = self._seen is None, self._seen or {}
+        seen: dict[str, _Seen] = {}
+        events: list[tuple[str, list[QueueEvent]]] = []
+        for job_id, (record, status) in jobs.items():
+            seen[job_id], told = self._compare(was.get(job_id), record, status, now_s, ends=ends)
+            events.append((job_id, told))
+        events += [(job_id, list(_gone(was[job_id], now_s, ends=ends))) for job_id in was.keys() - jobs.keys()]
+        self._seen = seen
+        if first:
+            events = _latest(events, seen, most, ends=ends)
+        return sorted((event for _, told in events for event in told), key=lambda event: event.time_s)
+
+    def _compare(
+        self, was: _Seen | None, record: SlurmRecord, status: JobStatus, now_s: float, *, ends: bool
+    ) -> tuple[_Seen, list[QueueEvent]]:
+        """Tell how a job went on since the last look."""
+        attempt = (status.submit_s, status.restarts)
+        told: list[QueueEvent] = []
+        if was is not None and was.attempt != attempt:
+            told += _gone(was, status.submit_s, ends=ends)
+            was = replace(was, attempt=attempt, phase=_Phase.UNTOLD)
+        now = was or _Seen(attempt, _Phase.UNTOLD, record.job_id, 0)
+        eligible_s = status.eligible_s
+        if now.phase is _Phase.UNTOLD and eligible_s is not None:
+            key = f"{record.job_id}+{now.submissions}" if now.submissions else record.job_id
+            now = replace(now, phase=_Phase.WAITS, key=key, submissions=now.submissions + 1)
+            told.append(QueueEvent("submitted", key, eligible_s, self._queued(record, eligible_s)))
+        if now.phase is _Phase.WAITS:
+            if status.start_s is not None:
+                now = replace(now, phase=_Phase.RUNS)
+                told.append(QueueEvent("started", now.key, status.start_s))
+            elif status.state.is_final or (eligible_s is None and status.state is JobState.PENDING):
+                told += _gone(now, now_s if status.end_s is None else status.end_s, ends=ends)
+                now = replace(now, phase=_Phase.OVER if status.state.is_final else _Phase.UNTOLD)
+        if now.phase is _Phase.RUNS and status.end_s is not None:
+            told += _gone(now, status.end_s, ends=ends)
+            now = replace(now, phase=_Phase.OVER)
+        return now, told
+
+    def _queued(self, record: SlurmRecord, eligible_s: float) -> QueuedJob:
+        return QueuedJob(
+            submit_s=eligible_s,
+            cores=max(record.cores, 1),
+            walltime_s=record.limit_s or _NO_LIMIT_S,
+            user=record.user,
+            system=self._system,
+            partition=record.partition.partition(",")[0],
+        )
+
+
+def _gone(job: _Seen, time_s: float, *, ends: bool) -> Iterator[QueueEvent]:
+    """Tell that a job waits or runs no longer."""
+    if job.phase is _Phase.WAITS:
+        yield QueueEvent("left", job.key, time_s)
+    elif job.phase is _Phase.RUNS and ends:
+        yield QueueEvent("ended", job.key, time_s)
+
+
+def _latest(
+    events: list[tuple[str, list[QueueEvent]]], seen: dict[str, _Seen], most: int, *, ends: bool
+) -> list[tuple[str, list[QueueEvent]]]:
+    """Of the past, keep what waits, what runs if its end will be told, and the latest of the others."""
+    lasting = {_Phase.WAITS, _Phase.RUNS} if ends else {_Phase.WAITS}
+    past = sorted((told[0].time_s, job_id) for job_id, told in events if told and seen[job_id].phase not in lasting)
+    kept = {job_id for _, job_id in past[max(len(past) - most, 0) :]}
+    return [(job_id, told) for job_id, told in events if seen[job_id].phase in lasting or job_id in kept]

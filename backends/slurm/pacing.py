@@ -1,0 +1,93 @@
+"""How often a client looks at its jobs: kindly to the site, soon enough for the user."""
+
+from __future__ import annotations
+
+import random
+
+__all__ = ["Pacer", "interval_s"]
+
+_SHARE = 0.1  # of the time since something changed: what was quiet for an hour may be seen six minutes late
+_JITTER = 0.1
+_MOST_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
+
+
+def interval_s(quiet_s: float, failures: int, *, least_s: float, most_s: float) -> float:
+    """Say how long to wait between two looks, before jitter.
+
+    Parameters
+    ----------
+    quiet_s
+        Seconds between the last change that concerns this client and the last look; negative if the change is later.
+    failures
+        Looks that failed since the last one that did not.
+    least_s, most_s
+        Bounds in seconds.
+
+    Returns
+    -------
+    float
+        Seconds, within the bounds.
+
+    Examples
+    --------
+    >>> [interval_s(quiet, 0, least_s=2.0, most_s=60.0) for quiet in (0.0, 100.0, 3600.0)]
+    [2.0, 10.0, 60.0]
+    >>> [interval_s(100.0, failures, least_s=2.0, most_s=60.0) for failures in (1, 2, 3, 30)]
+    [4.0, 8.0, 16.0, 60.0]
+    """
+    most_s = max(least_s, most_s)
+    if failures:
+        return min(least_s * 2.0 ** min(failures, 60), max(least_s, min(most_s, _MOST_BACK_OFF_S)))
+    return min(max(_SHARE * quiet_s, least_s), most_s)
+
+
+class Pacer:
+    """When the next look is due. All times are seconds on the client's own clock.
+
+    Parameters
+    ----------
+    at_s
+        Now.
+    least_s
+        Looks are never closer than this.
+    most_s
+        They are never much further apart, give or take the jitter.
+    seed
+        Of the jitter, which keeps many clients from looking in step.
+    """
+
+    def __init__(self, at_s: float, *, least_s: float, most_s: float, seed: int) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._random = random.Random(seed)
+        self._changed_s = at_s
+        self._looked_s: float | None = None
+        self._failures = 0
+        self._jitter = 1.0
+
+    def changed(self, at_s: float) -> None:
+        """Note that something changed, or that the client itself changed something."""
+        self._changed_s = at_s
+
+    def looked(self, at_s: float, *, heard: bool) -> None:
+        """Note a look, and whether it was answered."""
+        self._looked_s = at_s
+        self._failures = 0 if heard else self._failures + 1
+        self._jitter = 1.0 + _JITTER * self._random.uniform(-1.0, 1.0)
+
+    def pause_s(self, at_s: float) -> float:
+        """Say how many seconds from now the next look of the routine is due; 0 or less if it is.
+
+        After a clock was set back it is due.
+        """
+        if self._looked_s is None or at_s < self._looked_s:
+            return 0.0
+        quiet_s = self._looked_s - self._changed_s
+        pause_s = interval_s(quiet_s, self._failures, least_s=self._least_s, most_s=self._most_s)
+        return self._looked_s + max(pause_s * self._jitter, self._least_s) - at_s
+
+    def may_look(self, at_s: float) -> bool:
+        """Say whether who asks now may cause a look: not within `least_s` of the last, nor while backing off."""
+        if self._looked_s is None or self.pause_s(at_s) <= 0:
+            return True
+        return not self._failures and at_s - self._looked_s >= self._least_s

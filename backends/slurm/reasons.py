@@ -1,0 +1,295 @@
+"""Slurm's reasons in words for somebody who does not know Slurm: why a job is pending, or how it failed."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from asa.backend import Advice
+
+__all__ = ["Kind", "advice", "kind"]
+
+Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed", "unknown"]
+"""What a reason calls for.
+
+``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is filled up; ``impossible``
+stays until the job or the site is changed; ``held`` until somebody lets it go; ``dependency`` is about another job;
+``failed`` tells of a job that has ended.
+"""
+
+
+class _Reason(NamedTuple):
+    kind: Kind
+    meaning: str
+    remedy: str = ""
+
+
+_WAIT = "Nothing: it starts by itself."
+_FEWER = "Wait until jobs that run now have ended, or ask for less."
+_LESS = "Ask for less, or for another partition or quality of service (QOS)."
+_STAFF = "Ask the site's staff."
+_RESUBMIT = "Submit it again; if that happens repeatedly, ask the site's staff."
+_LOOK = "Look into the output of the job."
+_REFILL = "Wait until it is filled up, or ask for more."
+_BUDGET = " that {whose} may use is used up."
+_RELEASE = "Release it with: scontrol release JOBID"
+
+_KNOWN: dict[str, _Reason] = {
+    "Resources": _Reason("transient", "It is next, and waits until enough nodes are free.", _WAIT),
+    "Priority": _Reason("transient", "Other jobs with a higher priority are before it in the queue.", _WAIT),
+    "BeginTime": _Reason("transient", "The time before which it may not start has not come yet.", _WAIT),
+    "Reservation": _Reason("transient", "It waits for the reservation of nodes that it asks for to begin.", _WAIT),
+    "ReqNodeNotAvail": _Reason(
+        "transient",
+        "Nodes that it needs are down, or kept free for a maintenance or a reservation.",
+        "Wait; a shorter walltime may let it start before a planned maintenance.",
+    ),
+    "Nodes required for job are DOWN": _Reason(
+        "transient", "Nodes that it needs are down, drained, or kept for jobs in more important partitions.", _WAIT
+    ),
+    "NodeDown": _Reason("transient", "A node that it needs is down.", "Wait, or ask for other nodes."),
+    "FrontEndDown": _Reason("transient", "The machine that would start it is down.", _WAIT),
+    "PartitionDown": _Reason(
+        "transient", "Its partition takes jobs, but starts none now.", "Wait, or use another partition."
+    ),
+    "PartitionInactive": _Reason(
+        "transient", "Its partition neither takes nor starts jobs now.", "Wait, or use another partition."
+    ),
+    "Licenses": _Reason("transient", "All licences that it needs are in use.", _WAIT),
+    "Cleaning": _Reason(
+        "transient", "It was put back into the queue, and its former nodes are being cleaned up.", _WAIT
+    ),
+    "Prolog": _Reason("transient", "What the site runs before a job is still running.", _WAIT),
+    "Configuring": _Reason("transient", "Its nodes are being started.", _WAIT),
+    "SchedDefer": _Reason("transient", "Slurm has put off looking at it, as it was asked to.", _WAIT),
+    "FedJobLock": _Reason("transient", "The clusters of a federation agree on which of them starts it.", _WAIT),
+    "PartitionTimeLimit": _Reason(
+        "impossible",
+        "It asks for more time than its partition gives.",
+        "Ask for a shorter walltime, or use another partition.",
+    ),
+    "PartitionNodeLimit": _Reason(
+        "impossible",
+        "It asks for more nodes, or fewer, than its partition gives, or than are in service there.",
+        "Ask for another number of nodes, or use another partition.",
+    ),
+    "PartitionConfig": _Reason(
+        "impossible",
+        "Its partition, as it is set up, cannot give what it asks for.",
+        "Ask for less, or use another partition.",
+    ),
+    "AccountingPolicy": _Reason("limit", "A limit of its user or account stands against it.", _FEWER),
+    "BadConstraints": _Reason(
+        "impossible",
+        "No nodes have all that it asks for.",
+        "Correct what it asks for: cores and memory per node, features (constraint), GPUs.",
+    ),
+    "InvalidAccount": _Reason("impossible", "Its account is not valid here.", "Name an account that you may use."),
+    "AccountNotAllowed": _Reason(
+        "impossible", "Its account may not use this partition.", "Name another account or partition."
+    ),
+    "InvalidQOS": _Reason("impossible", "Its quality of service (QOS) is not valid here.", "Name another QOS."),
+    "QOSNotAllowed": _Reason(
+        "impossible",
+        "Its quality of service (QOS) may not be used with this account or partition.",
+        "Name another QOS, account or partition.",
+    ),
+    "QOSUsageThreshold": _Reason(
+        "limit", "Its account has used too much for this quality of service (QOS).", "Wait, or name another QOS."
+    ),
+    "ReservationDeleted": _Reason(
+        "impossible", "The reservation of nodes that it asks for was deleted.", "Submit it without that reservation."
+    ),
+    "ReservationInvalid": _Reason(
+        "impossible", "The reservation of nodes that it asks for is not valid.", "Submit it without that reservation."
+    ),
+    "JobArrayTaskLimit": _Reason("limit", "As many elements of its job array run as it allows itself.", _WAIT),
+    "MaxMemPerLimit": _Reason("impossible", "It asks for more memory per core or node than is allowed.", _LESS),
+    "JobHeldUser": _Reason("held", "It is on hold, as its user wished.", _RELEASE),
+    "JobHeldAdmin": _Reason("held", "The site's staff, or Slurm itself, has put it on hold.", _STAFF),
+    "JobHoldMaxRequeue": _Reason(
+        "held",
+        "It was put back into the queue so often that Slurm has put it on hold.",
+        f"Find out why its starts fail, then: {_RELEASE[0].lower()}{_RELEASE[1:]}",
+    ),
+    "SpecialExit": _Reason("held", "Its exit code is one with which jobs are put back and held.", _RELEASE),
+    "RequeueExitHold": _Reason("held", "Its exit code is one with which jobs are put back and held.", _RELEASE),
+    "RequeueHold": _Reason("held", "It was put back into the queue, on hold.", _RELEASE),
+    "launch failed requeued held": _Reason(
+        "held", "It could not be started on its nodes; it was put back into the queue, on hold.", _RELEASE
+    ),
+    "job requeued in held state": _Reason("held", "It was put back into the queue, on hold.", _RELEASE),
+    "user env retrieval failed requeued held": _Reason(
+        "held",
+        "The user's environment could not be read on its node; it was put back into the queue, on hold.",
+        _RELEASE,
+    ),
+    "RequeueExit": _Reason("transient", "Its exit code is one with which jobs are put back into the queue.", _WAIT),
+    "Requeued": _Reason("transient", "It was put back into the queue.", _WAIT),
+    "Dependency": _Reason("dependency", "It waits for another job, as it was asked to.", _WAIT),
+    "DependencyNeverSatisfied": _Reason(
+        "dependency",
+        "It can never start: a job that it depends on has failed or was cancelled.",
+        "Cancel it, mend the other job, and submit both again.",
+    ),
+    "NonZeroExitCode": _Reason("failed", "Its program ended with an error.", _LOOK),
+    "Failed": _Reason("failed", "Its program ended with an error.", _LOOK),
+    "RaisedSignal": _Reason("failed", "A signal ended its program: a crash, or somebody killed it.", _LOOK),
+    "OutOfMemory": _Reason("failed", "It used more memory than it had asked for.", "Ask for more memory."),
+    "TimeLimit": _Reason(
+        "failed", "It was stopped: its walltime had passed.", "Ask for a longer walltime, or give it less to do."
+    ),
+    "Timeout": _Reason(
+        "failed", "It was stopped: its walltime had passed.", "Ask for a longer walltime, or give it less to do."
+    ),
+    "InactiveLimit": _Reason("failed", "It was stopped: it had been idle for too long.", _LOOK),
+    "NodeFail": _Reason("failed", "A node on which it ran has failed.", _RESUBMIT),
+    "SystemFailure": _Reason("failed", "Something failed in Slurm, the network or a file system.", _RESUBMIT),
+    "JobLaunchFailure": _Reason(
+        "failed",
+        "It could not be started on its nodes.",
+        "Check that its folder, and the folder of its output, exist there; then submit it again.",
+    ),
+    "LaunchFailed": _Reason(
+        "failed",
+        "It could not be started on its nodes.",
+        "Check that its folder, and the folder of its output, exist there; then submit it again.",
+    ),
+    "BootFail": _Reason("failed", "Its nodes could not be started.", _RESUBMIT),
+    "ReconfigFail": _Reason("failed", "Its nodes could not be set up as it needs them.", _RESUBMIT),
+    "Preempted": _Reason(
+        "failed",
+        "It was stopped, because a more important job needed its nodes.",
+        "Submit it again, or use a partition or quality of service (QOS) whose jobs are not stopped.",
+    ),
+    "Deadline": _Reason(
+        "failed", "It could not have ended before the deadline that it was given.", "Submit it with a later deadline."
+    ),
+    "Cancelled": _Reason("failed", "Somebody cancelled it."),
+    "Revoked": _Reason("failed", "Another cluster of a federation started it instead."),
+}
+
+_WHAT = {
+    "cpu": "cores",
+    "node": "nodes",
+    "mem": "memory",
+    "gres": "GPUs or other devices",
+    "wall": "time",
+    "billing": "billing units",
+    "licen": "licences",
+    "energy": "energy",
+    "bb": "burst buffer space",
+    "job": "jobs",
+}
+# By spelling, the first that fits; `{what}` is what is limited, `{whose}` whose limit it is.
+_FAMILIES: tuple[tuple[re.Pattern[str], _Reason], ...] = (
+    (
+        re.compile(r"burstbuffer"),
+        _Reason("transient", "It waits for burst buffer space, or for files being copied there.", _WAIT),
+    ),
+    (
+        re.compile(r"submit"),
+        _Reason("limit", "As many jobs of {whose} are in the queue as may be.", "Wait until some of them have ended."),
+    ),
+    (
+        re.compile(r"qosmin"),
+        _Reason(
+            "impossible",
+            "It asks for less than its quality of service (QOS) is meant for: {what}.",
+            "Ask for more, or name another QOS.",
+        ),
+    ),
+    (
+        re.compile(r"minutesperjob"),
+        _Reason("impossible", "It asks for more {what} times walltime than is allowed one job of {whose}.", _LESS),
+    ),
+    (
+        re.compile(r"perjob|pernode|wallduration"),
+        _Reason("impossible", "It asks for more {what} than is allowed one job of {whose}.", _LESS),
+    ),
+    (
+        re.compile(r"grp.*runmin|runmins?per"),
+        _Reason("limit", "What running jobs of {whose} may still use, in {what} times time, is used up.", _FEWER),
+    ),
+    (re.compile(r"grpwall|^(assoc|association|qos)timelimit"), _Reason("limit", f"The run time{_BUDGET}", _REFILL)),
+    (re.compile(r"grp.*min"), _Reason("limit", f"The budget of {{what}} times time{_BUDGET}", _REFILL)),
+    (re.compile(r"jobs?(per|limit|accrue|$)"), _Reason("limit", "As many jobs of {whose} run as may.", _FEWER)),
+    (
+        re.compile(r"^(assoc|qos)grp|^(qos)?max.*per|^(assoc|association|qos)\w*limit$|^assocmax|^qosmax"),
+        _Reason("limit", "Jobs of {whose} use all that they may: {what}.", _FEWER),
+    ),
+)
+_DETAIL = re.compile(r"[,:(;]")
+
+
+def advice(reason: str) -> Advice:
+    """Explain a reason: why a job is pending, or how it failed.
+
+    Parameters
+    ----------
+    reason
+        As Slurm writes it, with its details, if there are any; or the name of a job's state.
+
+    Returns
+    -------
+    Advice
+        What it means, and what to do. A reason that is not known is told as Slurm writes it.
+
+    Examples
+    --------
+    >>> advice("QOSMaxCpuPerUserLimit").meaning
+    'Jobs of its user in this quality of service (QOS) use all that they may: cores.'
+    >>> advice("ReqNodeNotAvail, UnavailableNodes:n[1-4]").remedy
+    'Wait; a shorter walltime may let it start before a planned maintenance.'
+    >>> advice("PlanetaryAlignment")
+    Advice(meaning="Slurm's reason: PlanetaryAlignment", remedy='')
+    """
+    known = _find(reason)
+    if known is None:
+        return Advice(f"Slurm's reason: {reason.strip()}" if _spelling(reason) else "Slurm gives no reason.")
+    return Advice(known.meaning, known.remedy)
+
+
+def kind(reason: str) -> Kind:
+    """Tell what a reason calls for.
+
+    Examples
+    --------
+    >>> kind("Resources"), kind("AssocGrpCpuLimit"), kind("OUT_OF_MEMORY"), kind("")
+    ('transient', 'limit', 'failed', 'unknown')
+    """
+    known = _find(reason)
+    return "unknown" if known is None else known.kind
+
+
+def _find(reason: str) -> _Reason | None:
+    spelling = _spelling(reason)
+    if (known := _BY_SPELLING.get(spelling)) is not None:
+        return known
+    for pattern, family in _FAMILIES:
+        if pattern.search(spelling):
+            what, whose = _what(spelling), _whose(spelling)
+            return family._replace(meaning=family.meaning.format(what=what, whose=whose))
+    return None
+
+
+def _spelling(reason: str) -> str:
+    """Reduce to letters: NODE_FAIL is NodeFail, and nodes or signals that are named do not matter."""
+    letters = re.sub(r"[^a-z]", "", _DETAIL.split(reason.strip().lower().strip("()"), maxsplit=1)[0])
+    return "" if letters == "none" else letters
+
+
+def _what(spelling: str) -> str:
+    rest = re.sub(r"limit$|per(user|account|job|node)", "", spelling)
+    return next((told for part, told in _WHAT.items() if part in rest), "resources")
+
+
+def _whose(spelling: str) -> str:
+    if "peruser" in spelling:
+        return "its user in this quality of service (QOS)"
+    if "peraccount" in spelling:
+        return "its account in this quality of service (QOS)"
+    return "its quality of service (QOS)" if spelling.startswith("qos") else "its user or account"
+
+
+_BY_SPELLING = {_spelling(reason): told for reason, told in _KNOWN.items()}

@@ -1,0 +1,153 @@
+"""What Slurm's words for a job's state mean to a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asa.backend import JobState, JobStatus
+
+from .link import SlurmRecord
+
+__all__ = ["HELD", "ended_as", "status_of"]
+
+HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
+_KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
+
+_BACK_IN_QUEUE = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+_UNDER_WAY = frozenset(
+    {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING"}
+)
+_ENDS = {
+    "COMPLETED": JobState.COMPLETED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "CANCELLED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+    **dict.fromkeys(
+        (
+            "FAILED",
+            "NODE_FAIL",
+            "BOOT_FAIL",
+            "OUT_OF_MEMORY",
+            "DEADLINE",
+            "PREEMPTED",
+            "LAUNCH_FAILED",
+            "RECONFIG_FAIL",
+        ),
+        JobState.FAILED,
+    ),
+}
+_EXITED = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY"})  # of itself, so that its exit code says something
+
+
+def ended_as(record: SlurmRecord) -> JobState | None:
+    """Say how a job ended as far as others' dependencies are concerned; None while it has not.
+
+    Slurm lets dependents go before a job's nodes are clean, while the client still calls it running.
+    """
+    if not record.states or not _BACK_IN_QUEUE.isdisjoint(record.states):
+        return None
+    return _ENDS.get(record.states[0])
+
+
+def _state_of(record: SlurmRecord) -> JobState | None:
+    """Say where a job stands, None if Slurm's word for it is not known."""
+    states: Sequence[str] = record.states
+    if not _BACK_IN_QUEUE.isdisjoint(states):
+        return JobState.PENDING
+    if states[:1] == ("PENDING",) and "REVOKED" not in states:
+        return JobState.RUNNING if "CONFIGURING" in states else JobState.PENDING
+    if not _UNDER_WAY.isdisjoint(states):
+        return JobState.RUNNING
+    if "REVOKED" in states:
+        return JobState.CANCELLED
+    state = _ENDS.get(states[0]) if states else None
+    if state is JobState.COMPLETED and record.exit_code:
+        return JobState.FAILED
+    return state
+
+
+def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus | None:
+    """Say in the client's words what Slurm tells of a job.
+
+    Parameters
+    ----------
+    record
+        What it tells.
+    now_s
+        Its clock.
+    ran
+        The job was seen running.
+    kept_back
+        Something but the queue was to keep it from starting: a dependency, a begin time, a hold.
+
+    Returns
+    -------
+    JobStatus or None
+        With the payload's start taken for the job's. None if Slurm's word for its state is not known.
+
+    Notes
+    -----
+    Slurm dates a job that was cancelled in the queue as if it had started when it was cancelled. It may say that a job
+    was eligible before it was submitted, or forget that it was; the times told here are in order.
+    """
+    state = _state_of(record)
+    if state is None:
+        return None
+    submit_s = record.submit_s
+    end_s = max(record.end_s or now_s, submit_s) if state.is_final else None
+    start_s = None
+    if state is not JobState.PENDING and record.start_s:
+        start_s = max(record.start_s, submit_s)
+        if end_s is not None:
+            never = state is not JobState.COMPLETED and not ran and start_s >= end_s and not record.exit_code
+            start_s = None if never else min(start_s, end_s)
+    return JobStatus(
+        job_id=record.job_id,
+        state=state,
+        submit_s=submit_s,
+        eligible_s=_eligible_s(record, state, start_s, end_s, now_s, kept_back=kept_back),
+        start_s=start_s,
+        payload_start_s=start_s,
+        end_s=end_s,
+        exit_code=_exit_code(record, state),
+        reason=_reason(record, state),
+        expected_start_s=record.expected_start_s if state is JobState.PENDING else None,
+        restarts=record.restarts,
+    )
+
+
+def _eligible_s(
+    record: SlurmRecord,
+    state: JobState,
+    start_s: float | None,
+    end_s: float | None,
+    now_s: float,
+    *,
+    kept_back: bool,
+) -> float | None:
+    told = record.eligible_s or None
+    if start_s is not None:
+        if told is None:
+            return None if kept_back else record.submit_s
+        return min(max(told, record.submit_s), start_s)
+    if state is JobState.RUNNING or told is None or record.reason in _KEPT_BACK:
+        return None
+    latest_s = now_s if end_s is None else end_s
+    return max(told, record.submit_s) if told <= latest_s else None
+
+
+def _exit_code(record: SlurmRecord, state: JobState) -> int | None:
+    if state is JobState.COMPLETED:
+        return 0
+    if state is not JobState.FAILED or record.states[0] not in _EXITED:
+        return None
+    if record.exit_code:
+        return record.exit_code
+    return 128 + record.signal if record.signal else None
+
+
+def _reason(record: SlurmRecord, state: JobState) -> str:
+    reason = "" if record.reason == "None" else record.reason
+    if state in (JobState.FAILED, JobState.TIMEOUT):
+        return reason or record.states[0]
+    return reason

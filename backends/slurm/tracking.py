@@ -1,0 +1,249 @@
+"""What a client knows of one of its jobs: what Slurm tells, and what the marks tell that Slurm forgot."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from asa.backend import Dependency, JobState, JobStatus, StepTimes
+
+from .link import SlurmRecord
+from .marks import Kept, Mark, RunFolder
+from .script import TWIN_EXIT
+from .states import HELD, status_of
+
+__all__ = ["IGNORED_DEPENDENCY", "TWIN", "VANISHED", "TrackedJob"]
+
+TWIN: Final = "Twin"
+"""Reason of a job that ran nothing since another job of its token has the payload."""
+VANISHED: Final = "Vanished"
+"""Reason of a job of which nothing is known any more."""
+IGNORED_DEPENDENCY: Final = "DependencyIgnored"
+"""Reason of a job that was cancelled since Slurm let it go before its dependency was met."""
+
+_GRACE_LOOKS = 3
+_GRACE_S = 60.0
+_SETTLE_S = 10.0  # Slurm may say for so long that a job is on hold which was released
+_CLOCKS_S = 300.0  # nodes' clocks differ from the controller's by less, and a mark that is older is of an earlier run
+_SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come and go while a job queues
+
+
+@dataclass(slots=True)
+class TrackedJob:
+    """A job of this client.
+
+    Parameters
+    ----------
+    kept
+        What it is.
+    status
+        What is known of it.
+    heard_s
+        When that was confirmed, on the client's clock.
+    sent_s
+        The client's clock before and after its submission, until Slurm shows the job.
+    dependencies
+        Those that Slurm was told of, until they were seen to be kept.
+    record
+        What Slurm told last.
+    held_here
+        It is on hold because this client wants it.
+    released_s, cancelled_s
+        When this client last released or cancelled it, on the client's clock.
+    """
+
+    kept: Kept
+    status: JobStatus
+    heard_s: float
+    sent_s: tuple[float, float] | None = None
+    dependencies: tuple[Dependency, ...] = ()
+    record: SlurmRecord | None = None
+    held_here: bool = False
+    released_s: float | None = None
+    cancelled_s: float | None = None
+    _told: JobStatus | None = None
+    _ran: bool = False
+    _missed: int = 0
+    _missed_since_s: float = field(default=0.0)
+
+    @property
+    def job_id(self) -> str:
+        """Its id."""
+        return self.status.job_id
+
+    @property
+    def is_live(self) -> bool:
+        """It may still change."""
+        return not self.status.state.is_final
+
+    @property
+    def is_news(self) -> bool:
+        """It changed since it was last told of."""
+        return self._told is None or _essence(self._told) != _essence(self.status)
+
+    def tell(self) -> JobStatus:
+        """Give the status away; what was told is no news any more."""
+        self._told = self.status
+        return self.status
+
+    def is_ours(self, record: SlurmRecord) -> bool:
+        """Say whether a record of this job's number is about this job: numbers are used again."""
+        return record.name == self.kept.name
+
+    def hear(self, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> bool:
+        """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
+
+        Raises
+        ------
+        ValueError
+            Slurm's word for the state is not known; nothing changes.
+        """
+        told = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
+        self._missed, self.heard_s, self.record = 0, clock_s, record
+        if told is None:
+            raise ValueError(" ".join(record.states))
+        self._ran |= told.state is JobState.RUNNING
+        return self._become(self._refined(told, record, folder, clock_s))
+
+    def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
+        """Take in that Slurm does not know the job, and return whether something changed.
+
+        What the marks tell is believed. Without them it is gone only after some looks over some time.
+
+        Parameters
+        ----------
+        folder
+            With its marks.
+        now_s
+            Slurm's clock.
+        clock_s
+            The client's clock.
+        certain
+            Accounting was asked, too, or there is none.
+        """
+        if (ended := folder.ended(self.job_id, self.kept.token)) is not None and self._is_recent(ended):
+            return self._become(self._ended_by(ended, folder))
+        if self.cancelled_s is not None:
+            return self._become(replace(self.status, state=JobState.CANCELLED, end_s=max(now_s, self._latest_s())))
+        if not certain:
+            return False
+        if self._missed == 0:
+            self._missed_since_s = clock_s
+        self._missed += 1
+        if self._missed < _GRACE_LOOKS or clock_s - self._missed_since_s < _GRACE_S:
+            return False
+        end_s = max(now_s, self._latest_s())
+        return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=VANISHED))
+
+    def condemn(self, now_s: float) -> None:
+        """Let it have failed since Slurm let it go too early."""
+        end_s = max(now_s, self._latest_s())
+        self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
+
+    def _become(self, status: JobStatus) -> bool:
+        if not self.is_live:
+            return False
+        was, self.status = self.status, status
+        return _essence(was) != _essence(status)
+
+    def _refined(self, told: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
+        """Add what Slurm does not tell."""
+        job_id, kept = told.job_id, self.kept
+        status = replace(
+            told,
+            held=self.status.held or self._is_held_by_others(record, clock_s),
+            payload_start_s=self._payload_start_s(told, folder),
+            steps=self._steps(told, folder),
+        )
+        if status.state is not JobState.FAILED:
+            return status
+        code, ended = status.exit_code, folder.ended(job_id, kept.token)
+        if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
+            code = ended.exit_code or None
+        is_twin = code == TWIN_EXIT and bool(kept.token) and folder.holder(kept.token) != job_id
+        return replace(status, exit_code=code, reason=TWIN if is_twin else status.reason)
+
+    def _is_held_by_others(self, record: SlurmRecord, clock_s: float) -> bool:
+        """Say whether the job is on hold though this client does not want that, nor did a moment ago."""
+        if record.reason not in HELD or "PENDING" not in record.states:
+            return False
+        lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
+        return not (self.held_here or lately)
+
+    def _payload_start_s(self, status: JobStatus, folder: RunFolder) -> float | None:
+        if status.start_s is None or not self.kept.awaits:
+            return status.start_s
+        known_s = self.status.payload_start_s
+        if known_s is not None and self.status.start_s == status.start_s and status.end_s is None:
+            return known_s
+        began = folder.began(status.job_id, self.kept.token)
+        if began is None or began.time_s < status.start_s - _CLOCKS_S:
+            return (
+                status.start_s if status.state is JobState.COMPLETED else None
+            )  # it did run, whatever became of marks
+        latest_s = began.time_s if status.end_s is None else min(began.time_s, status.end_s)
+        return max(latest_s, status.start_s)
+
+    def _steps(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
+        """Tell when the payload's steps began and ended well, within the job's own times."""
+        if status.start_s is None or not self.kept.steps:
+            return ()
+        least_s, most_s = status.start_s, math.inf if status.end_s is None else status.end_s
+        marks = folder.steps(status.job_id, self.kept.token, len(self.kept.steps))
+        return tuple(
+            StepTimes(
+                name,
+                min(max(began.time_s, least_s), most_s),
+                None if ended is None else min(max(ended.time_s, least_s), most_s),
+            )
+            for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
+            if began.time_s >= least_s - _CLOCKS_S
+        )
+
+    def _is_recent(self, mark: Mark) -> bool:
+        """Say whether a mark is of this job's last run: not of an earlier job of its number, nor before a requeue."""
+        since_s = self.status.submit_s if self.status.start_s is None else self.status.start_s
+        return mark.time_s >= since_s - _CLOCKS_S
+
+    def _ended_by(self, ended: Mark, folder: RunFolder) -> JobStatus:
+        """Say how the job ended by its own mark, with what Slurm told before."""
+        was, code = self.status, ended.exit_code or 0
+        began = folder.began(self.job_id, self.kept.token)
+        start_s = was.start_s
+        if start_s is None and began is not None:
+            start_s = max(began.time_s, was.submit_s, was.eligible_s or 0.0)
+        end_s = max(ended.time_s, was.submit_s, start_s or 0.0)
+        state, reason = JobState.COMPLETED, ""
+        if code:
+            state, reason = self._failed_as(ended, end_s, start_s)
+        payload_start_s = max(began.time_s, start_s or 0.0) if began is not None else start_s
+        status = replace(
+            was,
+            state=state,
+            start_s=start_s,
+            payload_start_s=None if payload_start_s is None else min(payload_start_s, end_s),
+            end_s=end_s,
+            exit_code=code if state in (JobState.COMPLETED, JobState.FAILED) else None,
+            reason=reason,
+            eligible_s=was.eligible_s if was.eligible_s is not None or self.kept.kept_back else was.submit_s,
+            expected_start_s=None,
+        )
+        return replace(status, steps=self._steps(status, folder))
+
+    def _failed_as(self, ended: Mark, end_s: float, start_s: float | None) -> tuple[JobState, str]:
+        if ended.signals and self.cancelled_s is not None:
+            return JobState.CANCELLED, ""
+        if ended.signals and start_s is not None and end_s - start_s >= self.kept.walltime_s:
+            return JobState.TIMEOUT, "TimeLimit"
+        return JobState.FAILED, "RaisedSignal:15(Terminated)" if ended.signals else "NonZeroExitCode"
+
+    def _latest_s(self) -> float:
+        """Latest time that is known of it."""
+        return max(self.status.submit_s, self.status.start_s or 0.0)
+
+
+def _essence(status: JobStatus) -> JobStatus:
+    """Leave out what changes at every look without changing anything."""
+    reason = "" if status.reason in _SAME else status.reason
+    return replace(status, expected_start_s=None, reason=reason)

@@ -1,0 +1,844 @@
+"""Slurm as a backend, over a Slurm in memory: what a client must keep, whatever the site forgets, drops or delays."""
+
+import itertools
+import time
+from dataclasses import replace
+
+import pytest
+from asa.backends.slurm.backend import JobDefaults, SlurmBackend
+from asa.backends.slurm.link import SlurmRecord
+from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
+
+from asa.backend import (
+    Adjustable,
+    Advisor,
+    Backend,
+    Capabilities,
+    Dependency,
+    DependencyType,
+    JobSpec,
+    JobState,
+    PartitionLimits,
+)
+from asa.errors import (
+    BackendError,
+    JobNotFoundError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+from asa.testing import check_backend
+
+HOUR = 3600.0
+SITE = Capabilities(
+    "testbed", 112, 28, age_accrues=False, partition="normal", partitions={"normal": PartitionLimits(48 * HOUR)}
+)
+DEFAULTS = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False)
+
+
+class World:
+    """A Slurm in memory, a folder, and clients that come and go."""
+
+    def __init__(self, folder, **options):
+        self.clock = VirtualClock()
+        self.folder = folder
+        self.link = FakeLink(self.clock, folder, **options)
+
+    def client(self, **options):
+        settings = {"clock": self.clock, "sleep": self.clock.sleep, "defaults": DEFAULTS} | options
+        return SlurmBackend(self.link, self.folder, SITE, **settings)
+
+
+@pytest.fixture
+def world(tmp_path):
+    return lambda **options: World(tmp_path, **options)
+
+
+def spec(run_s=100.0, **changes):
+    known = {"name": "fit", "cores": 1, "walltime_s": HOUR, "command": f"sleep {run_s}", **changes}
+    return JobSpec(**known)
+
+
+def ended(backend, job_id):
+    for _ in range(10_000):
+        status = backend.status([job_id])[job_id]
+        if status.state.is_final:
+            return status
+        backend.wait(backend.now() + 60)
+    raise AssertionError(f"{job_id} never ended: {status}")
+
+
+def running(backend, job_id):
+    while backend.status([job_id])[job_id].state is not JobState.RUNNING:
+        backend.wait(backend.now() + 10)
+
+
+# ---------------------------------------------------------------------- the contract
+
+
+@pytest.mark.parametrize("options", [{}, {"drops_unknown": True}, {"listing_delay_s": 4.0}, {"accounting": True}])
+@pytest.mark.parametrize("poll_s", [1.0, 10.0])
+def test_it_keeps_the_contract(tmp_path, options, poll_s):
+    """With jobs that are listed late, and however seldom it looks."""
+    folders = itertools.count()
+    check_backend(
+        lambda: World(tmp_path / str(next(folders)), **options).client(poll_s=poll_s, most_poll_s=30.0), run_s=100.0
+    )
+
+
+def test_it_fits_the_ports(world):
+    backend = world().client()
+    assert isinstance(backend, Backend)
+    assert isinstance(backend, Adjustable)
+    assert isinstance(backend, Advisor)
+
+
+# ---------------------------------------------------------------------- submission
+
+
+def test_what_slurm_is_told_of_a_job(world):
+    site = world()
+    defaults = JobDefaults("acc", "high", "debug", "ib", {"A": "1"}, inherit=False, folder=site.folder)
+    backend = site.client(defaults=defaults)
+    backend.submit(spec(name="fit model/2", token="run1-7", cores=56, nodes=2, gpus=1, memory_bytes=5, held=True))
+    job = site.link.submitted[-1]
+    assert (job.name, job.comment) == ("fit_model_2.run1-7", "asa:run1-7")
+    assert (job.account, job.qos, job.partition, job.constraint) == ("acc", "high", "debug", "ib")
+    assert (job.cores, job.nodes, job.gpus, job.memory_bytes, job.held) == (56, 2, 1, 5, True)
+    assert job.environment == {"A": "1"}
+    assert job.folder == str(site.folder)
+    backend.submit(spec(name="fit model/2", token="run1-7"))
+    assert job.stdout.startswith(f"{site.folder}/logs/fit_model_2.run1-7-")
+    assert site.link.submitted[-1].stdout != job.stdout, "twins write elsewhere"
+    assert (site.folder / "scripts" / "fit_model_2.run1-7.sh").read_text() == job.script
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cores": 113},
+        {"cores": 0},
+        {"walltime_s": 0.0},
+        {"walltime_s": float("nan")},
+        {"walltime_s": 49 * HOUR},
+        {"token": "a b"},
+        {"command": "echo \0"},
+        {"command": "x" * 200_000},
+        {"posts": ("x" * 300,)},
+    ],
+)
+def test_what_can_never_run_is_refused_before_slurm_hears_of_it(world, change):
+    site = world()
+    with pytest.raises(SubmitRejectedError):
+        site.client().submit(spec(**change))
+    assert site.link.calls.total() == 0
+
+
+def test_a_job_counts_before_slurm_lists_it(world):
+    site = world(listing_delay_s=7.0)
+    backend = site.client()
+    job = backend.submit(spec())
+    assert backend.status([job])[job].state is JobState.PENDING
+    assert backend.wait(backend.now() + 5) == [], "that it is not listed yet is no change"
+    assert backend.status([job])[job].state is JobState.PENDING
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_a_full_disk_keeps_a_job_from_being_submitted(world, monkeypatch):
+    site = world()
+    backend = site.client()
+    (site.folder / "scripts").rmdir()
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        backend.submit(spec())
+    assert site.link.calls["submit"] == 0
+
+
+def test_errors_of_the_link_pass_through(world):
+    site = world()
+    backend = site.client()
+    site.link.in_doubt = True
+    with pytest.raises(SubmitInDoubtError):
+        backend.submit(spec(token="a"))
+    site.link.down = True
+    with pytest.raises(UnavailableError):
+        backend.submit(spec(token="b"))
+    with pytest.raises(UnavailableError):
+        backend.cancel("1")
+    with pytest.raises(UnavailableError):
+        backend.find(["a"])
+    with pytest.raises(UnavailableError):
+        backend.status(["1"])
+
+
+# ---------------------------------------------------------------------- dependencies
+
+
+@pytest.mark.parametrize("kind", DependencyType)
+def test_a_dependency_on_a_job_that_slurm_forgot_is_never_passed_on(world, kind):
+    """22.05 would drop it and start the job at once."""
+    site = world(drops_unknown=True, min_job_age_s=300.0)
+    backend = site.client()
+    first = backend.submit(spec(token="first"))
+    assert ended(backend, first).state is JobState.COMPLETED
+    site.clock.sleep(1000)
+    assert first not in site.link.controller
+    second = backend.submit(spec(dependencies=(Dependency(first, kind),)))
+    assert site.link.submitted[-1].dependency == ""
+    assert ended(backend, second).start_s > site.link.all[first].end_s
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize("accounting", [True, False])
+def test_a_new_client_asks_accounting_and_the_marks_before_it_believes_a_forgotten_job(world, marks, accounting):
+    site = world(drops_unknown=True, writes_marks=marks, accounting=accounting)
+    first = site.client().submit(spec(token="first"))
+    site.clock.sleep(1000)
+    backend = site.client()
+    if marks or accounting:
+        second = backend.submit(spec(dependencies=(Dependency(first),)))
+        assert ended(backend, second).state is JobState.COMPLETED
+    else:
+        with pytest.raises(SubmitRejectedError, match=f"job {first}"):
+            backend.submit(spec(dependencies=(Dependency(first),)))
+        assert len(site.link.submitted) == 1
+
+
+def test_an_id_that_nobody_knows_is_refused(world):
+    site = world(drops_unknown=True)
+    with pytest.raises(SubmitRejectedError, match="77"):
+        site.client().submit(spec(dependencies=(Dependency("77"),)))
+    assert not site.link.submitted
+
+
+def test_a_failed_predecessor_is_named(world):
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(command="exit 4"))
+    ended(backend, first)
+    with pytest.raises(SubmitRejectedError, match=f"job {first}.*failed"):
+        backend.submit(spec(dependencies=(Dependency(first),)))
+    anyway = backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTERANY),)))
+    assert ended(backend, anyway).state is JobState.COMPLETED
+
+
+def test_a_dependency_is_passed_on_after_a_look_at_what_it_names(world):
+    """A predecessor that failed since the last look is noticed."""
+    site = world()
+    backend = site.client(poll_s=30.0)
+    first = backend.submit(spec(command="sleep 5; exit 1"))
+    site.clock.sleep(8)
+    with pytest.raises(SubmitRejectedError):
+        backend.submit(spec(dependencies=(Dependency(first),)))
+
+
+def test_without_a_look_nothing_that_depends_is_submitted(world):
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec())
+    site.clock.sleep(10)
+    site.link.down = True
+    with pytest.raises(UnavailableError):
+        backend.submit(spec(dependencies=(Dependency(first),)))
+
+
+def test_after_becomes_a_begin_time_once_the_other_started(world):
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(1000.0))
+    waiting = backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 90.0),)))
+    assert site.link.submitted[-1].dependency == f"after:{first}+2", "Slurm delays by whole minutes"
+    running(backend, first)
+    start = backend.status([first])[first].start_s
+    soon = backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 90.0),)))
+    job = site.link.submitted[-1]
+    assert (job.dependency, job.begin_s) == ("", start + 90)
+    assert ended(backend, soon).start_s >= start + 90
+    assert ended(backend, waiting).start_s >= start + 90
+    backend.submit(spec(dependencies=(Dependency(first, DependencyType.AFTER, 90.0),)))
+    assert site.link.submitted[-1].begin_s is None, "it is over"
+
+
+@pytest.mark.parametrize("kind", DependencyType)
+def test_a_job_that_slurm_lets_go_too_early_is_cancelled(world, kind):
+    site = world(latency_s=3.0)
+    backend = site.client()
+    first = backend.submit(spec(5000.0, held=kind is DependencyType.AFTER))
+    site.link.ignores_dependencies = True
+    second = backend.submit(spec(2000.0, dependencies=(Dependency(first, kind, 0.0),)))
+    status = ended(backend, second)
+    assert (status.state, status.reason) == (JobState.FAILED, "DependencyIgnored")
+    assert site.link.all[second].state == "CANCELLED"
+    assert site.link.all[first].state != "CANCELLED"
+    assert backend.advice(status.reason).meaning
+
+
+def test_a_dependency_that_is_met_while_slurm_answers_is_no_reason_to_cancel(world):
+    """The dependent is seen running in a look that still shows the other as running."""
+    site = world(latency_s=0.0)
+    backend = site.client()
+    first = backend.submit(spec(50.0))
+    second = backend.submit(spec(2000.0, dependencies=(Dependency(first),)))
+    running(backend, first)
+    site.clock.sleep(60)
+    real, stale = (
+        site.link.jobs,
+        {first: replace(site.link.record(site.link.all[first]), states=("RUNNING",), end_s=None)},
+    )
+    site.link.jobs = lambda ids: real(ids) | {i: stale.pop(i) for i in list(stale) if i in ids and len(ids) > 1}
+    running(backend, second)
+    assert not stale
+    assert site.link.calls["cancel"] == 0
+    assert ended(backend, second).state is JobState.COMPLETED
+
+
+# ---------------------------------------------------------------------- states
+
+
+RECORD = SlurmRecord(
+    "1", "fit.a", "me", ("RUNNING",), BEGIN_S, eligible_s=BEGIN_S, start_s=BEGIN_S + 5, comment="asa:a"
+)
+
+
+def told(world, *records, **options):
+    """Let a client see records one after the other; return what it says at last."""
+    site = world(**options)
+    backend = site.client()
+    job = backend.submit(spec(token="a"))
+    for record in records:
+        site.link.jobs = lambda ids, record=record: {job: record}
+        site.clock.sleep(30)
+        status = backend.status([job])[job]
+    return status, backend
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (("PENDING",), JobState.PENDING),
+        (("CONFIGURING",), JobState.RUNNING),
+        (("RUNNING", "CONFIGURING"), JobState.RUNNING),
+        (("SUSPENDED",), JobState.RUNNING),
+        (("RUNNING", "STOPPED"), JobState.RUNNING),
+        (("SIGNALING",), JobState.RUNNING),
+        (("RUNNING", "RESIZING"), JobState.RUNNING),
+        (("COMPLETED", "STAGE_OUT"), JobState.RUNNING),
+        (("COMPLETING",), JobState.RUNNING),
+        (("CANCELLED", "COMPLETING"), JobState.RUNNING),
+        (("PENDING", "COMPLETING"), JobState.PENDING),
+        (("NODE_FAIL", "REQUEUED"), JobState.PENDING),
+        (("REQUEUE_HOLD",), JobState.PENDING),
+        (("PENDING", "SPECIAL_EXIT"), JobState.PENDING),
+        (("RUNNING", "SOMETHING_NEW"), JobState.RUNNING),
+        (("COMPLETED",), JobState.COMPLETED),
+        (("FAILED",), JobState.FAILED),
+        (("NODE_FAIL",), JobState.FAILED),
+        (("BOOT_FAIL",), JobState.FAILED),
+        (("OUT_OF_MEMORY",), JobState.FAILED),
+        (("DEADLINE",), JobState.FAILED),
+        (("PREEMPTED",), JobState.FAILED),
+        (("LAUNCH_FAILED",), JobState.FAILED),
+        (("TIMEOUT",), JobState.TIMEOUT),
+        (("CANCELLED",), JobState.CANCELLED),
+        (("PENDING", "REVOKED"), JobState.CANCELLED),
+    ],
+)
+def test_states(world, states, state):
+    end_s = BEGIN_S + 20 if state.is_final else None
+    status, _ = told(world, replace(RECORD, states=states, end_s=end_s))
+    assert status.state is state
+    if state in (JobState.FAILED, JobState.TIMEOUT):
+        assert status.reason == states[0], "the state is the reason where Slurm gave none"
+
+
+def test_an_unknown_state_is_noted_and_changes_nothing(world):
+    status, backend = told(world, RECORD, replace(RECORD, states=("FROBNICATED",)))
+    assert status.state is JobState.RUNNING
+    assert "FROBNICATED" in backend.condition.trouble
+    backend._link.jobs = lambda ids: {"1": RECORD}
+    backend.wait(backend.now() + 100)
+    assert backend.condition.trouble == ""
+
+
+def test_completed_with_an_exit_code_is_failed(world):
+    status, _ = told(world, replace(RECORD, states=("COMPLETED",), exit_code=3, end_s=BEGIN_S + 9))
+    assert (status.state, status.exit_code) == (JobState.FAILED, 3)
+
+
+def test_a_signal_is_told_as_shells_do(world):
+    status, _ = told(world, replace(RECORD, states=("FAILED",), exit_code=0, signal=9, end_s=BEGIN_S + 9))
+    assert status.exit_code == 137
+
+
+def test_times_are_in_order_whatever_slurm_says(world):
+    for eligible_s in (0, None, BEGIN_S - 50, BEGIN_S + 500):
+        record = replace(RECORD, states=("COMPLETED",), eligible_s=eligible_s, end_s=BEGIN_S + 9, exit_code=0)
+        status, _ = told(world, record)
+        times = [status.submit_s, status.eligible_s, status.start_s, status.end_s]
+        assert times == sorted(times)
+
+
+def test_a_job_that_was_cancelled_in_the_queue_never_started(world):
+    """Slurm dates its start when it was cancelled."""
+    at_s = BEGIN_S + 20
+    status, _ = told(world, replace(RECORD, states=("CANCELLED",), start_s=at_s, end_s=at_s))
+    assert (status.start_s, status.payload_start_s, status.end_s) == (None, None, at_s)
+    assert status.eligible_s == BEGIN_S, "it queued all the time"
+
+
+def test_what_keeps_a_job_back_keeps_it_from_being_eligible(world):
+    pending = replace(RECORD, states=("PENDING",), start_s=None)
+    for reason in ("Dependency", "DependencyNeverSatisfied", "JobHeldUser", "JobHeldAdmin", "BeginTime"):
+        status, _ = told(world, replace(pending, reason=reason))
+        assert (status.eligible_s, status.reason) == (None, reason)
+    status, _ = told(world, replace(pending, reason="Priority", expected_start_s=BEGIN_S + 99))
+    assert (status.eligible_s, status.expected_start_s) == (BEGIN_S, BEGIN_S + 99)
+    status, _ = told(world, replace(pending, eligible_s=BEGIN_S + HOUR))
+    assert status.eligible_s is None, "a begin time that is to come"
+
+
+def test_a_requeue_is_told(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(1000.0, token="a"))
+    running(backend, job)
+    site.link.requeue(job)
+    site.link.latency_s = 100
+    [status] = backend.wait(None)
+    assert (status.state, status.restarts, status.start_s) == (JobState.PENDING, 1, None)
+    status = ended(backend, job)
+    assert (status.state, status.restarts) == (JobState.COMPLETED, 1)
+
+
+def test_a_job_that_somebody_else_held_is_marked_for_good(world):
+    site = world(latency_s=200.0)
+    backend = site.client()
+    job = backend.submit(spec())
+    backend.wait(backend.now() + 20)
+    site.link.hold_by_admin(job)
+    backend.wait(backend.now() + 50)
+    status = backend.status([job])[job]
+    assert (status.held, status.eligible_s) == (True, None)
+    site.link.all[job].held = ""
+    assert ended(backend, job).held
+
+
+def test_ones_own_hold_is_no_meddling(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(held=True))
+    backend.wait(backend.now() + 100)
+    site.clock.sleep(100)
+    backend.release(job)
+    backend.hold(job)
+    backend.wait(backend.now() + 100)
+    site.clock.sleep(100)
+    backend.release(job)
+    status = ended(backend, job)
+    assert not status.held
+    assert status.eligible_s >= status.submit_s + 200
+
+
+def test_a_twin_is_told_as_one(world):
+    site = world()
+    backend = site.client()
+    marks = site.folder / "marks" / "a"
+    marks.mkdir()
+    (marks / "claim").symlink_to("99")
+    twin = backend.submit(spec(token="a", command="exit 86"))
+    own = backend.submit(spec(token="b", command="exit 86"))
+    assert (ended(backend, twin).state, ended(backend, twin).reason) == (JobState.FAILED, "Twin")
+    assert ended(backend, own).reason == "NonZeroExitCode", "a payload may end as it likes"
+
+
+def test_a_payload_that_awaits_begins_when_its_mark_says(world):
+    site = world()
+    backend = site.client()
+    first = backend.submit(spec(300.0, posts=("x/y",)))
+    waiting = backend.submit(spec(awaits=("x/y",)))
+    running(backend, waiting)
+    assert backend.status([waiting])[waiting].payload_start_s is None
+    ended(backend, first)
+    status = ended(backend, waiting)
+    assert status.start_s < backend.status([first])[first].end_s <= status.payload_start_s < status.end_s
+
+
+# ---------------------------------------------------------------------- jobs that Slurm forgot
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_marks_tell_how_a_forgotten_job_ended(world, code):
+    site = world(min_job_age_s=5.0)
+    backend = site.client(poll_s=60.0)
+    job = backend.submit(spec(token="a", command=f"sleep 50; exit {code}"))
+    backend.wait(backend.now() + 10)
+    site.clock.sleep(500)
+    status = backend.status([job])[job]
+    assert status.state is (JobState.FAILED if code else JobState.COMPLETED)
+    assert status.exit_code == code
+    assert status.submit_s <= status.eligible_s <= status.start_s <= status.end_s == site.link.all[job].end_s
+
+
+def test_accounting_tells_how_a_forgotten_job_ended(world):
+    site = world(min_job_age_s=5.0, accounting=True, writes_marks=False)
+    backend = site.client(poll_s=60.0)
+    job = backend.submit(spec(command="sleep 9; exit 3"))
+    site.clock.sleep(500)
+    assert backend.status([job])[job].exit_code == 3
+
+
+def test_without_evidence_a_job_vanishes_only_after_a_while(world):
+    site = world()
+    backend = site.client()
+    job, other = backend.submit(spec(5000.0)), backend.submit(spec(5000.0))
+    running(backend, job)
+    lost = site.link.forget(job)
+    since = backend.now()
+    [status] = backend.wait(None)
+    assert (status.job_id, status.state, status.reason) == (job, JobState.FAILED, "Vanished")
+    assert backend.now() - since >= 60
+    assert backend.status([other])[other].state is JobState.RUNNING, "the others are none the worse"
+    assert lost.state == "RUNNING"
+
+
+def test_a_job_that_comes_back_has_not_vanished(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(2000.0))
+    running(backend, job)
+    lost = site.link.forget(job)
+    backend.wait(backend.now() + 40)
+    site.link.all[job] = lost
+    backend.wait(backend.now() + 40)
+    site.link.forget(job)
+    backend.wait(backend.now() + 40)
+    assert backend.status([job])[job].state is JobState.RUNNING
+    site.link.all[job] = lost
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_while_accounting_is_away_no_job_vanishes(world):
+    site = world(accounting=True, writes_marks=False)
+    backend = site.client()
+    job = backend.submit(spec(100.0))
+    site.link.past_down = True
+    site.clock.sleep(1000)
+    assert backend.wait(backend.now() + HOUR) == []
+    assert "slurmdbd" in backend.condition.trouble
+    site.link.past_down = False
+    assert ended(backend, job).state is JobState.COMPLETED
+
+
+def test_a_number_that_is_used_again_is_not_ours(world):
+    site = world(min_job_age_s=5.0)
+    backend = site.client()
+    job = backend.submit(spec(50.0, token="a"))
+    site.clock.sleep(500)
+    site.link._advance()
+    theirs = replace(site.link.all[job].job, name="theirs", comment="")
+    site.link.all[job] = replace(site.link.all[job], job=theirs, state="RUNNING", end_s=None, start_s=site.link._now_s)
+    assert backend.status([job])[job].state is JobState.COMPLETED, "by its mark"
+    assert site.client().status([job])[job].state is JobState.COMPLETED, "a client that comes later knows it, too"
+
+
+def test_a_cancelled_job_that_slurm_forgot_was_cancelled(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0))
+    running(backend, job)
+    backend.cancel(job)
+    site.link.forget(job)
+    assert ended(backend, job).state is JobState.CANCELLED
+
+
+# ---------------------------------------------------------------------- clients that come and go
+
+
+def test_a_client_that_comes_later_knows_the_jobs(world):
+    site = world()
+    first = site.client()
+    jobs = [first.submit(spec(100.0, token="a")), first.submit(spec(5000.0, awaits=("never",)))]
+    site.clock.sleep(300)
+    backend = site.client()
+    told = backend.status(jobs)
+    assert told[jobs[0]].state is JobState.COMPLETED
+    assert (told[jobs[1]].state, told[jobs[1]].payload_start_s) == (JobState.RUNNING, None)
+    backend.cancel(jobs[1])
+    assert [s.job_id for s in backend.wait(None)] == [jobs[1]]
+
+
+def test_a_lost_answer_is_found_by_its_token(world):
+    site = world()
+    backend = site.client()
+    site.link.in_doubt = True
+    with pytest.raises(SubmitInDoubtError):
+        backend.submit(spec(5000.0, token="lost", awaits=("x",)))
+    later = site.client()
+    found = later.find(["lost", "never-sent"])
+    assert found["never-sent"] == []
+    [status] = found["lost"]
+    site.clock.sleep(20)
+    assert later.status([status.job_id])[status.job_id].payload_start_s is None, "that it awaits is known"
+    later.cancel(status.job_id)
+    assert [s.state for s in later.wait(None)] == [JobState.CANCELLED], "it is this client's from then on"
+
+
+def test_the_twin_that_has_the_payload_comes_first(world):
+    site = world(writes_marks=False)
+    backend = site.client()
+    older = backend.submit(spec(token="a"))
+    site.clock.sleep(5)
+    newer = backend.submit(spec(token="a"))
+    assert [s.job_id for s in backend.find(["a"])["a"]] == [older, newer]
+    (site.folder / "marks" / "a").mkdir()
+    (site.folder / "marks" / "a" / "claim").symlink_to(newer)
+    assert [s.job_id for s in backend.find(["a"])["a"]] == [newer, older]
+
+
+def test_a_token_is_found_without_its_folder(world, tmp_path):
+    site = world()
+    job = site.client().submit(spec(token="a"))
+    site.folder = tmp_path / "elsewhere"
+    assert [s.job_id for s in site.client().find(["a"])["a"]] == [job]
+
+
+def test_a_job_just_submitted_is_found_before_it_is_listed(world):
+    site = world(listing_delay_s=8.0)
+    backend = site.client()
+    job = backend.submit(spec(token="a"))
+    assert [s.job_id for s in backend.find(["a"])["a"]] == [job]
+
+
+def test_unknown_jobs(world):
+    backend = world().client()
+    for job_id in ("12", "no-such-job", ""):
+        for ask in (lambda i=job_id: backend.status([i]), lambda i=job_id: backend.cancel(i)):
+            with pytest.raises(JobNotFoundError):
+                ask()
+
+
+# ---------------------------------------------------------------------- waiting
+
+
+def test_a_controller_that_is_away_for_a_while_is_waited_for(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(500.0))
+    running(backend, job)
+    heard, looks = backend.condition.heard_s, backend.condition.calls
+    site.link.down = True
+    assert backend.wait(backend.now() + HOUR) == []
+    assert "no controller" in backend.condition.trouble
+    assert backend.condition.heard_s <= heard + 10
+    assert backend.condition.calls - looks <= 80, "it backs off"
+    assert backend.status([job])[job].state is JobState.RUNNING, "what was last heard"
+    site.link.down = False
+    back = backend.now()
+    [status] = backend.wait(None)
+    assert status.state is JobState.COMPLETED
+    assert backend.now() - back <= 70
+    assert backend.condition.trouble == ""
+
+
+def test_a_quiet_hour_is_quiet(world):
+    """Also among 2,000 jobs of others; and the client's own share of a cycle is small."""
+    site = world()
+    site.link.foreign = [foreign_record(1000 + i) for i in range(2000)]
+    backend = site.client()
+    for token in "abcd":
+        backend.submit(spec(40 * HOUR, walltime_s=48 * HOUR, token=token))
+    backend.wait(backend.now() + 10)
+    backend.wait(backend.now() + HOUR)
+    calls, cpu_s = backend.condition.calls, time.process_time()
+    assert calls <= 110, "the first hour, with its beginning"
+    assert backend.wait(backend.now() + HOUR) == []
+    looks = backend.condition.calls - calls
+    assert 50 <= looks <= 70
+    assert (time.process_time() - cpu_s) / looks < 0.05, "most of it is the fake's"
+    assert site.link.calls["queue"] == 0
+
+
+def test_two_looks_are_never_closer_than_they_may_be(world):
+    site = world()
+    backend = site.client(poll_s=15.0)
+    jobs = [backend.submit(spec(run_s, token=f"t{run_s:.0f}")) for run_s in (20.0, 50.0, 90.0)]
+    while not all(s.state.is_final for s in backend.status(jobs).values()):
+        backend.wait(backend.now() + 1)
+        backend.find([])
+    assert min(b - a for a, b in itertools.pairwise(site.link.looks_s)) >= 15.0
+
+
+def test_a_change_is_told_once_and_to_whoever_asks(world):
+    site = world()
+    backend = site.client()
+    one, other = backend.submit(spec(100.0)), backend.submit(spec(5000.0))
+    site.clock.sleep(30)
+    assert backend.status([one])[one].state is JobState.RUNNING
+    assert [s.job_id for s in backend.wait(backend.now())] == [other], "the one is known already"
+    assert backend.wait(backend.now() + 20) == []
+
+
+def test_reasons_that_come_and_go_wake_nobody(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(token="a"))
+    pending = replace(RECORD, states=("PENDING",), start_s=None)
+    reasons = itertools.cycle(["Priority", "Resources", ""])
+    expected = itertools.count(BEGIN_S)
+    site.link.jobs = lambda ids: {job: replace(pending, reason=next(reasons), expected_start_s=next(expected))}
+    backend.wait(backend.now() + 10)
+    assert backend.wait(backend.now() + 600) == []
+    site.link.jobs = lambda ids: {job: replace(pending, reason="QOSMaxJobsPerUserLimit")}
+    assert [s.reason for s in backend.wait(None)] == ["QOSMaxJobsPerUserLimit"]
+
+
+def test_a_nudge_ends_a_wait(world):
+    site = world()
+    backend = site.client()
+    backend.submit(spec(5000.0))
+    backend.wait(backend.now() + 30)
+    site.clock.nudges.add(site.clock() + 100)
+    before = backend.now()
+    assert backend.wait(before + HOUR) == []
+    assert backend.now() - before < 200
+
+
+def test_without_live_jobs_there_is_nothing_to_wait_for(world):
+    site = world()
+    backend = site.client()
+    assert backend.wait(None) == []
+    before = backend.now()
+    assert backend.wait(before + 1000.5) == []
+    assert before + 1000.5 <= backend.now() <= before + 1002
+    assert site.link.calls.total() == 0
+
+
+def test_a_clock_that_was_set_back_stops_nothing(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(100.0))
+    running(backend, job)
+    record = replace(RECORD, name="fit", comment="", states=("COMPLETED",), exit_code=0, end_s=BEGIN_S + 100)
+    site.link.jobs = lambda ids: {job: record}
+    site.clock.now_s -= 10 * HOUR
+    [status] = backend.wait(None)
+    assert status.state is JobState.COMPLETED
+    assert backend.now() < BEGIN_S - 9 * HOUR
+
+
+@pytest.mark.parametrize("skew_s", [-400.3, -0.2, 0.0, 0.4, 7.9, 3600.5])
+def test_times_are_slurms(world, skew_s):
+    """The offset between the clocks is learned from submissions."""
+    site = world(skew_s=skew_s)
+    backend = site.client()
+    job = backend.submit(spec(100.0))
+    running(backend, job)
+    assert abs(backend.now() - site.link.now_s) <= 2
+    until = backend.now() + 33
+    backend.submit(spec(100.0))
+    while backend.wait(until):
+        pass
+    assert until <= backend.now() <= until + 2
+    begin = backend.now() + 200
+    late = backend.submit(spec(begin_s=begin))
+    assert backend.status([late])[late].eligible_s is None
+    assert ended(backend, late).start_s >= begin
+
+
+# ---------------------------------------------------------------------- changes
+
+
+def test_changes_go_through(world):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(5000.0))
+    backend.change_walltime(job, 120.0)
+    assert ended(backend, job).state is JobState.TIMEOUT
+    backend.cancel(job)
+    assert site.link.calls["cancel"] == 0, "it has ended"
+    other = backend.submit(spec(5000.0))
+    backend.shrink(other, 1)
+    site.link.can_shrink = False
+    with pytest.raises(BackendError):
+        backend.shrink(other, 1)
+    backend.cancel(other)
+    backend.cancel(other)
+    assert ended(backend, other).state is JobState.CANCELLED
+
+
+# ---------------------------------------------------------------------- everybody's jobs
+
+
+def test_the_queue_is_told_bit_by_bit(world):
+    site = world()
+    backend = site.client()
+    backend.submit(spec(5000.0))
+    early = BEGIN_S - 1000
+    site.link.foreign = [
+        foreign_record(101, submit_s=early, eligible_s=early),
+        foreign_record(
+            102, states=("RUNNING",), submit_s=early, eligible_s=early + 10, start_s=early + 70, partition="a,b"
+        ),
+        foreign_record(103, reason="Dependency", eligible_s=None),
+        foreign_record(104, reason="BeginTime", eligible_s=BEGIN_S + HOUR),
+        foreign_record(105, is_array=True),
+        foreign_record(
+            106, states=("COMPLETED",), submit_s=early, start_s=BEGIN_S + 1, end_s=BEGIN_S + 2, limit_s=None
+        ),
+    ]
+    events = backend.queue_events(100, ends=True)
+    assert [e.time_s for e in events] == sorted(e.time_s for e in events)
+    assert [(e.what, e.key) for e in events if e.key == "101"] == [("submitted", "101")]
+    assert [(e.what, e.time_s) for e in events if e.key == "102"] == [
+        ("submitted", early + 10),
+        ("started", early + 70),
+    ]
+    assert [e.what for e in events if e.key == "106"] == ["submitted", "started", "ended"]
+    assert {e.key for e in events} == {"101", "102", "106"}
+    jobs = {e.key: e.job for e in events if e.what == "submitted"}
+    assert (jobs["102"].partition, jobs["102"].system, jobs["102"].user) == ("a", "testbed", "them")
+    assert jobs["106"].walltime_s == 7 * 86400
+
+    assert backend.queue_events(100) == [], "not again so soon"
+    site.clock.sleep(300)
+    site.link.foreign = [
+        foreign_record(
+            101, states=("CANCELLED",), submit_s=early, eligible_s=early, start_s=BEGIN_S + 9, end_s=BEGIN_S + 9
+        ),
+        foreign_record(102, submit_s=BEGIN_S + 30, eligible_s=BEGIN_S + 150, restarts=1),
+        foreign_record(103, eligible_s=BEGIN_S + 200),
+        foreign_record(106, states=("COMPLETED",), submit_s=early, start_s=BEGIN_S + 1, end_s=BEGIN_S + 2),
+    ]
+    assert [(e.what, e.key, e.time_s) for e in backend.queue_events(100, ends=True)] == [
+        ("left", "101", BEGIN_S + 9),
+        ("ended", "102", BEGIN_S + 30),
+        ("submitted", "102+1", BEGIN_S + 150),
+        ("submitted", "103", BEGIN_S + 200),
+    ]
+
+
+def test_of_the_past_the_latest_are_told(world):
+    site = world()
+    backend = site.client()
+    ran = {"states": ("RUNNING",), "start_s": BEGIN_S + 50}
+    site.link.foreign = [foreign_record(i, submit_s=BEGIN_S + i, eligible_s=BEGIN_S + i, **ran) for i in range(20)]
+    site.link.foreign += [foreign_record(i) for i in range(20, 23)]
+    keys = {e.key for e in backend.queue_events(5)}
+    assert keys == {str(i) for i in range(15, 23)}
+    assert {e.key for e in site.client().queue_events(5, ends=True)} == {str(i) for i in range(23)}, "all still run"
+
+
+def test_a_queue_that_cannot_be_seen_is_no_error(world):
+    site = world()
+    backend = site.client()
+    site.link.down = True
+    assert backend.queue_events(5) == []
+    site.link.down, site.link.foreign = False, [foreign_record(1)]
+    assert backend.queue_events(5) == [], "it is not tried again at once"
+    site.clock.sleep(60)
+    assert len(backend.queue_events(5)) == 1
+
+
+def test_ones_own_jobs_are_not_everybodys(world):
+    site = world()
+    site.client().submit(spec(5000.0))
+    assert site.client().queue_events(100) == [], "nor those of an earlier client"

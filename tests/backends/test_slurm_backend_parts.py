@@ -1,0 +1,175 @@
+"""What the client of Slurm is made of: its pace, its idea of Slurm's clock, its words for dependencies."""
+
+import math
+
+import pytest
+from asa.backends.slurm.clock import ClockOffset
+from asa.backends.slurm.defaults import JobDefaults
+from asa.backends.slurm.dependencies import is_unmet, pass_on
+from asa.backends.slurm.marks import Kept, RunFolder
+from asa.backends.slurm.pacing import Pacer, interval_s
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asa.backend import Dependency, DependencyType, JobSpec, JobState, JobStatus
+from asa.errors import SubmitRejectedError, UnavailableError
+
+LEAST = st.floats(0.5, 120.0)
+MOST = st.floats(0.5, 1000.0)
+QUIET = st.floats(-1e6, 1e9)
+FAILURES = st.integers(0, 10_000)
+NOW = st.floats(1e9, 2e9)
+
+
+@given(QUIET, FAILURES, LEAST, MOST)
+def test_an_interval_is_within_its_bounds(quiet_s, failures, least_s, most_s):
+    told_s = interval_s(quiet_s, failures, least_s=least_s, most_s=most_s)
+    assert least_s <= told_s <= max(least_s, most_s)
+
+
+@given(QUIET, QUIET, FAILURES, FAILURES, LEAST, MOST)
+def test_the_longer_nothing_happened_the_longer_the_interval(one, other, few, many, least_s, most_s):
+    """And the more looks failed."""
+    bounds = {"least_s": least_s, "most_s": most_s}
+    assert interval_s(min(one, other), 0, **bounds) <= interval_s(max(one, other), 0, **bounds)
+    if min(few, many) > 0:
+        assert interval_s(0.0, min(few, many), **bounds) <= interval_s(0.0, max(few, many), **bounds)
+
+
+@given(NOW, st.lists(st.tuples(st.floats(0.0, 500.0), st.booleans(), st.booleans()), max_size=30), LEAST, MOST)
+def test_looks_are_never_closer_than_the_least(at_s, happenings, least_s, most_s):
+    pacer = Pacer(at_s, least_s=least_s, most_s=most_s, seed=1)
+    assert pacer.pause_s(at_s) <= 0, "the first look is due at once"
+    looked_s = None
+    for later_s, heard, changed in happenings:
+        at_s += later_s
+        if changed:
+            pacer.changed(at_s)
+        if pacer.pause_s(at_s) <= 0:
+            assert pacer.may_look(at_s)
+            assert looked_s is None or at_s - looked_s >= least_s - 1e-6
+            pacer.looked(looked_s := at_s, heard=heard)
+        assert pacer.pause_s(at_s) <= 1.1 * max(least_s, most_s) + 1e-6
+
+
+def test_many_clients_do_not_look_in_step():
+    pauses = set()
+    for seed in range(20):
+        pacer = Pacer(0.0, least_s=2.0, most_s=60.0, seed=seed)
+        pacer.looked(10_000.0, heard=True)
+        pauses.add(pacer.pause_s(10_000.0))
+    assert len(pauses) == 20
+    assert 54 <= min(pauses) < 58
+    assert 62 < max(pauses) <= 66
+
+
+@given(
+    st.floats(-1e5, 1e5),
+    st.lists(st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 30.0), st.floats(0.0, 1.0)), min_size=1, max_size=20),
+)
+def test_the_offset_fits_everything_that_was_seen(true_s, submissions):
+    """And is no larger than it must be."""
+    offset, at_s = ClockOffset(), 1.7e9
+    for pause_s, took_s, share in submissions:
+        at_s += pause_s
+        dated_s = float(math.floor(at_s + share * took_s + true_s))
+        offset.learn(at_s, at_s + took_s, dated_s)
+        assert dated_s - (at_s + took_s) - 1e-5 <= offset.offset_s <= dated_s + 1 - at_s + 1e-5
+        at_s += took_s
+    assert abs(offset.offset_s) <= abs(true_s) + 1e-5
+    assert offset.offset_s * true_s >= 0
+    if any(took_s < 1.0 for _, took_s, _ in submissions):
+        assert abs(offset.offset_s - true_s) <= 2.0
+
+
+def test_a_clock_that_was_set_is_learned_anew():
+    offset = ClockOffset()
+    offset.learn(1000.0, 1000.5, 1000.0)
+    offset.learn(2000.0, 2000.5, 5600.0)
+    assert offset.offset_s == 3599.5
+
+
+# ---------------------------------------------------------------------- dependencies
+
+STATES = st.sampled_from(JobState)
+KINDS = st.sampled_from(DependencyType)
+
+
+@st.composite
+def statuses(draw, job_id="7"):
+    """Draw where a job may stand."""
+    state = draw(STATES)
+    never = state is JobState.PENDING or (state is JobState.CANCELLED and draw(st.booleans()))
+    start_s = None if never else 100.0
+    return JobStatus(job_id, state, 50.0, start_s=start_s, end_s=150.0 if state.is_final else None)
+
+
+@given(statuses(), KINDS, st.sampled_from([0.0, 30.0, 3600.0]), st.sampled_from([None, 10.0, 1e4]))
+def test_a_dependency_is_passed_on_met_or_refused(other, kind, delay_s, begin_s):
+    dependency = Dependency("7", kind, delay_s)
+    spec = JobSpec("b", 1, 60.0, dependencies=(dependency, dependency), begin_s=begin_s)
+    now_s = 200.0
+    try:
+        passed = pass_on(spec, {"7": other}, now_s)
+    except SubmitRejectedError:
+        assert other.state.is_final
+        assert other.state is not JobState.COMPLETED
+        return
+    begins_s = passed.begin_s or 0
+    assert begins_s >= (begin_s or 0) or (begin_s or 0) <= now_s
+    if passed.words:
+        assert not other.state.is_final, "only who may still change is named to Slurm"
+        assert passed.words.count("7") == 1
+        assert passed.kept == (dependency,)
+    elif kind is DependencyType.AFTER:
+        assert other.start_s + delay_s <= max(now_s, begins_s)
+    else:
+        assert not is_unmet(dependency, other, None, now_s)
+
+
+def test_words_for_slurm():
+    known = {str(i): JobStatus(str(i), JobState.PENDING, 0.0) for i in range(4)}
+    delays = [Dependency("0"), Dependency("1", DependencyType.AFTERANY)]
+    delays += [Dependency("2", DependencyType.AFTER, 61.0), Dependency("3", DependencyType.AFTER)]
+    words = pass_on(JobSpec("b", 1, 60.0, dependencies=tuple(delays)), known, 0.0).words
+    assert words == "afterok:0,afterany:1,after:2+2,after:3"
+
+
+# ---------------------------------------------------------------------- the folder
+
+
+def test_what_is_kept_of_a_job_is_read_again(tmp_path):
+    kept = Kept("fit.a", "a", True, ("one", "two"), False, math.inf, 12.0)
+    RunFolder(tmp_path).keep_job("5", kept)
+    folder = RunFolder(tmp_path)
+    assert folder.kept_job("5") == kept
+    assert folder.kept_job("6") is None
+    assert folder.job_ids() == {"5"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x"}', '{"steps": 3}'])
+def test_what_cannot_be_read_is_not_known(tmp_path, text):
+    folder = RunFolder(tmp_path)
+    (tmp_path / "jobs" / "5").write_text(text)
+    assert folder.kept_job("5") is None
+    (folder.marks / "a").mkdir()
+    (folder.marks / "a" / "ended").write_text(text)
+    assert folder.ended("5", "a") is None
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match="file"):
+        RunFolder(tmp_path / "file" / "run")
+
+
+def test_the_environment_goes_along_without_slurms_secrets(monkeypatch):
+    for name in ("SLURM_JWT", "SLURM_JOB_ID", "SBATCH_ACCOUNT", "BASH_FUNC_f%%", "MULTI"):
+        monkeypatch.setenv(name, "a\nb" if name == "MULTI" else "secret")
+    monkeypatch.setenv("CONDA_PREFIX", "/opt/conda")
+    told = JobDefaults(environment={"A": "1", "CONDA_PREFIX": "/mine"}).variables()
+    assert "secret" not in told.values()
+    assert "MULTI" not in told
+    assert (told["A"], told["CONDA_PREFIX"]) == ("1", "/mine")
+    assert "PATH" in told
+    assert JobDefaults(environment={"A": "1"}, inherit=False).variables() == {"A": "1"}

@@ -1,0 +1,289 @@
+"""The batch script around a payload, really run by every shell that is here, without Slurm."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from asa.backends.slurm.marks import RunFolder
+from asa.backends.slurm.script import (
+    TWIN_EXIT,
+    UNABLE_EXIT,
+    Payload,
+    batch_script,
+    file_name,
+    job_name,
+    token_of_file,
+    traits,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from slurm_testbed import until
+
+from asa.backend import Step
+
+SHELLS = [
+    [path, *flags]
+    for name, *flags in (("dash",), ("bash", "-eu"), ("busybox", "sh"), ("ksh",))
+    if (path := shutil.which(name))
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "a run's folder, 100%")
+
+
+@pytest.fixture(params=SHELLS, ids=" ".join)
+def start(request, folder, tmp_path):
+    """Give what starts a batch script as Slurm would, in a session of its own."""
+    started = []
+    work = tmp_path / "where it works"
+    work.mkdir()
+
+    def start(command="", job="7", **options):
+        text = batch_script(Payload("fit.a", command, str(work), folder.marks, folder.posts, **options))
+        script = tmp_path / f"{len(started)}.sh"
+        script.write_text(text)
+        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
+        process = subprocess.Popen(
+            [*request.param, str(script)],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd="/", start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def done(process):
+    """Wait for a script; return its exit code and what it said."""
+    said, errors = process.communicate(timeout=60)
+    return process.returncode, said, errors
+
+
+def test_a_payload_runs_in_its_folder_and_its_exit_code_is_the_jobs(start, folder, tmp_path):
+    assert done(start('pwd; echo "it\'s $0"; exit 3', token="a"))[:2] == (
+        3,
+        f"{tmp_path / 'where it works'}\nit's sh\n",
+    )
+    began, ended = folder.began("7", "a"), folder.ended("7", "a")
+    assert (ended.exit_code, ended.signals) == (3, 0)
+    assert abs(began.time_s - time.time()) < 60
+    assert began.time_s <= ended.time_s
+    assert folder.holder("a") == "7"
+    assert folder.ended("8", "a") is None, "marks are their job's"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo \"$HOME'\\n`echo b`$(echo c)\" '|' \\' # no comment\necho second; false || echo third",
+        "cat <<'EOF'\nEOF2 ' \" $x\nEOF\n",
+        "- is a name of no command",
+        "printf '%s' 'ümläut ☃ \\\\ \t'",
+        "set -eu; trap 'echo trapped' EXIT; unset x; : $x; echo not reached",
+        "f() { return 4; }; f",
+        "",
+        "exec sleep 0",
+        "kill -KILL $$",
+        "(exit 86)",
+        "echo '# The payload.'; echo \"\npayload='x'\"",
+        "x=" + "y" * 100_000 + "; echo ${#x}",
+    ],
+)
+def test_any_text_is_run_as_it_is(start, command):
+    plain = subprocess.run(
+        ["sh", "-c", "--", command],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    code = plain.returncode if plain.returncode >= 0 else 128 - plain.returncode
+    assert done(start(command))[:2] == (code, plain.stdout)
+
+
+def test_of_two_jobs_of_a_token_one_runs_the_payload(start, folder, tmp_path):
+    """Twenty at the same time."""
+    command = f"echo x >>'{tmp_path}/ran'; sleep 0.3"
+    codes = [done(process)[0] for process in [start(command, str(job), token="a") for job in range(100, 120)]]
+    assert sorted(codes) == [0] + [TWIN_EXIT] * 19
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert folder.holder("a") == str(100 + codes.index(0))
+
+
+def test_a_job_that_was_put_back_runs_again(start, folder, tmp_path):
+    """After its node failed, say; but not if its payload had ended well."""
+    command = f"echo x >>'{tmp_path}/ran'; [ -e '{tmp_path}/now' ]"
+    assert done(start(command, token="a"))[0] == 1
+    (tmp_path / "now").touch()
+    assert done(start(command, token="a"))[0] == 0
+    assert done(start(command, token="a"))[0] == 0
+    assert (tmp_path / "ran").read_text() == "x\nx\n"
+    assert folder.ended("7", "a").exit_code == 0
+
+
+def test_a_killed_job_leaves_its_beginning_only(start, folder):
+    process = start("sleep 60", token="a")
+    until(lambda: folder.began("7", "a"))
+    os.killpg(process.pid, signal.SIGKILL)
+    done(process)
+    assert folder.ended("7", "a") is None
+    assert done(start("true", token="a"))[0] == 0, "and may run again"
+
+
+def test_posts_are_made_when_the_payload_ended_well_and_only_then(start, folder):
+    assert done(start("exit 1", token="a", posted=("x/y",)))[0] == 1
+    assert not list(folder.posts.iterdir())
+    unposted = f"[ ! -e {shlex.quote(str(folder.posts / 'x%2Fy'))} ]"
+    assert done(start(unposted, token="b", posted=("x/y", "z")))[0] == 0
+    assert {token_of_file(path.name) for path in folder.posts.iterdir()} == {"x/y", "z"}
+
+
+def test_a_payload_waits_for_what_it_awaits(start, folder, tmp_path):
+    process = start("echo ran", token="a", awaits=("x/y", "z z"))
+    (folder.posts / file_name("x/y")).touch()
+    until(lambda: folder.holder("a"))
+    assert folder.began("7", "a") is None
+    assert process.poll() is None
+    (folder.posts / file_name("z z")).touch()
+    assert done(process)[:2] == (0, "ran\n")
+    assert folder.began("7", "a") is not None
+
+
+@pytest.mark.parametrize("everybody", [True, False], ids=["everybody", "the script"])
+@pytest.mark.parametrize("handled", [True, False])
+def test_the_payload_is_told_to_end(start, folder, tmp_path, everybody, handled):
+    """Whether Slurm signals all processes of the job or the script alone."""
+    trap = f"trap 'echo tidied up >>\"{tmp_path}/told\"; exit 0' TERM;" if handled else ""
+    process = start(f"{trap} touch '{tmp_path}/up'; while :; do sleep 0.1; done", token="a", posted=("x",))
+    until((tmp_path / "up").exists)
+    if everybody:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.terminate()
+    assert done(process)[0] == 143
+    ended = folder.ended("7", "a")
+    assert ended.exit_code == 143
+    assert ended.signals >= 1
+    assert (tmp_path / "told").exists() == handled
+    assert not list(folder.posts.iterdir()), "who was told to end has not ended well"
+
+
+def test_a_payload_may_take_its_time_to_end(start, folder, tmp_path):
+    command = f"trap 'sleep 0.5; echo late; exit 9' TERM; touch '{tmp_path}/up'; while :; do sleep 0.1; done"
+    process = start(command, token="a")
+    until((tmp_path / "up").exists)
+    process.terminate()
+    time.sleep(0.1)
+    process.terminate()
+    assert done(process)[:2] == (9, "late\n")
+    assert folder.ended("7", "a").exit_code == 9
+
+
+def test_who_awaits_is_told_to_end_too(start, folder):
+    process = start("echo ran", token="a", awaits=("never",))
+    until(lambda: folder.holder("a"))
+    process.terminate()
+    assert done(process)[:2] == (143, "")
+    assert folder.began("7", "a") is None
+    assert folder.ended("7", "a").exit_code == 143
+
+
+def test_what_a_payload_starts_may_be_interrupted(start):
+    """What shells run in the background ignores interruptions; a payload must not inherit that."""
+    if subprocess.run(["env", "--default-signal=INT", "true"], check=False).returncode:
+        pytest.skip("this env cannot reset signals")
+    assert done(start("sh -c 'kill -INT $$; echo ignored'"))[1] == ""
+
+
+def test_a_full_disk_lets_no_post_be_believed(start, folder):
+    """Writing to the file beside the post says that there is no space."""
+    (folder.posts / ".x.7").symlink_to("/dev/full")
+    code, _, errors = done(start("true", token="a", posted=("y", "x")))
+    assert code == UNABLE_EXIT
+    assert "cannot post x" in errors
+    assert not (folder.posts / "x").exists()
+    assert not (folder.posts / "y").exists(), "none, if not all"
+    assert folder.ended("7", "a").exit_code == UNABLE_EXIT
+
+
+@pytest.mark.parametrize("kind", ["began", "ended"])
+def test_without_its_marks_a_job_fails(start, folder, kind, tmp_path):
+    (folder.marks / "a").mkdir()
+    (folder.marks / "a" / f".{kind}.7").symlink_to("/dev/full")
+    code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("x",)))
+    assert code == UNABLE_EXIT
+    assert "cannot write" in errors
+    assert (tmp_path / "ran").exists() == (kind == "ended")
+    assert not (folder.posts / "x").exists()
+
+
+def test_without_its_folders_a_job_fails(start, folder, tmp_path):
+    shutil.rmtree(folder.posts)
+    assert done(start("true", token="a", posted=("x",)))[0] == UNABLE_EXIT
+    shutil.rmtree(folder.marks)
+    folder.marks.touch()
+    assert done(start(f"touch '{tmp_path}/ran'", token="b"))[0] == UNABLE_EXIT
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "where it works").rmdir()
+    assert done(start(f"touch '{tmp_path}/ran'", token="c"))[0] == UNABLE_EXIT
+    assert not (tmp_path / "ran").exists(), "Slurm itself would go to /tmp"
+
+
+def test_nobody_sees_half_a_mark(start, folder):
+    """A reader that never rests sees nothing or everything."""
+    process = start(token="a", steps=[Step(f"s{n}", "true") for n in range(20)], posted=("x",))
+    seen = 0
+    while process.poll() is None:
+        for path in folder.marks.glob("a/[!.]*"):
+            if not path.is_symlink():
+                assert path.read_text().count("\n") >= 3
+                seen += 1
+    assert done(process)[0] == 0
+    assert seen
+    assert len(folder.steps("7", "a", 20)) == 20
+
+
+def test_steps_run_one_after_the_other_until_one_fails(start, folder):
+    steps = [Step("it's one", "echo 1"), Step("two", "echo 2; exit 5"), Step("three", "echo 3")]
+    code, said, _ = done(start(token="a", steps=steps, posted=("x",)))
+    assert (code, said) == (5, "1\n2\n")
+    told = folder.steps("7", "a", 3)
+    assert [ended is not None for _, ended in told] == [True, False]
+    assert not list(folder.posts.iterdir())
+    code, said, _ = done(start(token="a", steps=[*steps[:1], *steps[2:]]))
+    assert (code, said) == (0, "1\n3\n"), "a job that was put back begins anew"
+    assert [ended is not None for _, ended in folder.steps("7", "a", 3)] == [True, True]
+
+
+@given(st.text(min_size=1).filter(lambda text: text.encode(errors="ignore").decode() == text))
+def test_a_tokens_file_tells_the_token(token):
+    name = file_name(token)
+    assert token_of_file(name) == token
+    assert "/" not in name
+    assert not name.startswith((".", "-")) or token.startswith("-")
+    assert name.isascii()
+    assert " " not in name
+
+
+@given(st.text(), st.sampled_from(["", "a-1"]))
+def test_a_jobs_name_is_safe_and_ends_in_its_token(name, token):
+    full = job_name(name, token)
+    assert full.isascii()
+    assert not set(full) & set(" ,'\"/\\|%=\n*")
+    assert full.endswith(token)
+    assert not full.startswith("-")
+
+
+@given(st.lists(st.text("ab /'\n.%", min_size=1)), st.booleans())
+def test_a_script_tells_what_it_is(names, awaits):
+    steps = [Step(name, "true") for name in names]
+    payload = Payload("n", "awaits='x'\nsteps='y'", "/w", "/m", "/p", awaits=("t/1",) if awaits else (), steps=steps)
+    assert traits(batch_script(payload)) == (awaits, tuple(names))

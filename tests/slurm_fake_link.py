@@ -1,0 +1,330 @@
+"""A Slurm in memory with a virtual clock, behind the port `SlurmLink`: seconds pass when somebody sleeps."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from asa.backends.slurm.link import SlurmAbout, SlurmJob, SlurmRecord
+from asa.backends.slurm.script import TWIN_EXIT
+
+from asa.errors import JobNotFoundError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+
+BEGIN_S = 1_700_000_000.0
+FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
+
+
+class VirtualClock:
+    """Seconds since 1970 that pass only in `sleep`."""
+
+    def __init__(self, now_s=BEGIN_S):
+        self.now_s = now_s
+        self.nudges = set()
+
+    def __call__(self):
+        return self.now_s
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.now_s += seconds
+        due = {at_s for at_s in self.nudges if at_s <= self.now_s}
+        self.nudges -= due
+        return bool(due)
+
+
+@dataclass
+class FakeJob:
+    """A job in the fake's queue."""
+
+    job_id: str
+    job: SlurmJob
+    submit_s: float
+    dependencies: list
+    state: str = "PENDING"
+    held: str = ""
+    start_s: float | None = None
+    eligible_s: float | None = None
+    payload_s: float | None = None
+    end_s: float | None = None
+    exit_code: int | None = None
+    restarts: int = 0
+    doomed: bool = False
+    walltime_s: float = 0.0
+    run_s: float = 0.0
+    code: int = 0
+    awaits: list = field(default_factory=list)
+    posted: list = field(default_factory=list)
+
+
+class FakeLink:
+    """Slurm in memory.
+
+    A job runs for as long as its payload says it sleeps, and exits as that says it does. `drops_unknown` is 22.05's way
+    with a dependency on a job that it does not know; else it is refused, as by 24.11. `writes_marks` is what a job's
+    script does in `folder`.
+    """
+
+    can_shrink = True
+
+    def __init__(
+        self,
+        clock,
+        folder,
+        *,
+        drops_unknown=False,
+        accounting=False,
+        min_job_age_s=300.0,
+        listing_delay_s=0.0,
+        latency_s=1.0,
+        skew_s=0.0,
+        writes_marks=True,
+    ):
+        self.clock, self.folder = clock, folder
+        self.drops_unknown, self.has_accounting = drops_unknown, accounting
+        self.min_job_age_s, self.listing_delay_s = min_job_age_s, listing_delay_s
+        self.latency_s, self.skew_s, self.writes_marks = latency_s, skew_s, writes_marks
+        self.calls = Counter()
+        self.looks_s = []
+        self.down = False
+        self.in_doubt = False
+        self.foreign = []
+        self.all = {}
+        self.submitted = []
+        self.past_down = False
+        self.ignores_dependencies = False
+        self._next_id = 1
+        self._now_s = int(self.now_s)
+
+    @property
+    def now_s(self):
+        return self.clock() + self.skew_s
+
+    # ------------------------------------------------------------------ the port
+
+    def about(self):
+        return SlurmAbout("in memory")
+
+    def settings(self):
+        return {}
+
+    def partitions(self):
+        return []
+
+    def nodes(self):
+        return []
+
+    def close(self):
+        self.calls["close"] += 1
+
+    def submit(self, job):
+        self._call("submit")
+        needs = []
+        for words in filter(None, job.dependency.split(",")):
+            kind, _, other = words.partition(":")
+            other, _, minutes = other.partition("+")
+            if other in self.controller:
+                needs.append((kind, other, 60 * int(minutes or 0)))
+            elif not self.drops_unknown:
+                raise SubmitRejectedError("Job dependency problem")
+        if self.ignores_dependencies:
+            needs = []
+        job_id = str(self._next_id)
+        self._next_id += 1
+        payload = job.script.partition("# The payload.")[2]
+        fake = FakeJob(job_id, job, float(int(self.now_s)), needs, walltime_s=60 * -(-job.walltime_s // 60))
+        fake.run_s = sum(map(float, re.findall(r"sleep ([\d.]+)", payload))) or 1.0
+        fake.code = int(found[1]) if (found := re.search(r"exit (\d+)", payload)) else 0
+        if fake.code and len(re.findall(r"^step ", payload, re.MULTILINE)) > 1:
+            fake.run_s = 1.0
+        fake.awaits, fake.posted = (
+            found[1].split() if (found := re.search(rf"\n{name}='?([^'\n]+)'?\n", job.script)) else []
+            for name in ("awaits", "posted")
+        )
+        fake.held = "JobHeldUser" if job.held else ""
+        self.all[job_id] = fake
+        self.submitted.append(job)
+        if self.in_doubt:
+            raise SubmitInDoubtError("the answer was lost")
+        return job_id
+
+    def jobs(self, job_ids):
+        self._call("jobs")
+        self.looks_s.append(self.clock())
+        known = self.controller
+        return {i: self.record(known[i]) for i in job_ids if i in known and self._is_listed(known[i])}
+
+    def queue(self):
+        self._call("queue")
+        return [self.record(job) for job in self.controller.values() if self._is_listed(job)] + self.foreign
+
+    def named(self, names):
+        self._call("named")
+        jobs = self.all if self.has_accounting else self.controller
+        return [self.record(job) for job in jobs.values() if job.job.name in names and self._is_listed(job)]
+
+    def past(self, job_ids):
+        self._call("past")
+        if self.past_down:
+            raise UnavailableError("slurmdbd is down")
+        return {i: self.record(self.all[i]) for i in job_ids if i in self.all} if self.has_accounting else {}
+
+    def accounting(self, since_s, until_s):
+        raise NotImplementedError
+
+    def cancel(self, job_id):
+        self._call("cancel")
+        job = self._known(job_id)
+        if job.state not in FINAL:
+            started = job.start_s is not None
+            self._end(job, "CANCELLED", None if started else job.exit_code)
+            job.start_s = job.start_s or job.end_s  # as Slurm has it
+
+    def update(self, job_id, *, held=None, walltime_s=None, nodes=None):
+        self._call("update")
+        job = self._known(job_id)
+        if held is not None:
+            job.held = "JobHeldUser" if held else ""
+            job.eligible_s = None
+        if walltime_s is not None:
+            job.walltime_s = walltime_s
+
+    # ------------------------------------------------------------------ what others do
+
+    def requeue(self, job_id):
+        """Put a running job back, as when its node failed."""
+        self._advance()
+        job = self.all[job_id]
+        job.state, job.start_s, job.eligible_s, job.payload_s = "PENDING", None, None, None
+        job.submit_s, job.restarts = self._now_s, job.restarts + 1
+
+    def hold_by_admin(self, job_id):
+        self.all[job_id].held, self.all[job_id].eligible_s = "JobHeldAdmin", None
+
+    def forget(self, job_id):
+        """Lose a job, even from accounting."""
+        self._advance()
+        return self.all.pop(job_id)
+
+    # ------------------------------------------------------------------ its inside
+
+    @property
+    def controller(self):
+        self._advance()
+        limit_s = self._now_s - self.min_job_age_s
+        return {i: job for i, job in self.all.items() if job.end_s is None or job.end_s >= limit_s}
+
+    def record(self, job):
+        reason = job.held
+        if job.state == "PENDING" and not reason:
+            reason = "DependencyNeverSatisfied" if job.doomed else "Dependency" if self._unmet(job) else ""
+            reason = reason or ("BeginTime" if (job.job.begin_s or 0) > self._now_s else "Priority")
+        failed = {"FAILED": "NonZeroExitCode", "TIMEOUT": "TimeLimit"}
+        return SlurmRecord(
+            job_id=job.job_id,
+            name=job.job.name,
+            user="me",
+            states=(job.state,),
+            submit_s=job.submit_s,
+            reason=reason if job.state == "PENDING" else failed.get(job.state, ""),
+            eligible_s=job.eligible_s or (float(job.job.begin_s) if job.job.begin_s else None),
+            start_s=job.start_s,
+            end_s=job.end_s,
+            limit_s=job.walltime_s,
+            cores=job.job.cores,
+            partition="normal",
+            exit_code=job.exit_code,
+            restarts=job.restarts,
+            comment=job.job.comment,
+        )
+
+    def _call(self, name):
+        self.calls[name] += 1
+        self._advance()
+        if self.down:
+            raise UnavailableError("no controller")
+
+    def _known(self, job_id):
+        if job_id not in self.controller:
+            raise JobNotFoundError("unknown job")
+        return self.all[job_id]
+
+    def _is_listed(self, job):
+        return self.now_s >= job.submit_s + self.listing_delay_s
+
+    def _advance(self):
+        while self._now_s < int(self.now_s):
+            self._now_s += 1
+            for job in list(self.all.values()):
+                if job.state not in FINAL:
+                    self._tick(job)
+
+    def _tick(self, job):
+        now_s = self._now_s
+        if job.state == "PENDING":
+            self._queue_up(job, now_s)
+            return
+        if job.payload_s is None and all((self.folder / "posts" / token).exists() for token in job.awaits):
+            self._begin(job, now_s)
+        if now_s >= job.start_s + job.walltime_s:
+            self._end(job, "TIMEOUT", None)
+        elif job.payload_s is not None and now_s >= job.payload_s + job.run_s:
+            self._mark(job, "ended", job.code)
+            if job.code == 0 and self.writes_marks:
+                for token in job.posted:
+                    (self.folder / "posts" / token).write_text("")
+            self._end(job, "FAILED" if job.code else "COMPLETED", job.code)
+
+    def _queue_up(self, job, now_s):
+        if job.held or (job.job.begin_s or 0) > now_s or self._unmet(job):
+            return
+        if job.eligible_s is None:
+            free = not job.dependencies and not job.job.begin_s and not job.job.held
+            job.eligible_s = job.submit_s if free else now_s
+        if now_s >= job.eligible_s + self.latency_s:
+            job.state, job.start_s = "RUNNING", now_s
+            if not job.awaits:
+                self._begin(job, now_s)
+
+    def _begin(self, job, now_s):
+        job.payload_s = now_s
+        self._mark(job, "began")
+        if self._holder(job) not in {"", job.job_id}:
+            job.run_s, job.code, job.posted = 0.0, TWIN_EXIT, []
+
+    def _holder(self, job):
+        claim = self.folder / "marks" / job.job.comment.removeprefix("asa:") / "claim"
+        return str(claim.readlink()) if claim.is_symlink() else ""
+
+    def _unmet(self, job):
+        for kind, other_id, delay_s in job.dependencies:
+            other = self.all[other_id]
+            if kind == "after":
+                if other.start_s is None or other.start_s + delay_s > self._now_s:
+                    return True
+            elif other.state not in FINAL:
+                return True
+            elif kind == "afterok" and other.state != "COMPLETED":
+                job.doomed = True
+                return True
+        return False
+
+    def _end(self, job, state, code):
+        job.state, job.end_s, job.exit_code = state, self._now_s, code
+
+    def _mark(self, job, kind, code=None):
+        if not self.writes_marks:
+            return
+        token = job.job.comment.removeprefix("asa:")
+        marks = self.folder / "marks" / (token or f"job.{job.job_id}")
+        marks.mkdir(exist_ok=True)
+        if token and not (marks / "claim").is_symlink():
+            (marks / "claim").symlink_to(job.job_id)
+        if token and self._holder(job) != job.job_id:
+            return
+        text = f"job={job.job_id}\nhost=n1\ntime={self._now_s}\n"
+        (marks / kind).write_text(text if code is None else f"{text}code={code}\nsignals=0\n")
+
+
+def foreign_record(job_id, **changes):
+    """Somebody else's job, as Slurm tells of it."""
+    known = SlurmRecord(str(job_id), "theirs", "them", ("PENDING",), BEGIN_S, eligible_s=BEGIN_S, limit_s=3600.0)
+    return replace(known, **({"partition": "normal"} | changes))
