@@ -154,19 +154,7 @@ class SlurmBackend:
         passed = self._passed(spec)
         name = job_name(spec.name, spec.token)
         number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
-        script = batch_script(
-            Payload(
-                name=name,
-                command=spec.command,
-                folder=str(self._defaults.folder),
-                marks=self._folder.marks,
-                posts=self._folder.posts,
-                token=spec.token,
-                awaits=spec.awaits,
-                posted=spec.posts,
-                steps=spec.steps,
-            )
-        )
+        script = self._script(spec, name)
         self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
         job = self._slurm_job(spec, name, f"{name}-{number}", script, passed)
         before_s = self._clock()
@@ -188,6 +176,29 @@ class SlurmBackend:
         self._jobs[job_id].tell()
         self._pacer.changed(after_s)
         return job_id
+
+    def preview(self, spec: JobSpec) -> dict[str, str]:
+        """Show what `submit` would send; see `asa.backend.Previewing`."""
+        self._refuse_the_impossible(spec)
+        waiting = {d.job_id: JobStatus(d.job_id, JobState.PENDING, self.now()) for d in spec.dependencies}
+        name = job_name(spec.name, spec.token)
+        script = self._script(spec, name)
+        job = self._slurm_job(spec, name, name, script, pass_on(spec, waiting, self.now()))
+        return {"script": script, **self._link.preview(job)}
+
+    def _script(self, spec: JobSpec, name: str) -> str:
+        payload = Payload(
+            name=name,
+            command=spec.command,
+            folder=str(self._defaults.folder),
+            marks=self._folder.marks,
+            posts=self._folder.posts,
+            token=spec.token,
+            awaits=spec.awaits,
+            posted=spec.posts,
+            steps=spec.steps,
+        )
+        return batch_script(payload)
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run.

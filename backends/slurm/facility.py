@@ -106,6 +106,7 @@ class SlurmFacility:
                     partition=settings.partition,
                     constraint=settings.constraint,
                     environment=settings.environment,
+                    inherit=settings.inherit,
                 ),
                 poll_s=settings.poll,
                 most_poll_s=settings.longest_poll_s,

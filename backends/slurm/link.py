@@ -31,7 +31,7 @@ class SlurmJob:
     walltime_s
         Seconds; Slurm counts minutes, and a link rounds up.
     stdout, stderr
-        Absolute paths.
+        Absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them.
     nodes
         Exactly so many, 0 for any number.
     memory_bytes
@@ -235,6 +235,10 @@ class SlurmLink(Protocol):
         UnavailableError
             It certainly was not accepted.
         """
+        ...
+
+    def preview(self, job: SlurmJob) -> Mapping[str, str]:
+        """Show what `submit` would send, by titles; the values of variables, which may be secret, are left out."""
         ...
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:

@@ -100,6 +100,9 @@ class SlurmSettings(BaseModel):
         What jobs ask for that do not say.
     environment
         Variables of every job.
+    inherit
+        Whether jobs get the client's own variables, as with sbatch; Slurm's, tokens among them, stay behind. Best
+        false where the client is on another computer than the cluster's.
     poll
         Least time between two looks at the queue.
     most_poll
@@ -124,6 +127,7 @@ class SlurmSettings(BaseModel):
     qos: str = ""
     constraint: str = ""
     environment: Annotated[dict[str, str], BeforeValidator(_variables)] = Field(default_factory=dict)
+    inherit: bool = True
     poll: Duration = DEFAULT_POLL_S
     most_poll: Duration = 60.0
     cores_per_node: int | None = Field(default=None, ge=1)

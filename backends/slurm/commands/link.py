@@ -18,7 +18,7 @@ from ..link import SlurmAbout, SlurmJob, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
 from .process import Done, Runner
 from .reading import QueueFormat, RecordFormat, read_configuration, read_job_id, read_nodes, read_partitions
-from .writing import as_this_user, clean, minutes, program_of, sbatch, sbatch_input, through
+from .writing import as_this_user, clean, minutes, program_of, sbatch, sbatch_command, sbatch_input, through
 
 __all__ = ["CommandLink"]
 
@@ -121,6 +121,11 @@ class CommandLink:
         if done.returncode == 0 and (job_id := read_job_id(done.stdout)) is not None:
             return job_id
         raise refusals.submission(job.name, done)
+
+    def preview(self, job: SlurmJob) -> Mapping[str, str]:
+        """Show the command that `submit` would run; the script is its input, and the variables behind that."""
+        command = through(self._prefix, sbatch_command(job), remote_shell=self._remote_shell)
+        return {"command": shlex.join(command), "variables": " ".join(sorted(job.environment))}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some of this user's jobs."""

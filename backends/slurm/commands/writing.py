@@ -12,7 +12,7 @@ from asa.errors import SubmitRejectedError
 
 from ..link import SlurmJob
 
-__all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_input", "through"]
+__all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_command", "sbatch_input", "through"]
 
 # Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
 # SBATCH_ACCOUNT, is the user's wish and stays.
@@ -97,6 +97,14 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
     Slurm adds what the user's login shell sets (22.05 even with NIL) and leaves ``SLURM_EXPORT_ENV`` to the job's own
     ``srun``.
     """
+    command = sbatch_command(job)
+    _refuse_null("an option", *command)
+    length = len(job.script.encode(errors="surrogateescape"))
+    return ["sh", "-c", _TWO_INPUTS, str(length), "timeout", "-s", "KILL", f"{timeout_s:g}", *command]
+
+
+def sbatch_command(job: SlurmJob) -> list[str]:
+    """Write sbatch with its options."""
     options: dict[str, object] = {
         "export-file": 3,
         "job-name": job.name,
@@ -117,10 +125,7 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
         "comment": job.comment,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
-    command = clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []))
-    _refuse_null("an option", *command)
-    length = len(job.script.encode(errors="surrogateescape"))
-    return ["sh", "-c", _TWO_INPUTS, str(length), "timeout", "-s", "KILL", f"{timeout_s:g}", *command]
+    return clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []))
 
 
 def sbatch_input(job: SlurmJob) -> str:

@@ -51,8 +51,8 @@ class Dialect(ABC):
         asked: dict[str, Any] = {
             "name": job.name,
             "current_working_directory": job.folder,
-            "standard_output": job.stdout,
-            "standard_error": job.stderr,
+            "standard_output": _literal(job.stdout),
+            "standard_error": _literal(job.stderr),
             "tasks": job.cores,
             "time_limit": self.minutes(job.walltime_s),
             "environment": self.environment(dict(job.environment) or {"PATH": _PATH}),
@@ -235,3 +235,8 @@ def number_of(name: str) -> int:
             hint=f"Known are {', '.join(f'v0.0.{number}' for number in reversed(KNOWN))}.",
         )
     return int(match[1])
+
+
+def _literal(path: str) -> str:
+    """Write a path in which Slurm replaces nothing."""
+    return path.replace("%", "%%")

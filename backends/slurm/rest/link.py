@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -175,6 +177,13 @@ class RestLink:
             return str(job_id)
         user_message = reading.text(document.get("job_submit_user_msg"))
         raise submit_refusal(answer.status, complaints(document), user_message)
+
+    def preview(self, job: SlurmJob) -> Mapping[str, str]:
+        """Show the request that `submit` would send."""
+        dialect = self._versions.get()
+        told = replace(job, environment=dict.fromkeys(job.environment, "..."))
+        title = f"POST /slurm/{dialect.name}/job/submit"
+        return {title: json.dumps(dialect.submission(replace(told, script="(the script above)")), indent=2)}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some jobs; those that it does not know are missing."""
