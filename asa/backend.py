@@ -36,6 +36,7 @@ __all__ = [
     "JobState",
     "JobStatus",
     "PartitionLimits",
+    "Previewing",
     "Setting",
     "Site",
     "Verdict",
@@ -465,6 +466,26 @@ class Advisor(Protocol):
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed, from `JobStatus.reason`."""
+        ...
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """A backend that can show what it would send."""
+
+    def preview(self, spec: JobSpec) -> Mapping[str, str]:
+        """Show what `Backend.submit` would send for a job, and send nothing.
+
+        Parameters
+        ----------
+        spec
+            The job. It may depend on jobs that are not there yet, whose ids are made up.
+
+        Returns
+        -------
+        dict of str
+            Texts by their titles: a script, a request, a command line. No secrets.
+        """
         ...
 
 

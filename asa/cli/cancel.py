@@ -1,0 +1,130 @@
+"""``asa cancel``: end a run, and its jobs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state, stage_of, want
+from asa.errors import LeaseError
+
+if TYPE_CHECKING:
+    from asa.runner import RunFolder
+    from asa.runner.state import RunState
+
+__all__ = ["cancel"]
+
+_PATIENCE_S = 120.0
+_LOOK_S = 0.5
+
+
+def cancel(
+    run: RunArgument = "",
+    stage: Annotated[
+        str, typer.Option(help="The job of this stage; the run, which cannot complete without it, ends too.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
+    runs: RunsOption = None,
+) -> None:
+    """Cancel a run: its jobs, pending and running, and all that it would still submit.
+
+    The client that drives the run does it, within seconds; where there is none, this command does. What was done can
+    be gone on from with `asa resume --retry`.
+
+    Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
+    used; 130 interrupted.
+    """
+    folder = open_run(runs, run)
+    state, _ = read_state(folder)
+    if (nothing := _nothing_to_cancel(state, stage)) is not None:
+        sys.stderr.write(f"Nothing to cancel in {folder.path.name}: {nothing}\n")
+        return
+    if not yes and sys.stdin.isatty():
+        _ask(folder, state)
+    with _progress(f"cancelling {folder.path.name}"):
+        is_done = _by_its_client(folder, stage) if folder.driver() is not None else _by_ourselves(folder, stage)
+    if not is_done:
+        sys.stderr.write(
+            f"{folder.path.name} is not cancelled yet: it will be when its client next hears from the batch system.\n"
+            f"See: {command('status', folder)}\n"
+        )
+        raise typer.Exit(1)
+    sys.stderr.write(f"{folder.path.name} is cancelled; {_left(folder)}\n")
+
+
+def _nothing_to_cancel(state: RunState, stage: str) -> str | None:
+    if stage:
+        view = state.stages[stage_of(state, stage)]
+        if view.phase.value == "done":
+            return f"stage {stage!r} has ended"
+        if state.outcome is None and view.job_id is None:
+            return f"stage {stage!r} has no job yet"
+    if state.outcome is not None and not state.unfinished_jobs() and state.open_intent is None:
+        return f"it has {state.outcome}" if state.outcome == "completed" else f"it {_was(state.outcome)} before"
+    return None
+
+
+def _was(outcome: str) -> str:
+    return "was cancelled" if outcome == "cancelled" else outcome
+
+
+def _ask(folder: RunFolder, state: RunState) -> None:
+    jobs = len(state.unfinished_jobs())
+    words = "its job" if jobs == 1 else f"its {jobs} jobs"
+    if not typer.confirm(f"Cancel {folder.path.name}{f' and {words}' if jobs else ''}?"):
+        raise typer.Exit(1)
+
+
+def _progress(words: str) -> AbstractContextManager[Any]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.status(f"{words} ...") if console.is_terminal else nullcontext()
+
+
+def _by_its_client(folder: RunFolder, stage: str) -> bool:
+    """Ask the client that drives the run, and wait for it; if it goes away, do it here."""
+    want(folder, stage)
+    until_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until_s:
+        if _is_cancelled(folder):
+            return True
+        if folder.driver() is None:
+            return _is_cancelled(folder) or _by_ourselves(folder, stage)
+        time.sleep(_LOOK_S)
+    return False
+
+
+def _by_ourselves(folder: RunFolder, stage: str) -> bool:
+    """Write down that the run is to end, then drive it to its end: nothing is submitted any more."""
+    from asa.cli.driving import drive_here, opened, reopen
+    from asa.cli.live import Silent
+    from asa.runner.entries import Stopped
+
+    facility = reopen(folder, {})
+    with opened(lambda: facility.connect(folder.path)) as backend:
+        now_s = backend.now()
+    try:
+        with folder.driven() as journal:
+            if read_state(folder)[0].outcome is None:
+                why = f"somebody cancelled stage {stage!r}" if stage else "somebody asked for it"
+                journal.append(Stopped("cancelled", why, now_s))
+        drive_here(folder, facility, Silent())
+    except LeaseError:  # a client was quicker
+        return _by_its_client(folder, stage)
+    return _is_cancelled(folder)
+
+
+def _is_cancelled(folder: RunFolder) -> bool:
+    state, _ = read_state(folder)
+    return state.outcome is not None and not state.live_jobs()
+
+
+def _left(folder: RunFolder) -> str:
+    state, _ = read_state(folder)
+    done = sum(view.phase.value == "done" for view in state.stages.values())
+    return f"{done} of {len(state.stages)} stages had ended. Go on from there with: {command('resume --retry', folder)}"

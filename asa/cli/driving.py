@@ -1,0 +1,265 @@
+"""Driving a run from the command line: watched by its user, left in good order, summed up at the end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, chdir, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asa.errors import InputError
+from asa.runner.state import RunState
+
+if TYPE_CHECKING:
+    from asa.backend import Backend, Facility
+    from asa.cli.live import Display
+    from asa.cli.standing import RunStanding
+    from asa.records import Record
+    from asa.runner import RunFolder, RunResult
+
+__all__ = ["Detached", "drive_here", "opened", "reopen", "tell_end"]
+
+_DETACHED = 130
+_LAST_LINES = 10
+
+
+class Detached(SystemExit):
+    """The user left; the run goes on without a client."""
+
+    def __init__(self) -> None:
+        super().__init__(_DETACHED)
+
+
+@contextmanager
+def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
+    """Open a backend, and close it if that is of any use to it."""
+    with ExitStack() as held:
+        backend = connect()
+        if (close := getattr(backend, "close", None)) is not None:
+            held.callback(close)
+        yield backend
+
+
+def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
+    """Open the batch system of a run, with settings that may have changed.
+
+    Raises
+    ------
+    InputError
+        Its backend is not installed here, or a setting makes no sense.
+    """
+    from asa.sites import open_facility
+
+    return open_facility(folder.plan.backend, None, {**folder.plan.settings, **changed}).facility
+
+
+def drive_here(
+    folder: RunFolder, facility: Facility, display: Display, *, retry: bool = False, greeting: str = ""
+) -> RunResult:
+    """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
+
+    Raises
+    ------
+    Detached
+        The user left, or the terminal or this computer did. The run's folder is left in good order.
+    """
+    from asa.runner import drive
+
+    try:
+        with ExitStack() as held:
+            watch = _Watch(folder, facility, display, held, greeting)
+            held.enter_context(display)
+            held.enter_context(watch.departures.heeded())
+            return drive(folder, watch.connect, retry=retry, on_record=watch.on_record, on_pass=watch.on_pass)
+    except Detached:
+        _say_left(folder)
+        raise
+
+
+def _say_left(folder: RunFolder) -> None:
+    from asa.cli.runs import command
+
+    words = (
+        "Left. Submitted jobs go on; nothing more is submitted until somebody goes on.\n"
+        f"  go on:   {command('resume', folder)}\n"
+        f"  cancel:  {command('cancel', folder)}\n"
+    )
+    try:
+        sys.stderr.write(words)
+        sys.stderr.flush()
+    except OSError:  # nobody is there to read it
+        pass
+
+
+class _Departures:
+    """Ctrl-C, a closed terminal, a request to end: each lets the client go, but not in the middle of a submission.
+
+    While the client sleeps it goes at once. While it acts it goes at its next sleep, or at once if asked twice.
+    """
+
+    def __init__(self) -> None:
+        self.is_acting = False
+        self._is_wanted = False
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Heed signals; as they were, after."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._ask) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def rest(self) -> None:
+        """Nothing is under way now: go if that is wanted."""
+        self.is_acting = False
+        if self._is_wanted:
+            raise Detached
+
+    def _ask(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
+        if self._is_wanted or not self.is_acting:
+            raise Detached
+        self._is_wanted = True
+
+
+class _Watch:
+    """Shows a run while it is driven, and gives signs of life."""
+
+    def __init__(self, folder: RunFolder, facility: Facility, display: Display, held: ExitStack, greeting: str) -> None:
+        self.departures = _Departures()
+        self._greeting = greeting
+        self._folder, self._facility, self._display, self._held = folder, facility, display, held
+        self._records: list[Record] = []
+        self._state: RunState | None = None
+        self._wake_s: float | None = None
+
+    def connect(self, run: RunFolder) -> Backend:
+        """Open the batch system; jobs run in the folder in which the run was begun."""
+        where = run.plan.folder or "."
+        if not Path(where).is_dir():
+            raise InputError(
+                "the folder in which the stages run is not there", where=where, hint="Make it, or begin a new run."
+            )
+        sys.stderr.write(self._greeting)
+        with chdir(where):
+            connecting = opened(lambda: self._facility.connect(run.path, sleep=self.sleep))
+            self._backend = self._held.enter_context(connecting)
+        self._holder = run.driver()
+        self._records = run.state()[1]
+        self.departures.is_acting = True
+        return self._backend
+
+    def on_record(self, record: Record) -> None:
+        """Show what happened."""
+        self._records.append(record)
+        self._display.happened(record)
+
+    def on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:
+        """Note how the run stands, which is shown while it sleeps."""
+        [self._state], self._wake_s = states, wake_s
+        self._heard = backend.condition
+        self.departures.rest()
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep, renewing what is shown and giving signs of life."""
+        self.departures.rest()
+        self._sign()
+        end_s = time.monotonic() + seconds
+        is_wanted = False
+        while (left_s := end_s - time.monotonic()) > 0 and not is_wanted:
+            due_s = self._display.due_s() if self._state is not None else None
+            if due_s is not None and due_s <= 0:
+                self._show()
+                continue
+            is_wanted = self._folder.sleep(left_s if due_s is None else min(left_s, due_s))
+        self.departures.is_acting = True
+        return is_wanted
+
+    def _sign(self) -> None:
+        """Tell other clients what was heard since the loop last turned."""
+        if self._state is None or (heard := self._backend.condition) == self._heard:
+            return
+        self._heard = heard
+        jobs = [job.status for job in self._state.jobs.values()]
+        expected = {job.job_id: job.expected_start_s for job in jobs if job.expected_start_s is not None}
+        self._folder.pulse(heard, expected, self._wake_s)
+
+    def _show(self) -> None:
+        from asa.cli.standing import stand
+
+        assert self._state is not None
+        self._display.show(
+            stand(
+                self._folder,
+                self._state,
+                self._records,
+                self._backend.now(),
+                condition=self._backend.condition,
+                next_s=self._wake_s,
+                driver=self._holder,
+            )
+        )
+
+
+# ---------------------------------------------------------------------- at the end
+
+
+def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
+    """Say how a run ended, and what to do; return the exit code."""
+    from rich.console import Console
+
+    from asa.cli.screen import summary
+    from asa.cli.standing import standing_of
+
+    run = standing_of(folder, time.time())
+    if as_json:
+        _print_json({"kind": "status", **run.as_dict()})
+    elif run.state == "completed":
+        console = Console(highlight=False)
+        console.print(summary(run))
+        console.print(f"Everything about it is in {folder.path}", style="dim", markup=False, soft_wrap=True)
+    elif run.state == "cancelled":
+        sys.stderr.write(f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}\n")
+    else:
+        _tell_failure(folder, run)
+    return 0 if run.state == "completed" else 1
+
+
+def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
+    from asa.cli.runs import command, read_state
+    from asa.cli.standing import failed_stage
+
+    state, _ = read_state(folder)
+    stage = failed_stage(state)
+    lines = [f"{run.name} failed: {run.reason}"]
+    if stage is not None:
+        lines += _last_words(folder, state, stage)
+    lines += ["What now:"]
+    if stage is not None:
+        lines += [
+            f"  why it failed:      {command(f'explain {stage} --run', folder)}",
+            f"  all that it wrote:  {command(f'logs {stage} --run', folder)}",
+        ]
+    lines.append(f"  once it is mended:  {command('resume --retry', folder)}")
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _last_words(folder: RunFolder, state: RunState, stage: str) -> list[str]:
+    from asa.cli.logs import last_lines, log_file
+
+    file = log_file(folder, state, stage, "err")
+    last = last_lines(file, _LAST_LINES) if file is not None else ""
+    if file is None or not last.strip():
+        return []
+    return [f"The last that it wrote to {file}:", *(f"  {line}" for line in last.splitlines())]
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(document) + "\n")

@@ -1,0 +1,79 @@
+"""What happens in a run, a line an event."""
+
+from __future__ import annotations
+
+from asa.cli.screen import clock, cores
+from asa.records import (
+    Cancelled,
+    Deferred,
+    Ended,
+    Observed,
+    Record,
+    Requeued,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StageEnded,
+    StageStarted,
+    Started,
+    Submitted,
+)
+from asa.units import format_duration
+
+__all__ = ["event_line"]
+
+
+def event_line(record: Record) -> str | None:
+    """Say in a line what happened, and when; None for what is no event to a reader.
+
+    Examples
+    --------
+    >>> event_line(StageEnded(time_s=0.0, run="r", stages=("merge",), job_id="7"))[21:]
+    'merge: done'
+    """
+    words = _words(record)
+    if words is None:
+        return None
+    stages = getattr(record, "stages", ())
+    whose = "+".join(stages) if len(stages) < 4 else f"the job of {len(stages)} stages"
+    return f"{clock(record.time_s)}  {f'{whose}: ' if whose else ''}{words}"
+
+
+def _words(record: Record) -> str | None:  # noqa: C901, PLR0911 - one case each
+    match record:
+        case RunStarted():
+            return "the run begins"
+        case RunResumed():
+            return "the run goes on: what did not end well is asked for again"
+        case RunEnded(outcome=outcome, reason=reason):
+            return f"the run {'was cancelled' if outcome == 'cancelled' else outcome}{_because(reason)}"
+        case Submitted():
+            return _submitted(record)
+        case Deferred(reason=reason):
+            return f"not accepted now, to be asked for again{_because(reason)}"
+        case Started(job_id=job_id):
+            return f"job {job_id} has its cores"
+        case Requeued(job_id=job_id, reason=reason):
+            return f"job {job_id} was put back into the queue{_because(reason)}"
+        case Cancelled(job_id=job_id, reason=reason):
+            return f"job {job_id} is cancelled{_because(reason)}"
+        case Observed(bound="exact", wait_s=wait_s, predicted_wait_s=predicted_s):
+            predicted = f", predicted {format_duration(predicted_s)}" if predicted_s is not None else ""
+            return f"waited {format_duration(wait_s)} in the queue{predicted}"
+        case StageStarted():
+            return "runs"
+        case StageEnded():
+            return "done"
+        case Ended(state=state, job_id=job_id, reason=reason) if state.value != "completed":
+            return f"job {job_id} ended: {state.value}{_because(reason)}"
+    return None
+
+
+def _submitted(record: Submitted) -> str:
+    asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}"
+    again = " again" if record.resubmission else ""
+    return f"submitted{again} as job {record.job_id}, {asked}{_because(record.reason)}"
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -1,0 +1,225 @@
+"""``asa explain``: why a stage is where it is, and what can be done."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.cli.logs import RunOption, last_lines, log_file
+from asa.cli.runs import RunsOption, advice_on, command, open_run, read_state, stage_of
+from asa.cli.screen import cores
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from asa.cli.standing import RunStanding, StageStanding
+    from asa.runner import RunFolder
+    from asa.runner.state import RunState
+
+__all__ = ["explain"]
+
+_LAST_LINES = 10
+_FAILED = {"failed", "timed out", "cancelled"}
+
+
+def explain(
+    stage: Annotated[
+        str, typer.Argument(help="The stage. [default: all that have not ended well]", show_default=False)
+    ] = "",
+    run: RunOption = "",
+    runs: RunsOption = None,
+) -> None:
+    """Explain why a stage waits, is held, or failed, when it will be submitted, and what can be done.
+
+    What the batch system said last is explained in words; it is not asked anew.
+
+    Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from asa.cli.standing import standing_of
+
+    folder = open_run(runs, run)
+    state, _ = read_state(folder)
+    standing = standing_of(folder, time.time())
+    chosen = [s for s in standing.stages if s.stage == stage] if stage_of_or_all(state, stage) else standing.stages
+    console = Console(highlight=False)
+    for line in _of_run(folder, standing):
+        _print(console, line, 0)
+    for one in chosen:
+        if not stage and one.state == "done":
+            continue
+        console.print(Text.assemble("\n", (one.stage, "bold"), f": {one.state}"))
+        for line in _of_stage(folder, state, standing, one):
+            _print(console, line, 2)
+
+
+class _Verbatim(str):
+    """A line that is not broken: a command to be typed, or what a job wrote."""
+
+    __slots__ = ()
+
+
+def _print(console: Console, line: str, indent: int) -> None:
+    from textwrap import fill
+
+    from rich.text import Text
+
+    left = " " * (indent + 2 * isinstance(line, _Verbatim))
+    width = 1_000_000 if isinstance(line, _Verbatim) else max(console.width, 40)
+    filled = fill(
+        line, width, initial_indent=left, subsequent_indent=left, break_long_words=False, break_on_hyphens=False
+    )
+    console.print(Text(filled or left), soft_wrap=True)
+
+
+def stage_of_or_all(state: RunState, stage: str) -> str:
+    """Check a stage's name, if one is given."""
+    return stage_of(state, stage) if stage else ""
+
+
+# ---------------------------------------------------------------------- the run
+
+
+def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
+    age = f"; the batch system was last heard {format_duration(run.age_s)} ago" if run.age_s is not None else ""
+    if run.state == "running":
+        yield f"{run.name} is driven by {run.driver}{age}."
+        if run.trouble:
+            yield f"The batch system cannot be asked: {run.trouble}. It is asked again and again; jobs go on."
+    elif run.state == "detached":
+        yield f"Nobody drives {run.name}{age}."
+        yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
+        yield _Verbatim(command("resume", folder))
+    elif run.state == "completed":
+        yield f"{run.name} has completed."
+    else:
+        yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason}."
+        yield "Go on from what ended well, once the cause is mended:"
+        yield _Verbatim(command("resume --retry", folder))
+
+
+# ---------------------------------------------------------------------- a stage
+
+
+def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    if stage.state == "done":
+        yield f"It waited {_duration(stage.wait_s)} in the queue, and ran {_duration(stage.run_s)}."
+    elif stage.state in _FAILED:
+        yield from _failed(folder, state, stage)
+    elif stage.state == "running":
+        left = stage.walltime_s - (stage.run_s or 0.0)
+        yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
+    elif stage.state == "waiting":
+        yield from _waiting(state, run, stage)
+    elif stage.state == "being submitted":
+        yield "Its job is being submitted, or it is not known yet whether it was accepted; it is never sent twice."
+    elif stage.state == "not run":
+        yield "The run ended before its turn."
+    else:
+        yield from _pending(folder, state, run, stage)
+
+
+def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    yield f"Job {stage.job_id}: {cores(stage.cores)} for {format_duration(stage.walltime_s)}."
+    if stage.state == "allocated":
+        yield "It has its cores, and waits for the stages that it follows; until then they idle."
+    yield from _before(state, run, stage.stage)
+    if stage.state in {"queued", "queued (dependency)", "held"}:
+        yield from _so_far(stage)
+        if stage.expected_start_s is not None:
+            yield (
+                f"The batch system expects it to start in {_duration(max(stage.expected_start_s - run.now_s, 0.0))}, "
+                "if all jobs before it take as long as they may."
+            )
+    yield from _reason(folder, stage)
+
+
+def _before(state: RunState, run: RunStanding, name: str) -> Iterator[str]:
+    """Tell the chain of stages that it waits for, the nearest first."""
+    by_name = {stage.stage: stage for stage in run.stages}
+    seen, ahead = {name}, list(state.stages[name].stage.after)
+    while ahead:
+        before = ahead.pop(0)
+        if before in seen or by_name[before].state == "done":
+            continue
+        seen.add(before)
+        yield f"It waits for {before!r}: {_in_short(by_name[before], state)}."
+        ahead += state.stages[before].stage.after
+
+
+def _in_short(stage: StageStanding, state: RunState) -> str:
+    if stage.state == "running" and stage.run_s is not None:
+        left = state.stages[stage.stage].stage.expected_s - stage.run_s
+        return f"running for {_duration(stage.run_s)}, expected to end {f'in {_duration(left)}' if left > 0 else 'now'}"
+    if stage.is_growing:
+        return f"{stage.state} for {_duration(stage.wait_s)}"
+    return stage.state
+
+
+def _so_far(stage: StageStanding) -> Iterator[str]:
+    forecast, waited = stage.forecast, stage.wait_s
+    if waited is None:
+        yield "The time until it is let go does not count: jobs grow older here only once they may start."
+    elif forecast is None:
+        yield f"It has waited {_duration(waited)}; nothing was predicted."
+    elif forecast.alternative >= 0:
+        yield f"It has waited {_duration(waited)}; {_duration(forecast.wait_s)} were counted on."
+    else:
+        waits = f"half within {_duration(forecast.at(0.5))}, 9 in 10 within {_duration(forecast.at(0.9))}"
+        if stage.state == "queued":
+            started = forecast.probability_within(waited)
+            yield f"It has waited {_duration(waited)}: {started:.0%} of such jobs should have started ({waits})."
+        else:
+            yield f"It was submitted {_duration(waited)} ago. Such jobs were expected to start: {waits}."
+
+
+def _reason(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
+    if not stage.reason:
+        return
+    advice = advice_on(folder, stage.reason)
+    yield f"Reason given: {stage.reason}.{f' {advice.meaning}' if advice else ''}"
+    if advice is not None and advice.remedy:
+        yield f"What to do: {advice.remedy}"
+
+
+def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
+    yield f"No job of it is submitted yet; it will ask for {asked}."
+    if stage.resubmissions:
+        yield f"Asked for {stage.resubmissions} times so far; each job was given back before the stage began."
+    yield from _before(state, run, stage.stage)
+    if run.state == "detached":
+        yield "It is submitted only when somebody drives the run."
+    elif run.next_s is not None:
+        yield (
+            f"Strategy {run.plan.strategy} acts next in {_duration(max(run.next_s - run.now_s, 0.0))}, "
+            "or when something changes."
+        )
+    else:
+        yield f"Strategy {run.plan.strategy} submits it when something changes."
+
+
+def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterator[str]:
+    code = f", exit code {stage.exit_code}" if stage.exit_code else ""
+    ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
+    yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}."
+    yield from _reason(folder, stage)
+    file = log_file(folder, state, stage.stage, "err")
+    if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
+        yield f"The last that it wrote to {file}:"
+        yield from map(_Verbatim, last.splitlines())
+
+
+def _ended_as(stage: StageStanding) -> str:
+    return {"failed": "failed", "timed out": "was killed at its walltime", "cancelled": "was cancelled"}[stage.state]
+
+
+def _duration(value: float | None) -> str:
+    return "no time" if value is None else format_duration(value)

@@ -1,0 +1,133 @@
+"""What a user sees of a run while it is driven: a table that renews itself, lines, JSON, or nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+
+from asa.cli.events import event_line
+from asa.cli.runs import SCHEMA
+from asa.cli.screen import draw
+from asa.cli.standing import RunStanding
+from asa.records import Record
+
+__all__ = ["Display", "JsonLines", "Lines", "LiveTable", "Silent"]
+
+_LEAST_S, _MOST_S = 1.0, 60.0
+_SHARE = 1 / 30
+
+
+class Display(Protocol):
+    """Shows a run while it is driven."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the terminal as it was found."""
+        ...
+
+    def happened(self, record: Record) -> None:
+        """Show an event."""
+        ...
+
+    def due_s(self) -> float | None:
+        """In how many seconds it wants to be renewed; None if never."""
+        ...
+
+    def show(self, run: RunStanding) -> None:
+        """Show how the run stands."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def happened(self, record: Record) -> None:
+        """Let it pass."""
+
+    def due_s(self) -> float | None:
+        """Never."""
+        return None
+
+    def show(self, run: RunStanding) -> None:
+        """Let it pass."""
+
+
+class Lines(Silent):
+    """A line an event, for what is no terminal."""
+
+    def happened(self, record: Record) -> None:
+        """Print a line."""
+        if (line := event_line(record)) is not None:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+class JsonLines(Silent):
+    """A JSON object an event."""
+
+    def happened(self, record: Record) -> None:
+        """Print a line."""
+        sys.stdout.write(json.dumps({"schema": SCHEMA, **record.as_dict()}) + "\n")
+        sys.stdout.flush()
+
+
+class LiveTable(Silent):
+    """A table that renews itself: each second while things happen, ever less often while nothing does.
+
+    Drawing costs some milliseconds. Once in a thirtieth of the time since the last event, and at least once a minute,
+    makes that next to nothing in a long wait, and no time on the screen is off by more than a thirtieth.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="ellipsis")
+        self._happened_s = self._shown_s = time.monotonic()
+        self._is_old = True
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.transient = kind is None  # who leaves keeps the last table; else a summary takes its place
+        with suppress(OSError):  # the terminal may be gone
+            self._live.stop()
+
+    def happened(self, record: Record) -> None:  # noqa: ARG002 - the table shows it
+        """Renew the table at the next chance."""
+        self._happened_s, self._is_old = time.monotonic(), True
+
+    def due_s(self) -> float | None:
+        """Soon after an event, later long after."""
+        if self._is_old:
+            return 0.0
+        now = time.monotonic()
+        return max(self._shown_s + min(max((now - self._happened_s) * _SHARE, _LEAST_S), _MOST_S) - now, 0.0)
+
+    def show(self, run: RunStanding) -> None:
+        """Draw the table."""
+        self._shown_s, self._is_old = time.monotonic(), False
+        with suppress(OSError):
+            self._live.update(draw(run, self._console.width, self._console.height), refresh=True)

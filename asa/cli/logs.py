@@ -1,0 +1,156 @@
+"""``asa logs``: what a stage wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.cli.runs import RunsOption, command, latest_job, open_run, read_state, stage_of
+from asa.errors import JournalError, RunError
+
+if TYPE_CHECKING:
+    from asa.runner import RunFolder
+    from asa.runner.state import RunState
+
+__all__ = ["last_lines", "log_file", "logs"]
+
+_BLOCK_BYTES = 1 << 16
+_LOOK_S = 0.5
+_ASK_S = 5.0
+
+RunOption = Annotated[
+    str,
+    typer.Option(
+        "--run", help="A beginning of the run's name, or its folder. [default: the latest]", show_default=False
+    ),
+]
+
+
+def logs(
+    stage: Annotated[str, typer.Argument(help="The stage.")],
+    run: RunOption = "",
+    errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0)] = 0,
+    runs: RunsOption = None,
+) -> None:
+    """Show what a stage's latest job wrote.
+
+    Example: `asa logs search --follow`
+
+    Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
+    """
+    folder = open_run(runs, run)
+    state, _ = read_state(folder)
+    stage_of(state, stage)
+    kind = "err" if errors else "out"
+    file = log_file(folder, state, stage, kind)
+    if file is None and not follow:
+        raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
+    if not follow:
+        assert file is not None
+        _print(_all_of(file) if lines == 0 else [last_lines(file, lines).encode(errors="surrogateescape")])
+        return
+    _print(_followed(folder, stage, kind, lines))
+
+
+def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
+    """Find the file of a stage's latest job, by its token and its number; None if there is none."""
+    job = latest_job(state, stage)
+    if job is None:
+        return None
+    try:
+        every = [entry for entry in os.scandir(folder.path / "logs") if entry.name.endswith(f".{kind}")]
+    except OSError:
+        return None
+    token, job_id = job.spec.token, job.status.job_id
+    named = re.compile(rf"(?<![0-9A-Za-z]){re.escape(token)}(?![0-9A-Za-z])")
+    ours = [entry for entry in every if token and named.search(entry.name)]
+    exact = [entry for entry in ours if f".{job_id}." in entry.name]
+    with suppress(OSError):
+        return max((Path(entry.path) for entry in exact or ours), key=lambda path: path.stat().st_mtime, default=None)
+    return None
+
+
+def last_lines(file: Path, lines: int) -> str:
+    """Read the last lines of a file, however long it is; what cannot be read is empty."""
+    try:
+        with file.open("rb") as stream:
+            start = stream.seek(0, os.SEEK_END)
+            text = b""
+            while start > 0 and text.count(b"\n") <= lines:
+                step = min(_BLOCK_BYTES, start)
+                start = stream.seek(start - step)
+                text = stream.read(step) + text
+    except OSError:
+        return ""
+    return b"".join(text.splitlines(keepends=True)[-lines:]).decode(errors="surrogateescape")
+
+
+def _nothing(state: RunState, stage: str) -> str:
+    job = latest_job(state, stage)
+    if job is None:
+        return "no job of it was submitted yet"
+    if job.status.start_s is None:
+        return f"its job {job.status.job_id} has not begun"
+    return f"there is no output of its job {job.status.job_id} in the run's folder"
+
+
+def _print(chunks: Iterator[bytes] | list[bytes]) -> None:
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+
+def _all_of(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as stream:
+            while chunk := stream.read(_BLOCK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise JournalError(f"cannot be read: {error.strerror}", where=str(file), hint="Check its rights.") from error
+
+
+def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[bytes]:
+    """Give what a stage writes as it comes, until its job has ended; a new job of it is gone over to."""
+    file: Path | None = None
+    place = asked_s = 0.0
+    is_over = False
+    while True:
+        if time.monotonic() >= asked_s:
+            state, _ = read_state(folder)
+            asked_s = time.monotonic() + _ASK_S
+            job = latest_job(state, stage)
+            is_over = state.outcome is not None or (job is not None and job.status.state.is_final)
+            if (found := log_file(folder, state, stage, kind)) != file and found is not None:
+                is_first, file = file is None, found
+                place = _place_of_last(found, lines) if is_first and lines else 0
+        fresh = _from(file, int(place)) if file is not None else b""
+        place += len(fresh)
+        if fresh:
+            yield fresh
+        elif is_over:
+            return
+        else:
+            time.sleep(_LOOK_S)
+
+
+def _place_of_last(file: Path, lines: int) -> int:
+    return max(file.stat().st_size - len(last_lines(file, lines).encode(errors="surrogateescape")), 0)
+
+
+def _from(file: Path, place: int) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(place)
+            return stream.read(_BLOCK_BYTES)
+    except OSError:
+        return b""

@@ -1,0 +1,156 @@
+"""What the commands about runs share: their options, finding a run, reading how it stands."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from asa.errors import JournalError
+
+if TYPE_CHECKING:
+    from asa.backend import Advice
+    from asa.records import Record
+    from asa.runner import RunFolder
+    from asa.runner.state import Job, RunState
+
+__all__ = [
+    "SCHEMA",
+    "Output",
+    "OutputOption",
+    "RunArgument",
+    "RunsOption",
+    "advice_on",
+    "command",
+    "latest_job",
+    "open_run",
+    "read_state",
+    "runs_folder",
+    "stage_of",
+    "want",
+]
+
+SCHEMA = 1
+"""Version of what is printed as JSON; keys are added without a new one."""
+
+
+class Output(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+RunsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--runs", help="Folder of the runs. [default: $ASA_RUNS, else asa-runs here]", show_default=False, metavar="DIR"
+    ),
+]
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        help="The run: a beginning of its name, or its folder. [default: the latest]",
+        show_default=False,
+        metavar="[RUN]",
+    ),
+]
+OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]
+
+
+def runs_folder(given: Path | None) -> Path:
+    """Folder of the runs."""
+    from asa.runner import default_runs_folder
+
+    return given if given is not None else default_runs_folder()
+
+
+def open_run(runs: Path | None, named: str) -> RunFolder:
+    """Find a run by what the user says of it; its path is absolute, so that it is right in any folder."""
+    from asa.runner import RunFolder, find_run
+
+    return RunFolder(find_run(runs_folder(runs), named).path.absolute())
+
+
+def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
+    """Read how a run stands.
+
+    Raises
+    ------
+    JournalError
+        Its journal cannot be read, or tells what cannot have been.
+    """
+    try:
+        return folder.state()
+    except (AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:
+        hint = "Somebody has changed it. Look at the queue, and begin a new run."
+        raise JournalError("tells what cannot have been", where=str(folder.path), hint=hint) from error
+
+
+def stage_of(state: RunState, name: str) -> str:
+    """Check that a run has a stage of this name."""
+    from asa.plugins import unknown_name
+
+    if name not in state.stages:
+        raise unknown_name("stage", name, list(state.workflow.order))
+    return name
+
+
+def latest_job(state: RunState, stage: str) -> Job | None:
+    """Give the job that a stage has, or else the last that it had."""
+    job_id = state.stages[stage].job_id
+    if job_id is not None:
+        return state.jobs[job_id]
+    former = [job for job in state.jobs.values() if stage in job.planned.stages]
+    return former[-1] if former else None
+
+
+def command(verb: str, folder: RunFolder, *options: str) -> str:
+    """Write a command about a run, to be typed in this folder."""
+    from asa.runner import default_runs_folder
+
+    path, here = folder.path.absolute(), Path.cwd()
+    name = path.name
+    if path.parent != default_runs_folder().absolute():
+        name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return shlex.join(["asa", *verb.split(), *options, name])
+
+
+def want(folder: RunFolder, stage: str) -> None:
+    """Ask whoever drives a run to cancel it.
+
+    Raises
+    ------
+    JournalError
+        The folder cannot be written.
+    """
+    from asa.runner import Wish
+
+    try:
+        folder.want(Wish(folder.plan.name, stage))
+    except OSError as error:
+        _unwritable(folder, error)
+
+
+def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
+    raise JournalError(
+        f"cannot be written: {error.strerror}", where=str(folder.path), hint="Mend its rights, or make room."
+    ) from error
+
+
+def advice_on(folder: RunFolder, reason: str) -> Advice | None:
+    """Explain a batch system's reason, if what the run's backend is of can, without asking the batch system."""
+    from asa.backend import Advisor
+    from asa.errors import AsaError
+    from asa.sites import open_facility
+
+    if not reason:
+        return None
+    try:
+        facility = open_facility(folder.plan.backend, None, folder.plan.settings).facility
+    except AsaError:  # it is not installed here, or its settings name what is not here
+        return None
+    return facility.advice(reason) if isinstance(facility, Advisor) else None

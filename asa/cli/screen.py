@@ -1,0 +1,213 @@
+"""How a run stands, drawn: a table of its stages, what stands above and below it, and its summary at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from asa.cli.standing import RunStanding, StageStanding
+    from asa.metrics import RunMetrics
+
+__all__ = ["clock", "cores", "draw", "summary"]
+
+_WIDE = 110
+_OLD_S = 600.0
+_TOLD = {"queued (dependency)", "cancelled", "timed out"}  # states that say as much as their reasons
+_STYLES = {
+    "running": "bold green",
+    "done": "green",
+    "allocated": "cyan",
+    "held": "magenta",
+    "failed": "bold red",
+    "timed out": "bold red",
+    "cancelled": "red",
+    "waiting": "dim",
+    "not run": "dim",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    heading: str
+    cell: Callable[[StageStanding], str]
+    is_number: bool = True
+    is_wide: bool = False
+
+
+def clock(time_s: float, now_s: float | None = None) -> str:
+    """Write a time for people here: without its date if that is today's.
+
+    Examples
+    --------
+    >>> clock(0.0, 60.0) == clock(0.0)[-8:]
+    True
+    """
+    moment = time.localtime(time_s)
+    if now_s is not None and time.localtime(now_s)[:3] == moment[:3]:
+        return time.strftime("%H:%M:%S", moment)
+    return time.strftime("%Y-%m-%d %H:%M:%S", moment)
+
+
+def cores(count: int) -> str:
+    """Write a number of cores.
+
+    Examples
+    --------
+    >>> cores(1), cores(112)
+    ('1 core', '112 cores')
+    """
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
+    """Draw how a run stands, for a terminal of a size; stages that do not fit are counted."""
+    is_wide = width >= _WIDE
+    shown, left_out = _fitting(run.stages, height - 10)
+    parts: list[RenderableType] = [_head(run), _table(run, shown, is_wide=is_wide)]
+    if left_out:
+        parts.append(Text(f"... and {left_out} more stages; see all with: asa status", style="dim"))
+    if not is_wide:
+        noted = [s for s in shown if (s.reason and s.state not in _TOLD) or s.expected_start_s is not None]
+        parts += [_note(stage, run.now_s) for stage in noted]
+    parts += _foot(run)
+    return Group(*parts)
+
+
+def summary(run: RunStanding) -> RenderableType:
+    """Draw what a run that completed took and cost."""
+    metrics = run.metrics
+    if metrics is None:
+        return Text(f"{run.name} completed; its times contradict each other, so that nothing can be said of its cost.")
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+    table.add_column("Stage", overflow="fold")
+    for heading in ("Waited", "Ran", "Cores", "Job"):
+        table.add_column(heading, justify="right")
+    for stage, times in zip(run.stages, metrics.stages, strict=True):
+        waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
+        table.add_row(stage.stage, waited, ran, str(stage.cores), stage.job_id or "")
+    return Group(
+        Text.assemble((f"{run.name} completed in {format_duration(metrics.makespan_s)}", "bold green"), "\n"),
+        table,
+        Text(f"\n{_cost(metrics)}"),
+    )
+
+
+def _cost(metrics: RunMetrics) -> str:
+    waited, ran = format_duration(metrics.twt_s), format_duration(metrics.execution_s)
+    again = f"; {metrics.resubmissions} jobs were asked for again" if metrics.resubmissions else ""
+    lines = [
+        f"The stages waited {waited} in all (TWT), and ran {ran}.",
+        f"{metrics.core_hours:,.2f} core-hours, of which {metrics.overhead_core_hours:,.2f} idle{again}.",
+    ]
+    if metrics.hits + metrics.misses + metrics.undecided:
+        unknown = f", {metrics.undecided} of which nobody knows" if metrics.undecided else ""
+        hits = "1 hit" if metrics.hits == 1 else f"{metrics.hits} hits"
+        lines.append(f"Predicted waits: {hits}, {metrics.misses} too long{unknown}.")
+    return "\n".join(lines)
+
+
+def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStanding], int]:
+    """Leave out what is done and what waits, if there is no room for all."""
+    if len(stages) <= max(most, 3):
+        return list(stages), 0
+    quiet = {"done": 1, "waiting": 1, "not run": 1}
+    chosen = sorted(stages, key=lambda stage: quiet.get(stage.state, 0))[: max(most, 3)]
+    return [stage for stage in stages if stage in chosen], len(stages) - len(chosen)
+
+
+def _head(run: RunStanding) -> Text:
+    words = run.state
+    if run.state == "detached":
+        words = f"detached: nobody drives it{', its jobs go on' if run.has_jobs else ''}"
+    style = {"detached": "yellow", "completed": "green", "running": "bold"}.get(run.state, "bold red")
+    text = Text.assemble((run.name, "bold"), "  ", (words, style))
+    if run.begun_s is not None:
+        lasted = (run.ended_s if run.ended_s is not None else run.now_s) - run.begun_s
+        text.append(f", {'after' if run.is_over else 'for'} {format_duration(max(lasted, 0.0))}")
+    if run.reason:
+        text.append(f": {run.reason}")
+    return text.append("\n")
+
+
+def _table(run: RunStanding, stages: Sequence[StageStanding], *, is_wide: bool) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in (columns := [c for c in _columns(run) if is_wide or not c.is_wide]):
+        is_name = column.heading in {"Stage", "Reason"}
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_number else "left",
+            overflow="fold",
+            no_wrap=not is_name,
+            ratio=None,
+        )
+    for stage in stages:
+        cells = [Text(column.cell(stage)) for column in columns]
+        cells[1].stylize(_STYLES.get(stage.state, ""))
+        table.add_row(*cells)
+    return table
+
+
+def _columns(run: RunStanding) -> list[_Column]:
+    now_s = run.now_s
+    return [
+        _Column("Stage", lambda s: s.stage, is_number=False),
+        _Column("State", lambda s: s.state, is_number=False),
+        _Column("Job", lambda s: s.job_id or ""),
+        _Column("Cores", lambda s: str(s.cores)),
+        _Column("Submitted", lambda s: clock(s.submit_s, now_s) if s.submit_s is not None else "", is_wide=True),
+        _Column("Waited", lambda s: _so_far(s.wait_s, is_growing=s.is_growing and s.start_s is None)),
+        _Column("Predicted", _predicted),
+        _Column("Starts", lambda s: _about(s.expected_start_s, now_s), is_wide=True),
+        _Column("Ran", lambda s: _so_far(s.run_s, is_growing=s.is_growing)),
+        _Column("Reason", lambda s: s.reason, is_number=False, is_wide=True),
+    ]
+
+
+def _so_far(value: float | None, *, is_growing: bool) -> str:
+    return "" if value is None else f"{format_duration(value)}{'+' if is_growing else ''}"
+
+
+def _predicted(stage: StageStanding) -> str:
+    return "" if stage.predicted_wait_s is None else format_duration(stage.predicted_wait_s)
+
+
+def _about(time_s: float | None, now_s: float) -> str:
+    if time_s is None:
+        return ""
+    return "any moment" if time_s <= now_s else f"in {format_duration(time_s - now_s)}"
+
+
+def _note(stage: StageStanding, now_s: float) -> Text:
+    starts = _about(stage.expected_start_s, now_s)
+    parts = [stage.reason, f"the batch system expects it to start {starts}" if starts else ""]
+    return Text(f"{stage.stage}: {'; '.join(part for part in parts if part)}", style="dim")
+
+
+def _foot(run: RunStanding) -> list[RenderableType]:
+    lines = [Text("")]
+    if run.trouble:
+        lines.append(Text(f"Trouble: {run.trouble}. It is asked again; jobs go on meanwhile.", style="yellow"))
+    where = f"Strategy {run.plan.strategy} on {run.plan.backend}"
+    if not run.is_over:
+        age = run.age_s
+        where += "; nothing was heard yet" if age is None else f"; as of {format_duration(age)} ago"
+        style = "yellow" if age is not None and age > _OLD_S else "dim"
+    else:
+        style = "dim"
+    legend = " +: so far." if any(stage.is_growing for stage in run.stages) else ""
+    lines.append(Text(f"{where}.{legend}", style=style))
+    if run.next_s is not None:
+        left = run.next_s - run.now_s
+        lines.append(
+            Text(f"Acts next at {clock(run.next_s, run.now_s)}, in {format_duration(max(left, 0.0))}.", style="dim")
+        )
+    return list(lines)

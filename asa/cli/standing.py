@@ -1,0 +1,392 @@
+"""How a run stands, for people and programs: what every command that shows a run shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from asa.backend import JobState
+from asa.cli.runs import SCHEMA, latest_job, read_state
+from asa.metrics import RunMetrics, measure
+from asa.records import Predicted, Record, RunEnded, RunStarted
+from asa.runner.state import queued_since
+from asa.strategies.base import Keep, Phase
+
+if TYPE_CHECKING:
+    from asa.backend import Condition
+    from asa.locks import Holder
+    from asa.runner import RunFolder, RunPlan
+    from asa.runner.state import Job, RunState
+    from asa.waits import WaitForecast
+
+__all__ = ["RunStanding", "StageStanding", "failed_stage", "metrics_of", "predictions", "stand", "standing_of"]
+
+_ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class StageStanding:
+    """How a stage stands.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    state
+        In a word or two: ``waiting``, ``queued``, ``queued (dependency)``, ``held``, ``allocated``, ``running``,
+        ``done``, ``failed`` and the like. What is pending is never running.
+    cores, walltime_s
+        Of its job, or what that will ask for.
+    job_id
+        Its latest job.
+    submit_s, eligible_s, start_s
+        Of that job, on the batch system's clock.
+    began_s, ended_s
+        Of the stage itself.
+    wait_s
+        How long its job waited in the queue, or has waited so far.
+    run_s
+        How long it ran, or has run so far.
+    is_growing
+        Whether the one of these two that is the latest goes on.
+    predicted_wait_s
+        What was counted on, or what would be if it were submitted now.
+    forecast
+        What was believed of the wait at its submission.
+    expected_start_s
+        When the batch system expects it to start.
+    reason
+        Why it is pending or how it failed, in the batch system's words.
+    exit_code
+        Once its job ended.
+    resubmissions
+        How often it was asked for again.
+    """
+
+    stage: str
+    state: str
+    cores: int
+    walltime_s: float
+    job_id: str | None = None
+    submit_s: float | None = None
+    eligible_s: float | None = None
+    start_s: float | None = None
+    began_s: float | None = None
+    ended_s: float | None = None
+    wait_s: float | None = None
+    run_s: float | None = None
+    is_growing: bool = False
+    predicted_wait_s: float | None = None
+    forecast: WaitForecast | None = None
+    expected_start_s: float | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    resubmissions: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        told = asdict(self)
+        told["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
+        del told["forecast"]
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class RunStanding:
+    """How a run stands.
+
+    Parameters
+    ----------
+    name, path
+        The folder's name, and its path.
+    plan
+        What runs.
+    state
+        ``running``: a client drives it; ``detached``: none does, and its jobs go on; ``completed``, ``failed``,
+        ``cancelled``.
+    now_s
+        As of when, on the batch system's clock.
+    stages
+        Each stage, in the workflow's order.
+    begun_s
+        When the workflow was handed over.
+    reason
+        Why it ended without its result.
+    driver
+        Who drives it.
+    heard_s
+        When the batch system last told of its jobs.
+    trouble
+        Why it cannot be asked.
+    next_s
+        When the client means to act next.
+    metrics
+        What it cost, once it has completed.
+    """
+
+    name: str
+    path: str
+    plan: RunPlan
+    state: str
+    now_s: float
+    stages: Sequence[StageStanding]
+    begun_s: float | None = None
+    ended_s: float | None = None
+    reason: str = ""
+    driver: Holder | None = None
+    heard_s: float | None = None
+    trouble: str = ""
+    next_s: float | None = None
+    metrics: RunMetrics | None = field(default=None)
+
+    @property
+    def age_s(self) -> float | None:
+        """How old is what is known; None if nothing was heard yet."""
+        return None if self.heard_s is None else max(self.now_s - self.heard_s, 0.0)
+
+    @property
+    def done(self) -> int:
+        """Stages that ended well."""
+        return sum(stage.state == "done" for stage in self.stages)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a job of it is pending or runs."""
+        return any(stage.job_id is not None and stage.ended_s is None for stage in self.stages)
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, however."""
+        return self.state not in {"running", "detached"}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-ready data, with the version of its schema."""
+        driver = self.driver
+        return {
+            "schema": SCHEMA,
+            "run": self.name,
+            "folder": self.path,
+            "workflow": self.plan.workflow,
+            "strategy": self.plan.strategy,
+            "estimator": self.plan.estimator,
+            "backend": self.plan.backend,
+            "state": self.state,
+            "reason": self.reason,
+            "driver": {"pid": driver.pid, "machine": driver.machine, "since_s": driver.since_s} if driver else None,
+            "created_s": self.plan.created_s,
+            "begun_s": self.begun_s,
+            "ended_s": self.ended_s,
+            "as_of_s": self.heard_s,
+            "age_s": self.age_s,
+            "trouble": self.trouble,
+            "next_s": self.next_s,
+            "stages": [stage.as_dict() for stage in self.stages],
+            "metrics": {**asdict(self.metrics), "hit_ratio": _finite(self.metrics.hit_ratio)} if self.metrics else None,
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if value == value else None  # noqa: PLR0124 - not so for nan
+
+
+def standing_of(folder: RunFolder, now_s: float) -> RunStanding:
+    """Read how a run stands from its folder alone; disturbs nobody, and asks no batch system.
+
+    Raises
+    ------
+    JournalError
+        The journal cannot be read, or is damaged.
+    """
+    state, records = read_state(folder)
+    pulse, driver = folder.last_pulse(), folder.driver()
+    return stand(
+        folder,
+        state,
+        records,
+        now_s,
+        condition=pulse.condition if pulse else None,
+        expected=pulse.expected if pulse else {},
+        next_s=pulse.next_s if pulse and driver else None,
+        driver=driver,
+    )
+
+
+def stand(
+    folder: RunFolder,
+    state: RunState,
+    records: Iterable[Record],
+    now_s: float,
+    *,
+    condition: Condition | None = None,
+    expected: Mapping[str, float] | None = None,
+    next_s: float | None = None,
+    driver: Holder | None = None,
+) -> RunStanding:
+    """Put together how a run stands.
+
+    Parameters
+    ----------
+    folder, state, records
+        The run: its folder, what is true of it, what happened.
+    now_s
+        The batch system's clock.
+    condition
+        How well that can be asked.
+    expected
+        When it expects jobs to start, by their ids, where that is not in the jobs' statuses.
+    next_s
+        When the client means to act next.
+    driver
+        Who drives the run.
+    """
+    told = list(records)
+    predicted = predictions(told)
+    is_over = state.outcome is not None
+    # where nobody looks, nothing is known of what happened since
+    known_s = now_s if driver or condition is None else min(condition.heard_s, now_s)
+    return RunStanding(
+        folder.path.name,
+        str(folder.path),
+        folder.plan,
+        state.outcome or ("running" if driver else "detached"),
+        now_s,
+        [_stage(state, name, known_s, predicted.get(name), expected or {}) for name in state.workflow.order],
+        begun_s=next((r.time_s for r in told if isinstance(r, RunStarted)), None),
+        ended_s=next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), None) if is_over else None,
+        reason=state.reason,
+        driver=driver,
+        heard_s=condition.heard_s if condition else None,
+        trouble=condition.trouble if condition and not is_over else "",
+        next_s=next_s if not is_over else None,
+        metrics=metrics_of(state, told),
+    )
+
+
+def predictions(records: Iterable[Record]) -> dict[str, float]:
+    """Tell the wait that was last predicted for each stage."""
+    return {name: r.wait_s for r in records if isinstance(r, Predicted) for name in r.stages}
+
+
+def metrics_of(state: RunState, records: Sequence[Record]) -> RunMetrics | None:
+    """Compute what a run cost; None if it has not completed, or its times contradict each other."""
+    if state.outcome != "completed":
+        return None
+    try:
+        return measure(state.workflow, records)
+    except ValueError:
+        return None
+
+
+def failed_stage(state: RunState) -> str | None:
+    """Name the stage whose job ended a run."""
+    for job in state.jobs.values():
+        status = job.status
+        if status.state in _ENDED_AS and not job.giving_up and not job.given_up and status.reason != "Twin":
+            steps = status.steps
+            return next((step.name for step in steps if step.end_s is None), job.planned.stages[0])
+    return None
+
+
+def _stage(
+    state: RunState, name: str, now_s: float, predicted_s: float | None, expected: Mapping[str, float]
+) -> StageStanding:
+    view, stage = state.stages[name], state.stages[name].stage
+    job = latest_job(state, name) if view.job_id is not None or state.outcome is not None else None
+    words = _words(state, name, job)
+    if job is None:
+        cores = stage.cores_on(state.capabilities.cores_per_node)
+        return StageStanding(
+            name,
+            words,
+            cores,
+            stage.walltime_s,
+            predicted_wait_s=predicted_s,
+            resubmissions=view.resubmissions,
+        )
+    status, forecast = job.status, job.planned.prediction
+    until_s = view.ended_s if view.ended_s is not None else status.end_s
+    began_s = view.started_s if view.started_s is not None else _step_start(job, name)
+    wait_s = _wait_s(state, job, now_s)
+    is_pending, is_running = status.state is JobState.PENDING, words == "running"
+    run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
+    told_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
+    return StageStanding(
+        name,
+        words,
+        job.spec.cores,
+        job.spec.walltime_s,
+        job_id=status.job_id,
+        submit_s=status.submit_s,
+        eligible_s=status.eligible_s,
+        start_s=status.start_s,
+        began_s=began_s,
+        ended_s=until_s,
+        wait_s=wait_s,
+        run_s=run_s,
+        is_growing=(is_pending and wait_s is not None) or is_running,
+        predicted_wait_s=forecast.wait_s if forecast is not None else None,
+        forecast=forecast,
+        expected_start_s=told_s if is_pending else None,
+        reason=status.reason if words != "done" else "",
+        exit_code=status.exit_code,
+        resubmissions=view.resubmissions,
+    )
+
+
+def _words(state: RunState, name: str, job: Job | None) -> str:  # noqa: PLR0911 - a word each
+    view = state.stages[name]
+    if view.phase is Phase.DONE:
+        return "done"
+    if job is None:
+        if state.open_intent is not None and name in state.open_intent.planned.stages:
+            return "being submitted"
+        return "waiting" if state.outcome is None else "not run"
+    status = job.status
+    if status.state in _ENDED_AS:
+        return _ENDED_AS[status.state]
+    if job.giving_up:
+        return "being cancelled"
+    if status.state is JobState.PENDING:
+        return _pending_words(state, job)
+    if status.payload_start_s is None:
+        return "allocated"
+    if len(job.planned.stages) == 1:
+        return "running"
+    return _shared_words(job, name)
+
+
+def _pending_words(state: RunState, job: Job) -> str:
+    status = job.status
+    if "held" in status.reason.lower():
+        return "held"
+    before = {name for stage in job.planned.stages for name in state.stages[stage].stage.after}
+    unmet = any(state.stages[name].phase is not Phase.DONE for name in before - set(job.planned.stages))
+    if status.eligible_s is None and unmet and job.planned.keep is Keep.DEPENDENCY:
+        return "queued (dependency)"
+    return "queued"
+
+
+def _shared_words(job: Job, name: str) -> str:
+    """Say how one of several stages stands whose job runs."""
+    told = {step.name: step for step in job.status.steps}
+    if not told:
+        return "in a running job"
+    if name not in told:
+        return "waiting in its job"
+    return "running" if told[name].end_s is None else "done"
+
+
+def _step_start(job: Job, name: str) -> float | None:
+    if len(job.planned.stages) == 1:
+        return job.status.payload_start_s
+    return next((step.start_s for step in job.status.steps if step.name == name), None)
+
+
+def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
+    """How long a job has been in the queue: since its submission, or since it was let go where age counts from then."""
+    status = job.status
+    if status.eligible_s is None and not state.capabilities.age_accrues and job.spec.dependencies:
+        return None
+    until_s = status.start_s if status.start_s is not None else status.end_s
+    return max((until_s if until_s is not None else now_s) - queued_since(status, state.capabilities), 0.0)

@@ -1,0 +1,150 @@
+"""All strategies side by side on a real Slurm cluster, in competition with another user's jobs.
+
+The paper ran Montage at two centres for weeks. Here its nine stages last seconds in place of minutes (`sleep`), on a
+throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts by itself, while another
+user keeps the cluster busy. Each strategy is a client of its own, with a run folder of its own; all meet the same load.
+
+    python examples/strategies_on_slurm.py --rounds 3          # the release that this computer has
+    python examples/strategies_on_slurm.py --newer             # Slurm 24.11, from the tree that the tests use
+
+It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asa.backends.slurm.facility import SlurmRest
+from asa.workflows import montage
+from rich.console import Console
+
+import asa
+from asa.backend import Backend
+from asa.experiment import CompareRun
+from asa.metrics import measure
+from asa.report.comparison import render
+from asa.runner import RunFolder, RunPlan, drive
+from asa.workflow import Stage, Workflow
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from slurm_testbed import Testbed, missing
+
+STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive")
+NODES, CORES_PER_NODE = 16, 28
+SECONDS = 24.0  # of all stages together
+WAITING = 4  # jobs that the other user always has in the queue
+
+
+def scaled(flow: Workflow, total_s: float) -> Workflow:
+    """Let a workflow last so many seconds in all, its stages in proportion, none under a second."""
+    whole = sum(stage.expected_s for stage in flow.stages.values())
+
+    def short(stage: Stage) -> Stage:
+        lasts = max(1.0, round(stage.expected_s / whole * total_s))
+        return replace(stage, walltime_s=60.0, expected_run_s=lasts, command=f"sleep {lasts:.0f}")
+
+    return Workflow(flow.name, [short(stage) for stage in flow.stages.values()], walltime_s=2 * total_s)
+
+
+class OtherUser(threading.Thread):
+    """Another user, who always has some jobs in the queue."""
+
+    def __init__(self, cluster: Testbed, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.random, self.over = cluster, random.Random(seed), threading.Event()
+
+    def run(self) -> None:
+        """Submit as soon as fewer wait."""
+        while not self.over.wait(0.3):
+            waiting = self.cluster.run_as_root("squeue", "-h", "-t", "PD", "-u", "root", check=False)
+            for _ in range(WAITING - len(waiting.splitlines())):
+                cores, lasts = self.random.choice([28, 56, 56, 112, 224]), self.random.randint(5, 15)
+                command = ["sbatch", "-Q", "-n", str(cores), "-t", "1", "-o", "/dev/null", "--wrap", f"sleep {lasts}"]
+                self.cluster.run_as_root(*command, check=False)
+
+
+def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int) -> CompareRun:
+    """Run Montage once under a strategy, as `asa run` does."""
+    flow = scaled(montage(cores), SECONDS)
+    facility = SlurmRest(url=f"unix://{cluster.socket}", system="testbed", poll="1s", most_poll="5s", age_accrues=True)
+
+    def connect(run: RunFolder) -> Backend:
+        return facility.connect(run.path, sleep=run.sleep)
+
+    plan = RunPlan(
+        id=f"{seed:02d}{strategy.replace('-', '')}{int(time.time()):x}",
+        name=f"montage-{strategy}",
+        workflow=flow.name,
+        stages=tuple(flow.stages.values()),
+        walltime_s=flow.walltime_s,
+        strategy=strategy,
+        backend="slurm-rest",
+        capabilities=facility.connect(folder).capabilities,
+        folder=str(folder),
+        bank=str(folder / f"bank-{strategy}"),
+        created_s=time.time(),
+        version=asa.__version__,
+    )
+    run = RunFolder.create(folder, plan)
+    result = drive(run, connect)
+    metrics = measure(flow, result.records) if result.outcome == "completed" else None
+    return CompareRun(flow.name, "testbed", cores, strategy, seed, True, metrics, result.reason)  # noqa: FBT003 - as seen
+
+
+def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
+    """Run every strategy at once, so that all meet the same load, and again."""
+    folder = cluster.folder("runs")
+    other = OtherUser(cluster, seed=1)
+    other.start()
+    runs: list[CompareRun] = []
+    try:
+        with ThreadPoolExecutor(len(STRATEGIES)) as clients:
+            for seed in range(rounds):
+                tasks = [clients.submit(one_run, cluster, folder, name, cores, seed) for name in STRATEGIES]
+                runs += [task.result() for task in tasks]
+    finally:
+        other.over.set()
+        other.join()
+    return runs
+
+
+def main() -> None:
+    """Start a cluster, run, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=112)
+    parser.add_argument("--newer", action="store_true", help="Slurm 24.11 in place of this computer's")
+    options: Any = parser.parse_args()
+    console = Console()
+    if reason := missing(options.newer):
+        console.print(f"Nothing is run: {reason}")
+        return
+    os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    root = Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp"))
+    root.chmod(0o755)
+    # jobs of one priority go by their numbers: who asks early is early, also while it depends on another
+    cluster = Testbed(
+        root, newer=options.newer, nodes=NODES, cores_per_node=CORES_PER_NODE, conf="PriorityType=priority/basic"
+    )
+    try:
+        cluster.start()
+        runs = all_rounds(cluster, options.rounds, options.cores)
+    finally:
+        cluster.stop()
+    console.print(f"Slurm {cluster.version}, {NODES} nodes of {CORES_PER_NODE} cores, {WAITING} other jobs always waiting")
+    console.print(render(runs, seeds=options.rounds))
+    for run in runs:
+        if run.metrics is None:
+            console.print(f"{run.strategy}: {run.reason}")
+
+
+if __name__ == "__main__":
+    main()

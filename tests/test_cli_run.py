@@ -1,0 +1,311 @@
+"""Runs on the command line, driven for real: begun, watched, left, killed, gone on with, cancelled."""
+
+import json
+import re
+import signal
+
+import pytest
+from slurm_testbed import until
+from this_machine import Place, Terminal
+
+CHAIN = (("a", "", "echo a >>did; sleep 1"), ("b", "a", "echo b >>did; sleep 1", 2), ("c", "b", "echo c >>did"))
+LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_dry_run_shows_each_job_and_changes_nothing(place):
+    """When, why, and the script as it would be sent."""
+    shown = place.asa("run", place.flow(*CHAIN), *place.on, "--dry-run").stdout
+    for words in ("3 jobs", "Wait p50", "at once", "sh -c -- 'echo a >>did; sleep 1'", "Nothing was submitted"):
+        assert words in shown
+    told = json.loads(place.asa("run", "flow.toml", *place.on, "--dry-run", "--output", "json").stdout)
+    assert told["schema"] == 1
+    assert [job["depends_on"] for job in told["jobs"]] == [[], ["a"], ["b"]]
+    assert all(job["preview"]["script"] for job in told["jobs"])
+    per_stage = place.asa("run", "flow.toml", *place.on, "--dry-run", "--strategy", "per-stage").stdout
+    assert "in its turn" in per_stage
+    whole = place.asa("run", "flow.toml", *place.on, "--dry-run", "--strategy", "big-job", "--output", "json").stdout
+    assert [job["stages"] for job in json.loads(whole)["jobs"]] == [["a", "b", "c"]]
+    assert not place.jobs()
+    assert not place.runs()
+    assert not (place.root / "bank").exists()
+
+
+def test_a_dry_run_of_an_installed_workflow_needs_its_width(place):
+    """Its stages have no commands, so that it cannot be run."""
+    assert "--cores" in place.asa("run", "blast", *place.on, "--dry-run", code=2).stderr
+    assert "search" in place.asa("run", "blast", "--cores", 4, *place.on, "--dry-run").stdout
+    assert "no command" in place.asa("run", "blast", "--cores", 4, *place.on, code=2).stderr
+
+
+def test_a_run_tells_what_happens_and_what_it_cost(place):
+    """A line an event where there is no terminal; a summary at the end; waits in the bank."""
+    done = place.asa("run", place.flow(*CHAIN), *place.on)
+    for words in ("the run begins", "a: submitted as job", "b: runs", "c: done", "the run completed", "completed in"):
+        assert words in done.stdout
+    assert place.lines() == ["a", "b", "c"]
+    [run] = place.runs()
+    assert json.loads((run / "metrics.json").read_text())["makespan_s"] >= 2
+    told = place.status()
+    assert (told["schema"], told["state"]) == (1, "completed")
+    assert [stage["state"] for stage in told["stages"]] == ["done"] * 3
+    assert told["metrics"]["makespan_s"] >= 2
+    assert "has ended already" in place.asa("resume").stderr
+    assert "Nothing to cancel" in place.asa("cancel").stderr
+    assert "3 observations" in place.asa("bank", "show").stdout
+    assert len(place.jobs()) == 3
+
+
+def test_json_has_a_line_an_event_and_the_status_at_the_end(place):
+    """Each with the version of the schema."""
+    done = place.asa("run", place.flow(("a", "", "true")), *place.on, "--output", "json", "--bank", "none")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["schema"] for line in lines} == {1}
+    assert [lines[0]["kind"], lines[-1]["kind"]] == ["runstarted", "status"]
+    assert lines[-1]["state"] == "completed"
+    assert not (place.root / "bank").exists()
+
+
+@pytest.mark.parametrize("strategy", ["asa", "per-stage", "asa-naive", "big-job"])
+def test_a_run_that_is_killed_goes_on_where_it_was(place, strategy):
+    """With kill -9, in the middle: each command runs once, and nothing is running that is said to be pending."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", strategy)
+    until(lambda: "b" in place.lines(), what="the second stage")
+    client.kill()
+    client.communicate()
+    assert place.status()["state"] == "detached"
+    assert "detached" in place.asa("runs").stdout
+    done = place.asa("resume")
+    assert "completed in" in done.stdout
+    assert place.lines() == ["a", "b", "c"]
+    assert place.status()["state"] == "completed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_leaves_is_told_how_to_come_back(place, number):
+    """The jobs go on meanwhile."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
+    until(lambda: "a" in place.lines(), what="the first stage")
+    client.send_signal(number)
+    _, errors = client.communicate(timeout=60)
+    assert client.returncode == 130, errors
+    [run] = place.runs()
+    for words in ("Submitted jobs go on", f"asa resume {run.name}", f"asa cancel {run.name}"):
+        assert words in errors
+    assert "Traceback" not in errors
+    assert not (run / "lease").exists()
+    until(lambda: "c" in place.lines(), what="the last stage")
+    assert place.status()["state"] == "detached"
+    place.asa("resume")
+    assert place.lines() == ["a", "b", "c"]
+
+
+def test_a_run_that_failed_says_why_and_goes_on_once_mended(place):
+    """With the last that the stage wrote, and what to do."""
+    check = "test -e mended || { echo cannot find the reference >&2; exit 3; }"
+    flow = place.flow(("a", "", "echo a >>did"), ("b", "a", check), ("c", "b", "echo c >>did"))
+    done = place.asa("run", flow, *place.on, code=1)
+    for words in ("failed: stage 'b'", "cannot find the reference", "asa explain b", "asa logs b", "resume --retry"):
+        assert words in done.stderr
+    told = place.asa("explain", "b").stdout
+    for words in ("exit code 3", "NonZeroExitCode", "ended with an exit code other than 0", "the reference"):
+        assert words in told
+    assert place.asa("logs", "b", "--err").stdout == "cannot find the reference\n"
+    assert "failed" in place.asa("runs").stdout
+    assert "failed" in place.asa("resume", code=1).stderr, "without --retry it stays as it is"
+    (place.root / "mended").touch()
+    place.asa("resume", "--retry")
+    assert place.lines() == ["a", "c"]
+
+
+def test_a_run_is_cancelled_by_the_client_that_drives_it(place):
+    """Which has gone then, and so have its jobs."""
+    client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "chained")
+    until(lambda: "a" in place.lines(), what="the first stage")
+    assert "is cancelled" in place.asa("cancel").stderr
+    client.communicate(timeout=60)
+    assert client.returncode == 1
+    assert place.status()["state"] == "cancelled"
+    assert place.states() == {"a": "cancelled", "b": "cancelled"}
+    assert "before" in place.asa("cancel").stderr, "nothing is left to cancel"
+
+
+def test_a_run_that_nobody_drives_is_cancelled_and_nothing_more_submitted(place):
+    """Although a stage was due."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
+    until(lambda: "b" in place.lines(), what="the second stage")
+    client.kill()
+    client.communicate()
+    place.asa("cancel", "--yes")
+    assert place.status()["state"] == "cancelled"
+    assert len(place.jobs()) == 2
+    assert place.lines() == ["a", "b"]
+
+
+def test_a_stage_without_a_job_cannot_be_cancelled(place):
+    """And one with a job ends the run."""
+    client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "per-stage")
+    until(lambda: "a" in place.lines(), what="the first stage")
+    assert "has no job yet" in place.asa("cancel", "--stage", "b").stderr
+    place.asa("cancel", "--stage", "zz", code=2)
+    place.asa("cancel", "--stage", "a")
+    client.communicate(timeout=60)
+    assert "somebody cancelled stage 'a'" in place.status()["reason"]
+
+
+def test_only_one_client_drives_a_run(place):
+    """The other is told which."""
+    client = place.begin("run", place.flow(*LONG), *place.on)
+    until(lambda: "a" in place.lines(), what="the first stage")
+    assert f"is driven by process {client.pid}" in place.asa("resume", code=1).stderr
+    assert f"process {client.pid}" in place.asa("runs", columns=160).stdout
+    shown = place.asa("explain").stdout
+    for words in (
+        "a: running",
+        "b: queued (dependency)",
+        "waits for 'a'",
+        "expected to end",
+        "a job that has not ended",
+    ):
+        assert words in shown
+    place.asa("cancel")
+    client.communicate(timeout=60)
+
+
+def test_all_that_can_never_start_is_told_at_once(place):
+    """Before anything is submitted or written."""
+    wide = place.flow(("a", "", "true", 5), ("b", "a", "true"), ("c", "b", "true", 64))
+    told = place.asa("run", wide, *place.on, code=2).stderr
+    assert "a: asks for 5 cores" in told
+    assert "c: asks for 64 cores" in told
+    assert not place.runs()
+    assert not place.jobs()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "nowhere.toml"], "No such file"),
+        (["run", "nothing"], "there is no workflow 'nothing'"),
+        (["run", "flow.toml", "--strategy", "oracle"], "know the future"),
+        (["run", "flow.toml", "--strategy", "az"], "there is no strategy 'az'"),
+        (["run", "flow.toml", "--estimator", "az"], "there is no estimator 'az'"),
+        (["run", "flow.toml", "--cores", "3"], "Leave --cores out"),
+        (["run", "empty.toml"], "no command to run in stage a"),
+        (["resume", "zz"], "there is no run 'zz'"),
+        (["status"], "there is no run"),
+        (["cancel", "zz"], "there is no run 'zz'"),
+        (["logs", "a"], "there is no run"),
+        (["explain", "--run", "zz"], "there is no run 'zz'"),
+    ],
+)
+def test_what_cannot_be_used_is_told(place, arguments, words):
+    """With exit code 2, and without a traceback."""
+    place.flow(*LONG)
+    place.flow(("a", "", " "), name="empty")
+    on = place.on if arguments[0] == "run" else []
+    assert words in " ".join(place.asa(*arguments, *on, code=2).stderr.split())
+
+
+def test_a_folder_that_cannot_be_written_is_told(place):
+    """A file stands where the runs' folder should be."""
+    (place.root / "file").touch()
+    told = place.asa("run", place.flow(("a", "", "true")), *place.on, "--runs", "file", code=1).stderr
+    assert "--runs" in told
+    assert not place.jobs()
+
+
+def test_one_damaged_run_does_not_hide_the_others(place):
+    """Its row says so; what reads it alone fails in words."""
+    for name in ("one", "two", "three", "four"):
+        place.asa("run", place.flow(("a", "", "true"), name=name), *place.on, "--quiet")
+    one, two, three = (
+        next(run for run in place.runs() if run.name.startswith(f"{n}-")) for n in ("one", "two", "three")
+    )
+    lines = (one / "journal.jsonl").read_bytes().split(b"\n")
+    (one / "journal.jsonl").write_bytes(b"\n".join([lines[0], b"{}", *lines[2:]]))
+    (two / "run.json").write_text("{}")
+    (three / "journal.jsonl").write_bytes(b"\n".join([lines[0], *lines[3:]]))  # jobs that nobody had submitted
+    shown = " ".join(place.asa("runs", columns=160).stdout.split())
+    assert "is damaged, with sound entries after it" in shown
+    assert "is no description of a run" in shown
+    assert "tells what cannot have been" in shown
+    assert shown.count("damaged: ") == 3
+    assert "1/1" in shown
+    rows = json.loads(place.asa("runs", "--output", "json").stdout)["runs"]
+    assert sorted(row["state"] for row in rows) == ["completed", "damaged", "damaged", "damaged"]
+    for verb in (["status", one.name], ["resume", one.name], ["cancel", one.name], ["explain", "--run", one.name]):
+        assert "is damaged" in place.asa(*verb, code=1).stderr
+    place.asa("status", three.name, code=1)
+
+
+def test_logs_show_what_a_stage_wrote(place):
+    """All of it, the last of it, or as it comes until its job ends."""
+    write = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
+    client = place.begin("run", place.flow(("a", "", f"sleep 0.5; {write}"), ("b", "a", "true")), *place.on)
+    until(lambda: place.runs() and place.states().get("a") == "running", what="the first stage")
+    assert place.asa("logs", "a", "--follow").stdout.split("\n")[:5] == [f"line {i}" for i in range(1, 6)]
+    client.communicate(timeout=60)
+    assert place.asa("logs", "a", "--lines", 2).stdout == "line 4\nline 5\n"
+    assert place.asa("logs", "a", "--err").stdout == ""
+    assert "there is no stage 'x'" in place.asa("logs", "x", code=2).stderr
+
+
+def test_on_a_terminal_the_table_renews_itself_and_ctrl_c_leaves(place):
+    """What is pending is never shown as running."""
+    terminal = Terminal(place, "run", place.flow(*LONG), *place.on, "--strategy", "chained")
+    terminal.until_shown("running")
+    terminal.until_shown("2s+")
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.output.decode()).replace("\r", "\n")
+    table = text[text.rindex("Stage ") :]
+    assert re.search(r"^a +running ", table, re.MULTILINE)
+    assert re.search(r"^b +queued \(dependency\) ", table, re.MULTILINE)
+    assert not re.search(r"^b +running", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "asa resume" in text
+
+
+def test_a_terminal_that_is_closed_leaves_the_run_in_good_order(place):
+    """As when a laptop is shut."""
+    terminal = Terminal(place, "run", place.flow(*LONG), *place.on, "--strategy", "chained")
+    terminal.until_shown("running")
+    assert terminal.hang_up() == 130
+    [run] = place.runs()
+    assert not (run / "lease").exists()
+    assert place.status()["state"] == "detached"
+
+
+def test_cancelling_on_a_terminal_is_asked_for(place):
+    """And no is an answer."""
+    client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "chained")
+    until(lambda: "a" in place.lines(), what="the first stage")
+    terminal = Terminal(place, "cancel")
+    terminal.until_shown("and its 2 jobs?")
+    terminal.type(b"n\n")
+    assert terminal.end() == 1
+    assert place.status()["state"] == "running"
+    client.send_signal(signal.SIGTERM)
+    client.communicate(timeout=60)
+
+
+def test_a_run_goes_on_from_another_folder(place, tmp_path):
+    """Its commands run where it was begun."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
+    until(lambda: "a" in place.lines(), what="the first stage")
+    client.kill()
+    client.communicate()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = place.begin("resume", place.runs()[0], cwd=elsewhere)
+    _, errors = other.communicate(timeout=60)
+    assert other.returncode == 0, errors
+    assert place.lines() == ["a", "b", "c"]
+    assert not list(elsewhere.iterdir())

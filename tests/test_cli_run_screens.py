@@ -1,0 +1,248 @@
+"""What is shown of a run: at every width, in every state."""
+
+import io
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from asa.backend import Capabilities, Condition, JobState, JobStatus, StepTimes
+from asa.cli import live
+from asa.cli.events import event_line
+from asa.cli.logs import last_lines, log_file
+from asa.cli.screen import draw, summary
+from asa.cli.standing import metrics_of, stand
+from asa.locks import Holder
+from asa.runner import Run, RunFolder, RunPlan, run_all
+from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Told
+from asa.runner.state import RunState
+from asa.strategies import load_strategy
+from asa.strategies.base import Keep, PlannedJob
+from asa.waits import WaitForecast
+from asa.workflow import Stage
+
+NOW_S = 1_700_000_000.0
+STAGES = tuple(
+    Stage(name, cores=cores, walltime_s=7200, after=after, command="true")
+    for name, cores, after in [
+        ("fetch-the-references", 1, ()),
+        ("project", 112, ("fetch-the-references",)),
+        ("background", 56, ("project",)),
+        ("add", 1, ("project", "background")),
+    ]
+)
+FORECAST = WaitForecast((10.0, 20.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0), 300.0)
+HOLDER = Holder("t", "login.ab12", 4711, NOW_S, NOW_S)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    site = Capabilities("site", 448, 28, age_accrues=False)
+    plan = RunPlan("0123456789abcdef", "mosaic", "mosaic", STAGES, "asa", "slurm-rest", site, created_s=NOW_S)
+    return RunFolder.create(tmp_path, plan)
+
+
+def state_of(folder):
+    state = RunState("mosaic", folder.plan.make_workflow(), folder.plan.capabilities, folder.plan.id)
+    tell(state, Begun(NOW_S))
+    return state
+
+
+def tell(state, *entries):
+    return [news for entry in entries for news in state.apply(entry)]
+
+
+def submitted(state, *names, keep=Keep.NOTHING, job_id=None):
+    planned = PlannedJob(names, NOW_S, keep, "now", FORECAST)
+    spec = state.spec_of(planned)
+    number = job_id or str(len(state.jobs) + 100)
+    status = JobStatus(number, JobState.PENDING, NOW_S)
+    tell(state, Intended(spec.token, planned, spec, NOW_S), Accepted(spec.token, status))
+    return status
+
+
+def shown(folder, state, width, *, now_s=NOW_S + 600, **options):
+    run = stand(folder, state, [], now_s, condition=Condition(now_s - 12, **options), driver=HOLDER, next_s=now_s + 90)
+    file = io.StringIO()
+    Console(file=file, width=width, highlight=False).print(draw(run, width))
+    return file.getvalue()
+
+
+def words(folder, state, now_s=NOW_S + 600):
+    return {stage.stage: stage.state for stage in stand(folder, state, [], now_s).stages}
+
+
+def test_every_state_has_its_words(folder):
+    """What is pending is queued, dependent or held; what idles is allocated."""
+    state = state_of(folder)
+    assert set(words(folder, state).values()) == {"waiting"}
+    first = submitted(state, "fetch-the-references")
+    assert words(folder, state)["fetch-the-references"] == "queued"
+    tell(state, Told(replace(first, reason="JobHeldUser", held=True)))
+    assert words(folder, state)["fetch-the-references"] == "held"
+    tell(state, Told(replace(first, held=True, eligible_s=NOW_S, reason="Priority")))
+    assert words(folder, state)["fetch-the-references"] == "queued", "it was let go"
+    second = submitted(state, "project", keep=Keep.AWAIT)
+    assert words(folder, state)["project"] == "queued"
+    tell(state, Told(replace(second, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 5)))
+    assert words(folder, state)["project"] == "allocated"
+    submitted(state, "background", keep=Keep.DEPENDENCY)
+    assert words(folder, state)["background"] == "queued (dependency)"
+    running = replace(first, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 9, payload_start_s=NOW_S + 9)
+    tell(state, Told(running))
+    assert words(folder, state)["fetch-the-references"] == "running"
+    tell(state, GivingUp(second.job_id, "too early", NOW_S + 10))
+    assert words(folder, state)["project"] == "being cancelled"
+    tell(state, Told(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
+    assert words(folder, state)["fetch-the-references"] == "timed out"
+    assert words(folder, state)["add"] == "not run"
+
+
+@given(st.sampled_from(JobState), st.booleans(), st.sampled_from(["", "Dependency", "JobHeldAdmin", "Resources"]))
+def test_what_is_pending_is_never_running(kind, keeps, reason):
+    """Whatever the batch system says of it."""
+    site = Capabilities("site", 448, 28, age_accrues=False)
+    flow = RunPlan("0123", "m", "m", STAGES, "asa", "b", site).make_workflow()
+    state = RunState("m", flow, site, "0123")
+    submitted(state, "fetch-the-references")
+    status = submitted(state, "project", keep=Keep.DEPENDENCY if keeps else Keep.NOTHING)
+    started = None if kind is JobState.PENDING else NOW_S + 1
+    told = replace(status, state=kind, reason=reason, start_s=started, payload_start_s=started)
+    if kind.is_final:
+        told = replace(told, end_s=NOW_S + 2)
+    tell(state, Told(told))
+    folder = type("Folder", (), {"path": type("P", (), {"name": "m"})(), "plan": None})()
+    [stage] = [s for s in stand(folder, state, [], NOW_S + 5).stages if s.stage == "project"]
+    assert (stage.state == "running") == (kind is JobState.RUNNING)
+
+
+def test_stages_that_share_a_job_are_told_apart_by_its_steps(folder):
+    """The one that runs, those that ran, those that wait; where nothing is told, nothing is claimed."""
+    state = state_of(folder)
+    names = state.workflow.order
+    status = submitted(state, *names)
+    runs = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
+    tell(state, Told(runs))
+    assert set(words(folder, state).values()) == {"in a running job"}
+    steps = (StepTimes(names[0], NOW_S, NOW_S + 5), StepTimes(names[1], NOW_S + 5))
+    tell(state, Told(replace(runs, steps=steps)))
+    assert list(words(folder, state).values()) == ["done", "running", "waiting in its job", "waiting in its job"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_table_fits(folder, width):
+    """At every width, with the reasons and the scheduler's own estimate in it or below it."""
+    state = state_of(folder)
+    first = submitted(state, "fetch-the-references")
+    tell(state, Told(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
+    submitted(state, "project", keep=Keep.DEPENDENCY)
+    text = shown(folder, state, width, trouble="it does not answer")
+    assert max(map(len, text.splitlines())) <= width
+    told = " ".join(text.split())
+    for said in ("Resources", "in 15m00s", "as of 12s ago", "it does not answer", "Acts next", "10m00s+", "5m00s"):
+        assert said in told
+    assert ("Submitted" in text) == (width >= 110)
+
+
+def test_waits_do_not_count_before_a_job_may_start(folder):
+    """Where age does not accrue for dependent jobs."""
+    state = state_of(folder)
+    submitted(state, "fetch-the-references")
+    second = submitted(state, "project", keep=Keep.DEPENDENCY)
+
+    def project():
+        return next(s for s in stand(folder, state, [], NOW_S + 600, driver=HOLDER).stages if s.stage == "project")
+
+    assert project().wait_s is None
+    tell(state, Told(replace(second, eligible_s=NOW_S + 540)))
+    assert project().wait_s == 60
+    assert project().is_growing
+
+
+def test_where_nobody_looks_times_stand_still(folder):
+    """What happened since is not known."""
+    state = state_of(folder)
+    first = submitted(state, "fetch-the-references")
+    tell(state, Told(replace(first, eligible_s=NOW_S)))
+    run = stand(folder, state, [], NOW_S + 9000, condition=Condition(NOW_S + 60))
+    assert (run.state, run.age_s, run.stages[0].wait_s) == ("detached", 8940, 60)
+
+
+def test_what_does_not_fit_on_the_screen_is_counted(folder):
+    """What is at work is shown first."""
+    state = state_of(folder)
+    tell(state, Told(replace(submitted(state, "fetch-the-references"), eligible_s=NOW_S)))
+    run = stand(folder, state, [], NOW_S)
+    file = io.StringIO()
+    Console(file=file, width=80).print(draw(run, 80, 13))
+    assert "1 more stages" in file.getvalue()
+    assert "fetch-the-references" in file.getvalue()
+
+
+def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
+    """Of a run on a simulated machine."""
+    others = np.array([[0], [100], [100], [448]], dtype=np.int64)
+    world = SimulatedBackend(Engine(448, JobTable(*others), now=0), Machine("m", 16, 28))
+    run = Run(folder.plan.make_workflow(), load_strategy("chained"), name="mosaic")
+    [result] = run_all(world, [run])
+    lines = [line for record in result.records if (line := event_line(record)) is not None]
+    assert all("\n" not in line for line in lines)
+    assert lines[-1].endswith("the run completed")
+    state = RunState("mosaic", run.workflow, folder.plan.capabilities, "x")
+    state.outcome = "completed"
+    assert metrics_of(state, result.records).makespan_s > 0
+    file = io.StringIO()
+    standing = replace(stand(folder, state, result.records, NOW_S), metrics=metrics_of(state, result.records))
+    Console(file=file, width=80).print(summary(standing))
+    assert "TWT" in file.getvalue()
+
+
+def test_the_longer_nothing_happens_the_less_is_drawn(monkeypatch):
+    """Each second at first, once a minute at most; at once when something happens."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    table = live.LiveTable(Console(file=io.StringIO(), force_terminal=True))
+    assert table.due_s() == 0
+    pauses = []
+    while clock[0] < 36_000:
+        table._shown_s, table._is_old = clock[0], False
+        pauses.append(table.due_s())
+        clock[0] += pauses[-1]
+    assert pauses[0] == 1
+    assert max(pauses) == pytest.approx(60)
+    assert pauses == pytest.approx(sorted(pauses))
+    assert len(pauses) < 800  # in ten hours
+    table.happened(None)
+    assert table.due_s() == 0
+
+
+@given(st.lists(st.text("ab\n", max_size=30), max_size=20), st.integers(1, 12))
+def test_the_last_lines_are_the_last_lines(tmp_path_factory, parts, count):
+    """However long the file is."""
+    file = tmp_path_factory.mktemp("logs") / "x"
+    text = "\n".join(parts)
+    file.write_text(text)
+    assert last_lines(file, count) == "".join(text.splitlines(keepends=True)[-count:])
+
+
+@pytest.mark.parametrize("pattern", ["mosaic_{}.{}.100.err", "mosaic_{}.{}-0a1b2c.err", "{1}.err"])
+def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
+    """However a backend names the file; the newest, and none of a job whose token begins alike."""
+    state = state_of(folder)
+    status = submitted(state, "fetch-the-references")
+    token = state.jobs[status.job_id].spec.token
+    assert log_file(folder, state, "fetch-the-references", "err") is None
+    (folder.path / "logs").mkdir()
+    (folder.path / "logs" / pattern.format("fetch", f"{token}1")).touch()
+    assert log_file(folder, state, "fetch-the-references", "err") is None
+    ours = folder.path / "logs" / pattern.format("fetch", token)
+    ours.touch()
+    assert log_file(folder, state, "fetch-the-references", "err") == ours
+    assert log_file(folder, state, "fetch-the-references", "out") is None
+    assert log_file(folder, state, "project", "err") is None
