@@ -139,7 +139,8 @@ def main() -> None:
         runs = all_rounds(cluster, options.rounds, options.cores)
     finally:
         cluster.stop()
-    console.print(f"Slurm {cluster.version}, {NODES} nodes of {CORES_PER_NODE} cores, {WAITING} other jobs always waiting")
+    size = f"{NODES} nodes of {CORES_PER_NODE} cores"
+    console.print(f"Slurm {cluster.version}, {size}, {WAITING} other jobs always waiting")
     console.print(render(runs, seeds=options.rounds))
     for run in runs:
         if run.metrics is None:

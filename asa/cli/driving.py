@@ -185,9 +185,7 @@ class _Watch:
         if self._state is None or (heard := self._backend.condition) == self._heard:
             return
         self._heard = heard
-        jobs = [job.status for job in self._state.jobs.values()]
-        expected = {job.job_id: job.expected_start_s for job in jobs if job.expected_start_s is not None}
-        self._folder.pulse(heard, expected, self._wake_s)
+        self._folder.pulse(heard, self._state, self._wake_s)
 
     def _show(self) -> None:
         from asa.cli.standing import stand

@@ -197,6 +197,10 @@ def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterato
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
         yield "It is submitted only when somebody drives the run."
+    elif stage.planned_s is not None:
+        left_s = stage.planned_s - run.now_s
+        moment = f"in {_duration(left_s)}" if left_s >= 1 else "now"
+        yield f"Strategy {run.plan.strategy} means to submit it {moment}: {stage.plan}."
     elif run.next_s is not None:
         yield (
             f"Strategy {run.plan.strategy} acts next in {_duration(max(run.next_s - run.now_s, 0.0))}, "

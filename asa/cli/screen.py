@@ -76,7 +76,11 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
     if left_out:
         parts.append(Text(f"... and {left_out} more stages; see all with: asa status", style="dim"))
     if not is_wide:
-        noted = [s for s in shown if (s.reason and s.state not in _TOLD) or s.expected_start_s is not None]
+        noted = [
+            s
+            for s in shown
+            if (s.reason and s.state not in _TOLD) or s.expected_start_s is not None or s.planned_s is not None
+        ]
         parts += [_note(stage, run.now_s) for stage in noted]
     parts += _foot(run)
     return Group(*parts)
@@ -168,7 +172,7 @@ def _columns(run: RunStanding) -> list[_Column]:
         _Column("Predicted", _predicted),
         _Column("Starts", lambda s: _about(s.expected_start_s, now_s), is_wide=True),
         _Column("Ran", lambda s: _so_far(s.run_s, is_growing=s.is_growing)),
-        _Column("Reason", lambda s: s.reason, is_number=False, is_wide=True),
+        _Column("Reason", lambda s: _why(s, now_s), is_number=False, is_wide=True),
     ]
 
 
@@ -186,9 +190,17 @@ def _about(time_s: float | None, now_s: float) -> str:
     return "any moment" if time_s <= now_s else f"in {format_duration(time_s - now_s)}"
 
 
+def _why(stage: StageStanding, now_s: float) -> str:
+    """Say why a stage's job is pending, or when it is to be asked for."""
+    if stage.planned_s is None:
+        return stage.reason
+    left_s = stage.planned_s - now_s
+    return f"asked for in {format_duration(left_s)}" if left_s >= 1 else "asked for at once"
+
+
 def _note(stage: StageStanding, now_s: float) -> Text:
     starts = _about(stage.expected_start_s, now_s)
-    parts = [stage.reason, f"the batch system expects it to start {starts}" if starts else ""]
+    parts = [_why(stage, now_s), f"the batch system expects it to start {starts}" if starts else ""]
     return Text(f"{stage.stage}: {'; '.join(part for part in parts if part)}", style="dim")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from asa.locks import Holder
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import Job, RunState
+    from asa.strategies.base import PlannedJob
     from asa.waits import WaitForecast
 
 __all__ = ["RunStanding", "StageStanding", "failed_stage", "metrics_of", "predictions", "stand", "standing_of"]
@@ -62,6 +63,8 @@ class StageStanding:
         Once its job ended.
     resubmissions
         How often it was asked for again.
+    planned_s, plan
+        When a job of it is to be submitted, as last planned, and why then.
     """
 
     stage: str
@@ -83,6 +86,8 @@ class StageStanding:
     reason: str = ""
     exit_code: int | None = None
     resubmissions: int = 0
+    planned_s: float | None = None
+    plan: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -207,6 +212,7 @@ def standing_of(folder: RunFolder, now_s: float) -> RunStanding:
         now_s,
         condition=pulse.condition if pulse else None,
         expected=pulse.expected if pulse else {},
+        planned=pulse.planned if pulse and driver else (),
         next_s=pulse.next_s if pulse and driver else None,
         driver=driver,
     )
@@ -220,6 +226,7 @@ def stand(
     *,
     condition: Condition | None = None,
     expected: Mapping[str, float] | None = None,
+    planned: Sequence[PlannedJob] | None = None,
     next_s: float | None = None,
     driver: Holder | None = None,
 ) -> RunStanding:
@@ -235,6 +242,8 @@ def stand(
         How well that can be asked.
     expected
         When it expects jobs to start, by their ids, where that is not in the jobs' statuses.
+    planned
+        What is to be submitted, where the state does not say.
     next_s
         When the client means to act next.
     driver
@@ -242,6 +251,7 @@ def stand(
     """
     told = list(records)
     predicted = predictions(told)
+    plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
     # where nobody looks, nothing is known of what happened since
     known_s = now_s if driver or condition is None else min(condition.heard_s, now_s)
@@ -251,7 +261,10 @@ def stand(
         folder.plan,
         state.outcome or ("running" if driver else "detached"),
         now_s,
-        [_stage(state, name, known_s, predicted.get(name), expected or {}) for name in state.workflow.order],
+        [
+            _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name))
+            for name in state.workflow.order
+        ],
         begun_s=next((r.time_s for r in told if isinstance(r, RunStarted)), None),
         ended_s=next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
@@ -289,7 +302,12 @@ def failed_stage(state: RunState) -> str | None:
 
 
 def _stage(
-    state: RunState, name: str, now_s: float, predicted_s: float | None, expected: Mapping[str, float]
+    state: RunState,
+    name: str,
+    now_s: float,
+    predicted_s: float | None,
+    expected: Mapping[str, float],
+    plan: PlannedJob | None,
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = latest_job(state, name) if view.job_id is not None or state.outcome is not None else None
@@ -301,8 +319,12 @@ def _stage(
             words,
             cores,
             stage.walltime_s,
-            predicted_wait_s=predicted_s,
+            predicted_wait_s=plan.prediction.wait_s
+            if plan is not None and plan.prediction is not None
+            else predicted_s,
             resubmissions=view.resubmissions,
+            planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
+            plan=plan.reason if plan is not None and words == "waiting" else "",
         )
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s

@@ -73,9 +73,7 @@ def drive(
             journal.reread()
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
-            jobs = [job.status for state in states for job in state.jobs.values()]
-            expected = {s.job_id: s.expected_start_s for s in jobs if s.expected_start_s is not None}
-            folder.pulse(backend.condition, expected, wake_s)
+            folder.pulse(backend.condition, states[0], wake_s)
             on_pass(states, backend, wake_s)
 
         [result] = run_all(

@@ -23,13 +23,14 @@ from asa.records import Record
 from asa.runner.active import Wish
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import Observation, RunState
+from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 
 __all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "list_runs"]
 
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
-_SLICE_S = 1.0
+_SLICE_S = 2.0
 _PULSE_S = 5.0
 
 
@@ -104,6 +105,8 @@ class Pulse:
         Seconds of CPU that the client has used.
     next_s
         When the client means to act next, on the batch system's clock, where that is planned.
+    planned
+        What it means to submit, and why then.
     """
 
     at_s: float
@@ -111,6 +114,7 @@ class Pulse:
     expected: Mapping[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
     next_s: float | None = None
+    planned: tuple[PlannedJob, ...] = ()
 
 
 _plan: TypeAdapter[RunPlan] = TypeAdapter(RunPlan)
@@ -225,12 +229,15 @@ class RunFolder:
                 return True
         return False
 
-    def pulse(self, condition: Condition, expected: Mapping[str, float], next_s: float | None = None) -> None:
+    def pulse(self, condition: Condition, state: RunState | None = None, next_s: float | None = None) -> None:
         """Give a sign of life, not more often than is of use."""
         if time.monotonic() - self._pulsed_s < _PULSE_S:
             return
         self._pulsed_s = time.monotonic()
-        sign = Pulse(time.time(), condition, expected, time.process_time(), next_s)
+        jobs = [job.status for job in state.jobs.values()] if state is not None else []
+        expected = {job.job_id: job.expected_start_s for job in jobs if job.expected_start_s is not None}
+        planned = state.planned if state is not None else ()
+        sign = Pulse(time.time(), condition, expected, time.process_time(), next_s, planned)
         with suppress(OSError):  # a full disk shows itself at the journal
             _write(self.path / _PULSE, _pulse.dump_json(sign))
 
@@ -253,11 +260,11 @@ class RunFolder:
     def driver(self) -> Holder | None:
         """Who drives the run; None if nobody seems to."""
         lock = FileLock(self.path / _LEASE)
-        try:
+        holder = None
+        with suppress(OSError):  # somebody else's folder, of which only so much can be seen
             holder = lock.holder()
             return None if holder is None or lock.is_stale(holder) else holder
-        except OSError:  # somebody else's folder, of which only so much can be seen
-            return holder
+        return holder
 
     def last_pulse(self) -> Pulse | None:
         """Give the latest sign of life of a client."""

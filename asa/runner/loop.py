@@ -25,7 +25,7 @@ from asa.runner.submission import (
     take_in,
     tell_cancellations,
 )
-from asa.strategies.base import Forecast, ForecastKind, Keep, Plan, PlannedJob
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
 
 __all__ = ["Run", "RunResult", "Wish", "run_all"]
 
@@ -207,6 +207,7 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
     now = backend.now()
     while one.state.outcome is None and one.state.open_intent is None:
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
+        one.state.planned = plan.submissions
         given_back = [c for c in plan.cancellations if cancel(backend, one, c.job_id, c.reason)]
         if len(given_back) < len(plan.cancellations):
             if one.to_cancel():
@@ -229,7 +230,7 @@ def _fulfil(backend: Backend, active: Sequence[Active], wish: Wish) -> None:
         if not wish.stage:
             one.commit(Stopped("cancelled", "somebody asked for it", backend.now()))
             clean_up(backend, one)
-        elif (view := one.state.stages.get(wish.stage)) is not None and view.job_id is not None:
+        elif (view := one.state.stages.get(wish.stage)) is not None and view.phase is not Phase.DONE:
             one.commit(Stopped("cancelled", f"somebody cancelled stage {wish.stage!r}", backend.now()))
             clean_up(backend, one)
 

@@ -103,6 +103,8 @@ class RunState:
         Tokens of which a second job may yet turn up.
     outcome, reason
         How the run ended; None until then.
+    planned
+        What the strategy meant to submit when it was last asked; for show, and in no journal.
     """
 
     name: str
@@ -116,6 +118,7 @@ class RunState:
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     outcome: Outcome | None = None
     reason: str = ""
+    planned: tuple[PlannedJob, ...] = ()
 
     def __post_init__(self) -> None:
         self.stages = {name: StageView(stage) for name, stage in self.workflow.stages.items()}

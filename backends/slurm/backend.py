@@ -14,7 +14,7 @@ from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobS
 from asa.errors import AccessError, BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
-from . import reasons
+from . import explanations
 from .clock import ClockOffset
 from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
@@ -24,7 +24,7 @@ from .marks import Kept, RunFolder
 from .pacing import Pacer
 from .script import LONGEST_COMMAND_BYTES, Payload, batch_script, file_name, job_name
 from .states import ended_as
-from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED, TrackedJob
+from .tracking import TrackedJob
 
 __all__ = ["JobDefaults", "SlurmBackend"]
 
@@ -33,20 +33,6 @@ _LONGEST_FILE_NAME = 200
 _LEAST_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _COMMENT = "asa:"
-_ADVICE = {
-    TWIN: Advice(
-        "Another job with the same payload came first, so this one ran nothing.",
-        "Nothing is to be done: a submission whose answer was lost had been accepted after all.",
-    ),
-    VANISHED: Advice(
-        "Slurm does not know the job any more, and nothing tells how it ended.",
-        "Look into its output, and submit it again if it did not end well.",
-    ),
-    IGNORED_DEPENDENCY: Advice(
-        "Slurm let the job go before the job that it depends on had ended well, so it was cancelled.",
-        "Look into its output for what it did meanwhile, and submit it again.",
-    ),
-}
 
 
 class SlurmBackend:
@@ -136,7 +122,7 @@ class SlurmBackend:
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed."""
-        return _ADVICE.get(reason) or reasons.advice(reason)
+        return explanations.advice(reason)
 
     def close(self) -> None:
         """Let go of the link."""

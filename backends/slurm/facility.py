@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asa.backend import Capabilities, Examination
+from asa.backend import Advice, Capabilities, Examination
 from asa.errors import BackendError, TraceError
 from asa.history import JobHistory, read_history
 
@@ -115,6 +115,12 @@ class SlurmFacility:
         except BaseException:
             link.close()
             raise
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed; nobody is asked."""
+        from .explanations import advice  # noqa: PLC0415 - as above
+
+        return advice(reason)
 
     def examine(self, *, probe: bool) -> Examination:
         """Find out what the site can do and how it is best asked; with `probe`, by a job that never runs."""

@@ -37,7 +37,7 @@ def test_the_request_is_shown(tmp_path, version):
     assert list(shown) == ["script", title]
     job = json.loads(shown[title])["job"]
     assert (job["name"], job["partition"], job["dependency"]) == ("fit.t-1", "long", "afterok:7")
-    assert "PASSWORD" in shown[title]
+    assert "(1 variables)" in shown[title]
     assert "opensesame" not in json.dumps(shown)
     assert shown["script"].startswith("#!/bin/sh")
     assert "./fit" in shown["script"]

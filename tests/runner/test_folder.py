@@ -18,6 +18,8 @@ from asa.backend import Condition
 from asa.errors import InputError, JournalError, LeaseError
 from asa.runner import RunFolder, RunPlan, Wish, drive, find_run, list_runs
 from asa.runner.entries import Begun
+from asa.runner.state import RunState
+from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage
 
 STAGES = (Stage("a", cores=4, walltime_s=100), Stage("b", cores=1, walltime_s=50, after=("a",)))
@@ -136,11 +138,13 @@ def test_signs_of_life(tmp_path):
     folder = RunFolder.create(tmp_path, plan())
     assert folder.last_pulse() is None
     with folder.driven():
-        folder.pulse(Condition(5.0, "nobody answers", 7), {"12": 99.0}, 8.0)
-        folder.pulse(Condition(6.0), {})  # too soon to be worth a write
+        state = RunState("first", folder.plan.make_workflow(), folder.plan.capabilities, "x")
+        state.planned = (PlannedJob(("b",), 50.0, Keep.DEPENDENCY, "it is due then"),)
+        folder.pulse(Condition(5.0, "nobody answers", 7), state, 8.0)
+        folder.pulse(Condition(6.0))  # too soon to be worth a write
     pulse = folder.last_pulse()
     assert pulse.condition == Condition(5.0, "nobody answers", 7)
-    assert (dict(pulse.expected), pulse.next_s) == ({"12": 99.0}, 8.0)
+    assert (pulse.planned, pulse.next_s) == (state.planned, 8.0)
     (folder.path / "pulse.json").write_text("{")
     assert folder.last_pulse() is None
 

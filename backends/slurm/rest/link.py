@@ -181,7 +181,7 @@ class RestLink:
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the request that `submit` would send."""
         dialect = self._versions.get()
-        told = replace(job, environment=dict.fromkeys(job.environment, "..."))
+        told = replace(job, environment={f"({len(job.environment)} variables)": "..."})
         title = f"POST /slurm/{dialect.name}/job/submit"
         return {title: json.dumps(dialect.submission(replace(told, script="(the script above)")), indent=2)}
 

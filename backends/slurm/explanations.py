@@ -1,0 +1,36 @@
+"""Reasons in plain words: Slurm's, and those that this backend adds to them."""
+
+from __future__ import annotations
+
+from asa.backend import Advice
+
+from . import reasons
+from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED
+
+__all__ = ["advice"]
+
+_ADVICE = {
+    TWIN: Advice(
+        "Another job with the same payload came first, so this one ran nothing.",
+        "Nothing is to be done: a submission whose answer was lost had been accepted after all.",
+    ),
+    VANISHED: Advice(
+        "Slurm does not know the job any more, and nothing tells how it ended.",
+        "Look into its output, and submit it again if it did not end well.",
+    ),
+    IGNORED_DEPENDENCY: Advice(
+        "Slurm let the job go before the job that it depends on had ended well, so it was cancelled.",
+        "Look into its output for what it did meanwhile, and submit it again.",
+    ),
+}
+
+
+def advice(reason: str) -> Advice:
+    """Explain why a job is pending, or how it failed.
+
+    Examples
+    --------
+    >>> advice("Twin").meaning
+    'Another job with the same payload came first, so this one ran nothing.'
+    """
+    return _ADVICE.get(reason) or reasons.advice(reason)
