@@ -35,7 +35,7 @@ from asa.runner import RunFolder, RunPlan, drive
 from asa.workflow import Stage, Workflow
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from slurm_testbed import Testbed, missing
+from slurm_testbed import Testbed, missing  # type: ignore[import-not-found] # from the tests' folder
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive")
 NODES, CORES_PER_NODE = 16, 28
