@@ -1,8 +1,9 @@
 # ruff: noqa: T201 - it prints its table
 """The fault matrix: a client of a four-stage workflow that dies, or whose calls go wrong, at every point of its life.
 
-    python tests/slurm_faults.py             every point under every fault, on a stand-in for Slurm: the table
-    python tests/slurm_faults.py --step 7    every seventh point
+    python tests/slurm_faults.py                every point under every fault, on a stand-in for Slurm: the table
+    python tests/slurm_faults.py --step 7       every seventh point
+    python tests/slurm_faults.py --seeds 100    and a hundred lives in which a share of all exchanges goes wrong
 
 Whatever happens, each stage's payload runs exactly once, the run completes, no job is left behind, and each wait that
 was learned is what Slurm's own times say.
@@ -10,17 +11,21 @@ was learned is what Slurm's own times say.
 
 import argparse
 import itertools
+import os
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.defaults import JobDefaults
 from asa.backends.slurm.rest import RestLink
-from slurm_fake import FAULTS, FakeSlurm, FaultyTransport, Killed
+from slurm_fake import FAULTS, FakeSlurm, FaultyTransport, Killed, random_faults
 
 from asa.backend import Capabilities
 from asa.estimators import WaitBank
@@ -33,6 +38,11 @@ from asa.workflow import Stage, Workflow
 
 STAGES = ("a", "b", "c", "d")
 VERSIONS = ("22.05", "24.11")
+STRATEGIES = ("chained", "per-stage", "asa-naive")
+JOURNAL = "journal-kill"
+BEGIN_S, MOST_S = 1_800_000_000.0, 6 * 3600
+RATES = {"5 % of all": 0.05, "20 % of all": 0.2}
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a rename waits for no disk
 
 
 class MortalJournal(Journal):
@@ -65,7 +75,7 @@ def workflow(ran):
     """Four stages of which two run side by side; each leaves a line."""
 
     def stage(name, after=(), run_s=70):
-        command = f"# virtual-run-s: {run_s}\necho {name} >>'{ran}'"
+        command = f"# virtual-run-s: 0\necho {name} >>'{ran}'\nsleep {run_s}"
         return Stage(name, cores=28, walltime_s=300, expected_run_s=run_s, after=after, command=command)
 
     return Workflow("four", [stage("a"), stage("b", ("a",)), stage("c", ("a",), 95), stage("d", ("b", "c"))])
@@ -76,15 +86,15 @@ class Trial:
 
     def __init__(self, folder, version, strategy, plan=None, ends_at=None):
         self.folder, self.strategy = folder, strategy
-        self.slurm = FakeSlurm(folder / "slurm", version, start_s=1_800_000_000.0)
-        self.slurm.occupy(112, 1_800_000_000, 1_800_000_040)
+        self.slurm = FakeSlurm(folder / "slurm", version, start_s=BEGIN_S)
+        self.slurm.occupy(112, BEGIN_S, BEGIN_S + 40)
         self.transport = FaultyTransport(self.slurm, plan, self.slurm.clock)
         self.life = Life(ends_at)
         self.clients = 0
         (folder / "run").mkdir()
         self.flow = workflow(folder / "ran")
 
-    def client(self):
+    def client(self, *, retry=False):
         """Live a client's life: until the run has ended, or until it is killed."""
         self.clients += 1
         slurm = self.slurm
@@ -95,18 +105,23 @@ class Trial:
             Capabilities("fake", 112, 28, age_accrues=False),
             defaults=JobDefaults(folder=self.folder),
             clock=slurm.clock,
-            sleep=slurm.sleep,
+            sleep=self.sleep,
         )
         journal = MortalJournal(self.folder / "run" / "journal.jsonl", self.life)
         with WaitStore(self.folder / "bank", durable=False) as store:
             bank = WaitBank("last", store=store, user="me")
-            run = Run(self.flow, load_strategy(self.strategy), bank=bank, id="run0run0run0", journal=journal)
+            run = Run(self.flow, load_strategy(self.strategy), bank=bank, id="run0run0run0", journal=journal, retry=retry)
             try:
                 [result] = run_all(backend, [run], history=0)
             finally:
                 journal.close()
                 backend.close()
         return result
+
+    def sleep(self, seconds):
+        """Let time pass for a client, but not for ever."""
+        assert self.slurm.clock() < BEGIN_S + MOST_S, "the run comes to no end"
+        self.slurm.sleep(seconds)
 
     def run(self):
         """Let clients follow each other until one sees the end."""
@@ -140,38 +155,65 @@ class Trial:
             assert len(store.read()) == len(told), "each wait is in the bank once"
 
 
-def trial(version, strategy, plan=None, ends_at=None):
-    """Make one trial in a folder of its own and check it; give the trial."""
-    with tempfile.TemporaryDirectory() as folder:
-        one = Trial(Path(folder), version, strategy, plan, ends_at)
-        one.check(one.run())
-        return one
+@dataclass(frozen=True)
+class Point:
+    """Where a life meets its fault: a touch of the journal, an exchange; of random faults, the seed."""
+
+    version: str
+    strategy: str
+    kind: str
+    at: int | None = None
+
+    def __str__(self):
+        return f"{self.version} {self.strategy} {self.kind} {self.at}"
+
+    def plan(self):
+        """Say what goes wrong with which exchange."""
+        if self.kind in RATES:
+            return random_faults(RATES[self.kind], self.at)
+        return {self.at: self.kind} if self.kind in FAULTS else None
+
+    def trial(self):
+        """Make a trial in a folder of its own and check it; give the trial."""
+        ends_at = self.at if self.kind == JOURNAL else None
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+            one = Trial(Path(folder), self.version, self.strategy, self.plan(), ends_at)
+            one.check(one.run())
+            return one
+
+
+@cache
+def life(version, strategy):
+    """Give the touches of the journal and the exchanges of a life without faults."""
+    plain = Point(version, strategy, "none").trial()
+    return plain.life.touches, tuple(plain.transport.exchanges)
 
 
 def points(version, strategy):
-    """Say how many touches of the journal and exchanges a life without faults has."""
-    plain = trial(version, strategy)
-    return plain.life.touches, len(plain.transport.exchanges)
+    """Give every point of a life: each touch of the journal, and each exchange under each fault."""
+    touches, exchanges = life(version, strategy)
+    at_journal = [Point(version, strategy, JOURNAL, at) for at in range(touches)]
+    return at_journal + [Point(version, strategy, kind, one.index) for kind in FAULTS for one in exchanges]
 
 
-def matrix(versions=VERSIONS, strategies=("chained", "per-stage"), step=1, on_failure=None):
-    """Try every `step`-th point under every fault; give passed and tried by (version, strategy, fault)."""
+def attempt(point):
+    """Try a point; give the number of clients that it took, and what went wrong."""
+    try:
+        return point, point.trial().clients, ""
+    except Exception:  # noqa: BLE001 - whatever it was, it is in the table
+        return point, 0, traceback.format_exc()
+
+
+def attempt_all(chosen, on_failure, processes=None):
+    """Try points on all cores, side by side; give passed, tried and clients by (version, strategy, kind)."""
     table = {}
-    for version, strategy in itertools.product(versions, strategies):
-        touches, exchanges = points(version, strategy)
-        cases = [("journal-kill", None, at) for at in range(0, touches, step)]
-        cases += [(kind, {at: kind}, None) for kind in FAULTS for at in range(0, exchanges, step)]
-        for kind, plan, ends_at in cases:
-            passed, tried, clients = table.get((version, strategy, kind), (0, 0, 0))
-            try:
-                one = trial(version, strategy, plan, ends_at)
-            except Exception as error:
-                if on_failure is None:
-                    raise
-                on_failure(version, strategy, kind, plan or ends_at, error)
-                table[version, strategy, kind] = passed, tried + 1, clients
-            else:
-                table[version, strategy, kind] = passed + 1, tried + 1, clients + one.clients
+    with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
+        for point, clients, trouble in pool.map(attempt, chosen, chunksize=4):
+            if trouble:
+                on_failure(point, trouble)
+            cell = table.setdefault((point.version, point.strategy, point.kind), [0, 0, 0])
+            for i, more in enumerate((not trouble, 1, clients)):
+                cell[i] += more
     return table
 
 
@@ -179,21 +221,27 @@ def main():
     """Print the matrix."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--strategies", default="chained,per-stage,asa-naive")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES))
+    parser.add_argument("--versions", default=",".join(VERSIONS))
+    parser.add_argument("--seeds", type=int, default=0, help="of random faults, beside the points")
+    parser.add_argument("--processes", type=int, default=0, help="as many as there are cores, if not given")
     options = parser.parse_args()
     began = time.monotonic()
-    strategies = options.strategies.split(",")
+    columns = list(itertools.product(options.versions.split(","), options.strategies.split(",")))
+    chosen = [point for column in columns for point in points(*column)[:: options.step]]
+    chosen += [Point(*column, kind, seed) for column in columns for kind in RATES for seed in range(options.seeds)]
 
-    def tell(*what):
-        print("FAILED:", *what, file=sys.stderr)
+    def tell(point, trouble):
+        print(f"FAILED: {point}\n{trouble}", file=sys.stderr, flush=True)
 
-    table = matrix(strategies=strategies, step=options.step, on_failure=tell)
-    print(f"{'fault':<15}" + "".join(f"{version + ' ' + s:>20}" for version in VERSIONS for s in strategies))
-    for kind in ("journal-kill", *FAULTS):
-        cells = [table.get((version, s, kind), (0, 0, 0)) for version in VERSIONS for s in strategies]
+    table = attempt_all(chosen, tell, options.processes)
+    print(f"{'fault':<15}" + "".join(f"{f'{version} {strategy}':>20}" for version, strategy in columns))
+    for kind in (JOURNAL, *FAULTS, *RATES):
+        cells = [table.get((*column, kind), (0, 0, 0)) for column in columns]
         print(f"{kind:<15}" + "".join(f"{f'{passed} of {tried}':>20}" for passed, tried, _ in cells))
-    passed, tried = (sum(cell[i] for cell in table.values()) for i in (0, 1))
-    print(f"{passed} of {tried} points passed, in {time.monotonic() - began:.0f} s")
+    passed, tried, clients = (sum(cell[i] for cell in table.values()) for i in range(3))
+    took_s = time.monotonic() - began
+    print(f"{passed} of {tried} points passed, with {clients} clients, in {took_s:.0f} s")
     sys.exit(passed != tried)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from asa.backend import Capabilities, JobSpec, JobState
+from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.records import Ended, Record
 from asa.runner.entries import Begun, Entry
@@ -14,15 +15,13 @@ from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
 from asa.runner.state import Job, Observation, RunState, queued_since
 from asa.strategies.base import Forecast, Strategy
-from asa.waits import QueuedJob
+from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Workflow
 
 __all__ = ["LATE_S", "Active", "Run", "Wish", "queued", "queues"]
 
 LATE_S = (10.0, 60.0, 300.0)
 """When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
-
-_CANCELLABLE = {JobState.PENDING, JobState.RUNNING, JobState.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,8 @@ class Run:
     journal
         Where everything that happens is written down before anything is done because of it. One with entries is of a
         run that was interrupted, which goes on from there.
+    retry
+        If the journal's run has ended without its result: ask again for what did not end well.
     """
 
     workflow: Workflow
@@ -58,6 +59,7 @@ class Run:
     delay_s: float = 0.0
     id: str = ""
     journal: Journal | None = None
+    retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Active:
     failures: int = 0  # to send, one after the other
     again_s: float = 0.0  # no sending or looking before
     late_looks: dict[str, int] = field(default_factory=dict)  # for second jobs of doubtful tokens
+    told: dict[str, float] = field(default_factory=dict)  # cancellations that the batch system took, and when
+    swept: bool = False  # after the end nothing of ours was found that should not be there
+    waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
+    trouble: str = ""  # with learning
 
     def commit(self, entry: Entry) -> None:
         """Write down what happened, and let it change the state; learn what there is to learn."""
@@ -98,16 +104,29 @@ class Active:
 
     def replay(self, entries: Iterable[Entry]) -> None:
         """Come back to where an interrupted run was; what was learned then is put into the bank's store if need be."""
-        waits = []
         for entry in entries:
             self.begun |= isinstance(entry, Begun)
             for news in self.state.apply(entry):
                 self.records.append(news.record if isinstance(news, Observation) else news)
-                if isinstance(news, Observation) and len(news.job.planned.stages) == 1 and self.run.bank is not None:
-                    queued = _queued_of(self, news.job)
-                    waits.append((queued, news.job.planned.prediction, news.observation, news.job.spec.token))
-        if self.run.bank is not None:
-            self.run.bank.keep(waits)
+                if isinstance(news, Observation):
+                    _keep(self, news)
+        self.keep_waits()
+
+    def keep_waits(self) -> None:
+        """Have all waits that were observed in the bank's store; a store that cannot be written stops no run."""
+        if self.run.bank is None:
+            return
+        try:
+            self.run.bank.keep(self.waits)
+        except StateError as error:
+            self.trouble = str(error)
+        else:
+            self.trouble = ""
+
+    def settle_waits(self) -> None:
+        """Try once more to keep what could not be kept."""
+        if self.trouble:
+            self.keep_waits()
 
     def note(self, record: Record) -> None:
         """Keep a record, and show it."""
@@ -116,9 +135,9 @@ class Active:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and nothing is left to be told to the batch system."""
+        """It has ended, nothing is left to be told to the batch system, and nothing of it is left there."""
         state = self.state
-        if state.outcome is None or state.open_intent is not None or self.to_cancel():
+        if state.outcome is None or state.open_intent is not None or self.to_cancel() or not self.swept:
             return False
         return state.outcome == "completed" or not (state.live_jobs() or self.strays())
 
@@ -128,11 +147,11 @@ class Active:
         return [t for t in self.state.doubtful if t not in have and self.late_looks.get(t, 0) < len(LATE_S)]
 
     def to_cancel(self) -> list[str]:
-        """Jobs whose cancellation was decided, and of which it is not known that it was told."""
+        """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""
         return [
             job_id
             for job_id, job in self.state.jobs.items()
-            if job.giving_up and not job.given_up and job.status.state in _CANCELLABLE
+            if job.giving_up and not job.given_up and job.status.state is not JobState.COMPLETED
         ]
 
 
@@ -167,8 +186,18 @@ def _learn(one: Active, news: Observation) -> None:
     if one.run.bank is None or not (isinstance(one.forecast, LearnedForecast) or one.run.bank.store is not None):
         return
     job = news.job
+    _keep(one, news)
     if job.known_as is None:
         queues(one, job, queued_since(job.status, one.state.capabilities))
     if job.known_as is not None:
         token = job.spec.token if one.run.journal is not None else ""
-        one.run.bank.observe(job.known_as, news.observation, token=token)
+        try:
+            one.run.bank.observe(job.known_as, news.observation, token=token)
+        except StateError as error:  # it is kept in the end, if that can be
+            one.trouble = str(error)
+
+
+def _keep(one: Active, news: Observation) -> None:
+    job = news.job
+    if one.run.bank is not None and len(job.planned.stages) == 1:
+        one.waits.append((_queued_of(one, job), job.planned.prediction, news.observation, job.spec.token))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from asa.backend import Backend
+from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Record
 from asa.runner.active import Run
-from asa.runner.entries import Retried
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
 from asa.runner.state import RunState
@@ -64,13 +65,10 @@ def drive(
     plan = folder.plan
     strategy = load_strategy(plan.strategy)
     with folder.driven() as journal:
+        folder.check(journal)
         backend = connect(folder)
-        store = WaitStore(plan.bank) if plan.bank else None
-        bank = WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
-        run = Run(plan.make_workflow(), strategy, name=plan.name, bank=bank, id=plan.id, journal=journal)
-        if retry and folder.state()[0].outcome not in {None, "completed"}:
-            journal.append(Retried(backend.now()))
-            journal.reread()
+        bank = _bank(folder)
+        run = Run(plan.make_workflow(), strategy, name=plan.name, bank=bank, id=plan.id, journal=journal, retry=retry)
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
             folder.pulse(backend.condition, states[0], wake_s)
@@ -79,9 +77,23 @@ def drive(
         [result] = run_all(
             backend, [run], history=plan.history, on_record=on_record, wishes=folder.take_wishes, on_pass=each_pass
         )
-        if store is not None:
-            store.close()
+        if bank.store is not None:
+            bank.store.close()
     if result.outcome == "completed":
         cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
-        folder.write_metrics({**asdict(measure(run.workflow, result.records)), **cost})
+        with suppress(ValueError):  # clocks that contradict each other; the run is what it is
+            folder.write_metrics({**asdict(measure(run.workflow, result.records)), **cost})
     return result
+
+
+def _bank(folder: RunFolder) -> WaitBank:
+    """Open the bank; a run goes on without a store that cannot be read."""
+    plan = folder.plan
+
+    def bank(store: WaitStore | None) -> WaitBank:
+        return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
+
+    try:
+        return bank(WaitStore(plan.bank) if plan.bank else None)
+    except StateError:
+        return bank(None)

@@ -16,6 +16,7 @@ from asa.strategies.base import PlannedJob
 
 __all__ = [
     "Accepted",
+    "Again",
     "Begun",
     "Entry",
     "GivenUp",
@@ -48,6 +49,15 @@ class Intended:
     spec: JobSpec
     at_s: float
     kind: Literal["intended"] = "intended"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The job of a token is about to be submitted once more, as it was intended last."""
+
+    token: str
+    at_s: float
+    kind: Literal["again"] = "again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class GivingUp:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The batch system took the cancellation."""
+    """A job that was cancelled has ended, before its stages did: they wait for another."""
 
     job_id: str
     reason: str
@@ -110,11 +120,12 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: a job was refused for good, or somebody asked for it."""
+    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
 
     outcome: Literal["failed", "cancelled"]
     reason: str
     at_s: float
+    refused: str = ""
     kind: Literal["stopped"] = "stopped"
 
 
@@ -126,7 +137,7 @@ class Retried:
     kind: Literal["retried"] = "retried"
 
 
-Entry = Begun | Intended | Accepted | Unsent | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
+Entry = Begun | Intended | Again | Accepted | Unsent | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
 

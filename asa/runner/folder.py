@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +24,7 @@ from asa.errors import InputError, JournalError, LeaseError
 from asa.locks import FileLock, Holder
 from asa.records import Record
 from asa.runner.active import Wish
+from asa.runner.entries import Intended
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
@@ -32,6 +36,7 @@ _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
+_BEAT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,8 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._pulsed_s = 0.0
+        self._pulsed_s = -math.inf
+        self._passed_over: set[str] = set()
         file = self.path / _PLAN
         try:
             text = file.read_bytes()
@@ -215,9 +221,28 @@ class RunFolder:
             except OSError as error:
                 hint = "Make room or mend the rights; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
+            held.enter_context(_beating(self._lease))
             journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
             held.callback(journal.close)
             yield journal
+
+    def check(self, journal: Journal) -> None:
+        """Refuse a journal that knows less than what the jobs have left behind.
+
+        Raises
+        ------
+        JournalError
+            A stage has ended well of which the journal does not know that it was asked for.
+        """
+        known = {name for entry in journal.entries if isinstance(entry, Intended) for name in entry.planned.stages}
+        posts = self.path / "posts"
+        for stage in self.plan.stages:
+            if stage.name not in known and (posts / quote(f"{self.plan.id}/{stage.name}", safe="")).exists():
+                raise JournalError(
+                    f"does not know of stage {stage.name!r}, which has ended well: it was lost or cut",
+                    where=str(self.path / _JOURNAL),
+                    hint="Restore it, or begin a new run.",
+                )
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
@@ -242,9 +267,10 @@ class RunFolder:
             _write(self.path / _PULSE, _pulse.dump_json(sign))
 
     def take_wishes(self) -> list[Wish]:
-        """Take what others want of the run."""
+        """Take what others want of the run; what cannot be understood is passed over."""
         wishes = []
         for file in self._wish_files():
+            self._passed_over.add(file.name)
             with suppress(OSError, ValidationError):
                 wishes.append(_wish.validate_json(file.read_bytes()))
             with suppress(OSError):
@@ -288,9 +314,28 @@ class RunFolder:
     def _wish_files(self) -> list[Path]:
         try:
             with os.scandir(self.path / _WISHES) as entries:
-                return sorted(Path(entry.path) for entry in entries if entry.name.endswith(".json"))
+                names = (entry.name for entry in entries if entry.name.endswith(".json"))
+                return sorted(self.path / _WISHES / name for name in names if name not in self._passed_over)
         except OSError:
             return []
+
+
+@contextmanager
+def _beating(lease: FileLock) -> Iterator[None]:
+    """Show that this client lives, also while it waits for an answer."""
+    is_over = threading.Event()
+
+    def beat() -> None:
+        while not is_over.wait(_BEAT_S):
+            lease.beat()
+
+    beats = threading.Thread(target=beat, name="lease", daemon=True)
+    beats.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        beats.join()
 
 
 def list_runs(runs: Path) -> list[RunFolder]:

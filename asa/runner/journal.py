@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from asa.errors import JournalError
+from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entry, write_entry
 
 __all__ = ["Journal", "read_journal"]
@@ -91,11 +91,15 @@ class Journal:
         JournalError
             It could not be written. What it would have told must not be done.
         """
-        self._guard()
         line = write_entry(entry).encode() + b"\n"
         try:
+            self._guard()
             if self._descriptor < 0:
                 self._open()
+            if os.fstat(self._descriptor).st_size != self._sound:
+                raise LeaseError(
+                    "another client has written to it", where=str(self.path), hint="See who drives it: asa status."
+                )
             self._write(line)
         except OSError as error:
             self._give_back()
@@ -105,10 +109,6 @@ class Journal:
                 hint="Nothing more is submitted; jobs go on. Make room, then: asa resume.",
             ) from error
         self._sound += len(line)
-
-    def reread(self) -> None:
-        """Take in what was written since it was opened as if it had been there."""
-        self.entries, self._sound = read_journal(self.path)
 
     def close(self) -> None:
         """Close the file; the next entry opens it again."""

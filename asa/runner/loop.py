@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from asa.backend import Backend, Foresight, JobSpec
-from asa.errors import InputError, RunError
+from asa.backend import Backend, Foresight, JobSpec, JobStatus
+from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run, Wish, queued
-from asa.runner.entries import Begun, Stopped
+from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast
 from asa.runner.state import RunState
 from asa.runner.submission import (
@@ -20,8 +20,10 @@ from asa.runner.submission import (
     cancel,
     clean_up,
     clear_up,
+    give_up_orphans,
     look_for_twins,
     submit,
+    sweep,
     take_in,
     tell_cancellations,
 )
@@ -30,16 +32,18 @@ from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, Plann
 __all__ = ["Run", "RunResult", "Wish", "run_all"]
 
 _SETTLE_S = 120.0
+_WIND_UP_S = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, and everything that happened in it."""
+    """How a run ended, everything that happened in it, and what was wrong with keeping its waits, if anything was."""
 
     run: Run
     outcome: Outcome
     reason: str
     records: tuple[Record, ...]
+    trouble: str = ""
 
 
 def run_all(
@@ -104,6 +108,7 @@ def run_all(
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
     for bank in banks:
         bank.lose_sight()  # it may have followed another queue
+    was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
         _look(backend, banks, history)
         wake = [time for one in unfinished if (time := _act(backend, one)) is not None]
@@ -113,20 +118,31 @@ def run_all(
         on_pass([one.state for one in active], until)
         changed = backend.wait(until)
         wanted = list(wishes())
-        if not changed and not wake and not wanted:
+        is_idle = not changed and not wake and not wanted
+        if is_idle and was_idle:  # once may be a nudge that came to nothing
             raise RunError(
                 "nothing can happen any more, yet not all stages have ended",
                 where=f"run {unfinished[0].state.name!r}",
                 hint="A job is held, or waits for one that will not end.",
             )
-        for status in changed:
-            for one in active:
-                if status.job_id in one.state.jobs:
-                    take_in(one, status)
+        was_idle = is_idle
+        _deliver(active, changed)
         for wish in wanted:
             _fulfil(backend, active, wish)
     _settle(backend, active)
-    return [RunResult(one.run, one.state.outcome or "failed", one.state.reason, tuple(one.records)) for one in active]
+    for one in active:
+        one.settle_waits()
+    return [
+        RunResult(one.run, one.state.outcome or "failed", one.state.reason, tuple(one.records), one.trouble)
+        for one in active
+    ]
+
+
+def _deliver(active: Sequence[Active], changed: Iterable[JobStatus]) -> None:
+    for status in changed:
+        for one in active:
+            if status.job_id in one.state.jobs:
+                take_in(one, status)
 
 
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
@@ -136,10 +152,7 @@ def _settle(backend: Backend, active: Sequence[Active]) -> None:
         ask(backend, left)
         if not any(one.state.unfinished_jobs() for one in active) or backend.now() >= until:
             return
-        for status in backend.wait(until):
-            for one in active:
-                if status.job_id in one.state.jobs:
-                    take_in(one, status)
+        _deliver(active, backend.wait(until))
 
 
 def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
@@ -183,7 +196,33 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     if run.journal is not None and run.journal.entries:
         one.replay(run.journal.entries)
         ask(backend, [(one, job_id) for job_id in state.unfinished_jobs()])
+    if run.retry and state.outcome not in {None, "completed"}:
+        _wind_up(backend, one)
+        one.commit(Retried(backend.now()))
     return one
+
+
+def _wind_up(backend: Backend, one: Active) -> None:
+    """See to it that nothing of a run that has ended still runs, so that it can be tried again.
+
+    Raises
+    ------
+    UnavailableError
+        Something does, and does not end.
+    """
+    until = backend.now() + _WIND_UP_S
+    while True:
+        clean_up(backend, one)
+        wakes = [clear_up(backend, one), tell_cancellations(backend, one)]
+        if not one.state.unfinished_jobs() and one.state.open_intent is None and not one.to_cancel():
+            return
+        if backend.now() >= until:
+            raise UnavailableError(
+                "jobs of its last attempt have not ended, or cannot be asked for",
+                where=f"run {one.state.name!r}",
+                hint="Try again later: asa resume --retry.",
+            )
+        _deliver([one], backend.wait(min([until, *(time for time in wakes if time is not None)])))
 
 
 def _act(backend: Backend, one: Active) -> float | None:
@@ -194,25 +233,27 @@ def _act(backend: Backend, one: Active) -> float | None:
     if not one.begun:
         one.begun = True
         one.commit(Begun(now))
-    wakes = [tell_cancellations(backend, one), look_for_twins(backend, one)]
+    one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
+    wakes = [look_for_twins(backend, one), give_up_orphans(backend, one)]
     if one.state.open_intent is None and one.state.outcome is None:
         wakes.append(_follow_plan(backend, one))
     if one.state.outcome is not None and one.state.outcome != "completed":
         clean_up(backend, one)
-    wakes.append(clear_up(backend, one))
+    wakes += [clear_up(backend, one), tell_cancellations(backend, one), sweep(backend, one)]
     return min((time for time in wakes if time is not None), default=None)
 
 
 def _follow_plan(backend: Backend, one: Active) -> float | None:
     now = backend.now()
-    while one.state.outcome is None and one.state.open_intent is None:
+    while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
         one.state.planned = plan.submissions
-        given_back = [c for c in plan.cancellations if cancel(backend, one, c.job_id, c.reason)]
-        if len(given_back) < len(plan.cancellations):
-            if one.to_cancel():
-                return now + AGAIN_S[0]  # it cannot be told now
-            continue  # some job ended before it could be cancelled: the plan is out of date
+        if plan.cancellations:
+            for given_back in plan.cancellations:
+                cancel(backend, one, given_back.job_id, given_back.reason)
+            if backend.condition.trouble:
+                return now + AGAIN_S[0]  # nothing could be decided
+            continue  # what was given back is asked for again, unless it ended meanwhile
         due = next((planned for planned in plan.submissions if planned.submit_s <= now), None)
         if due is None or now < one.again_s:
             _note_predictions(one, plan, now)

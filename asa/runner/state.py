@@ -27,6 +27,7 @@ from asa.records import (
 )
 from asa.runner.entries import (
     Accepted,
+    Again,
     Begun,
     Entry,
     GivenUp,
@@ -99,8 +100,12 @@ class RunState:
         Every job that was accepted, by its id.
     open_intent
         A submission of which it is not known what became of it.
+    intents
+        The latest submission that was intended of each token.
     doubtful
         Tokens of which a second job may yet turn up.
+    refused
+        Stages whose job was refused for good, and why.
     outcome, reason
         How the run ended; None until then.
     planned
@@ -115,7 +120,9 @@ class RunState:
     stages: dict[str, StageView] = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
     open_intent: Intended | None = None
+    intents: dict[str, Intended] = field(default_factory=dict)
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
+    refused: dict[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
     reason: str = ""
     planned: tuple[PlannedJob, ...] = ()
@@ -133,7 +140,9 @@ class RunState:
             case Begun(at_s=at_s):
                 yield RunStarted(time_s=at_s, run=self.name)
             case Intended():
-                self.open_intent = entry
+                self.open_intent = self.intents[entry.token] = entry
+            case Again(token=token):
+                self.open_intent = self.intents[token]
             case Accepted(token=token, status=status):
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
@@ -143,8 +152,9 @@ class RunState:
                 if intent is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
             case Surplus(token=token, job_id=job_id, at_s=at_s):
-                job = next(job for job in self.jobs.values() if job.spec.token == token)
-                yield self._cancelled_record(job, job_id, f"a duplicate of job {job.status.job_id}", at_s)
+                ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
+                reason = f"a duplicate of job {ours}" if ours else "it turned up when it was wanted no more"
+                yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
             case Told(status=status):
                 yield from self._update(status)
             case GivingUp(job_id=job_id, reason=reason):
@@ -153,9 +163,11 @@ class RunState:
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
                 self._ask_again(job)
-                yield self._cancelled_record(job, job_id, reason, at_s)
-            case Stopped(outcome=outcome, reason=reason, at_s=at_s):
-                self.open_intent = None if outcome == "failed" else self.open_intent
+                yield self._cancelled_record(job.planned, job_id, reason, at_s)
+            case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
+                if refused and (intent := self.open_intent) is not None and intent.token == refused:
+                    self.open_intent = None
+                    self.refused |= dict.fromkeys(intent.planned.stages, reason)
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
             case Retried(at_s=at_s):
@@ -212,12 +224,14 @@ class RunState:
         former = next((job for job in self.jobs.values() if job.spec.token == token), None)
         if former is not None and (intent is None or intent.token != token):
             former.giving_up, former.given_up = "another job of its token runs the payload", True
-            planned, spec = former.planned, former.spec
+            planned, spec, observed = former.planned, former.spec, former.observed
+            former.observed = True  # a token's wait is learned once
         else:
             assert intent is not None
-            planned, spec = intent.planned, intent.spec
+            planned, spec, observed = intent.planned, intent.spec, False
         # however far it has come: that is for the next entry to tell
-        self.jobs[status.job_id] = Job(planned, spec, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
+        pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
+        self.jobs[status.job_id] = Job(planned, spec, pending, observed=observed)
         predicted = planned.prediction.wait_s if planned.prediction else None
         for name in planned.stages:
             self.stages[name] = replace(
@@ -241,8 +255,8 @@ class RunState:
             reason=planned.reason,
         )
 
-    def _cancelled_record(self, job: Job, job_id: str, reason: str, at_s: float) -> Record:
-        return Cancelled(time_s=at_s, run=self.name, stages=job.planned.stages, job_id=job_id, reason=reason)
+    def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
+        return Cancelled(time_s=at_s, run=self.name, stages=planned.stages, job_id=job_id, reason=reason)
 
     def _end(self, outcome: Outcome, reason: str, at_s: float) -> Record:
         self.outcome, self.reason = outcome, reason
@@ -251,12 +265,11 @@ class RunState:
     def _retry(self, at_s: float) -> Record:
         """Let every stage that has not ended well wait for another job."""
         self.outcome, self.reason, self.open_intent = None, "", None
+        self.refused.clear()
         for name, view in self.stages.items():
             if view.phase is not Phase.DONE:
                 again = view.resubmissions + (view.job_id is not None)
                 self.stages[name] = StageView(view.stage, resubmissions=again)
-        for job in self.jobs.values():
-            job.given_up = job.given_up or not job.status.state.is_final
         return RunResumed(time_s=at_s, run=self.name)
 
     # ------------------------------------------------------------------ what the batch system tells
@@ -291,7 +304,7 @@ class RunState:
                 reason=status.reason,
             )
             yield from self._ended(job)
-        elif status.reason == _HOPELESS and self.outcome is None and not self._waits_for_a_twin(job):
+        elif status.reason == _HOPELESS and self.outcome is None and not self._is_wanted_no_more(job):
             reason = f"{_names(job)} can never start: a stage that it depends on failed"
             yield self._end("failed", reason, status.submit_s)
 
@@ -315,8 +328,10 @@ class RunState:
                     submit_s=job.status.submit_s,
                 )
 
-    def _waits_for_a_twin(self, job: Job) -> bool:
-        """Whether a job depends on one that we gave up, or that gave way to another of its token."""
+    def _is_wanted_no_more(self, job: Job) -> bool:
+        """Whether a job is being cancelled, or depends on one that is, or that gave way to another of its token."""
+        if job.giving_up:
+            return True
         needed = [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
         return any(before.giving_up or before.status.reason == TWIN for before in needed)
 
@@ -354,8 +369,10 @@ class RunState:
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
-        if job.given_up or status.reason == TWIN or (job.giving_up and status.state is JobState.CANCELLED):
+        if job.given_up or status.reason == TWIN:
             return
+        if job.giving_up and status.state is not JobState.COMPLETED:
+            return  # whatever ended it, it was to end
         end = status.end_s if status.end_s is not None else status.submit_s
         if status.state is JobState.COMPLETED and status.payload_start_s is not None:
             yield from self._stages_done(job, status.payload_start_s, end)

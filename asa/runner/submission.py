@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from asa.backend import Backend, JobState, JobStatus
@@ -15,7 +15,7 @@ from asa.errors import (
     UnavailableError,
 )
 from asa.runner.active import LATE_S, Active, queues
-from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Stopped, Surplus, Told, Unsent
+from asa.runner.entries import Accepted, Again, GivenUp, GivingUp, Intended, Stopped, Surplus, Told, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.state import TWIN, Job
 from asa.strategies.base import PlannedJob
@@ -26,8 +26,10 @@ __all__ = [
     "cancel",
     "clean_up",
     "clear_up",
+    "give_up_orphans",
     "look_for_twins",
     "submit",
+    "sweep",
     "take_in",
     "tell_cancellations",
 ]
@@ -35,47 +37,87 @@ __all__ = [
 AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Pauses before a job that could not be sent is sent again."""
 
+_STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
+
 
 def cancel(backend: Backend, one: Active, job_id: str, reason: str) -> bool:
-    """Cancel a job unless it has ended meanwhile; tell whether it was cancelled."""
+    """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
+
+    Where the batch system cannot be asked now nothing is decided: what is known may be old, and the payload have begun.
+    """
     ask(backend, [(one, job_id)])
     job = one.state.jobs[job_id]
-    if job.status.state.is_final:
+    if job.status.state.is_final or (backend.condition.trouble and one.state.outcome is None):
         return False
     if not job.giving_up:
         one.commit(GivingUp(job_id, reason, backend.now()))
-    return _tell_cancel(backend, one, job_id)
+    tell_cancellations(backend, one)
+    return True
 
 
-def _tell_cancel(backend: Backend, one: Active, job_id: str) -> bool:
-    job = one.state.jobs[job_id]
+def tell_cancellations(backend: Backend, one: Active) -> float | None:
+    """Tell cancellations, and note those that have come true; return when to try again.
+
+    A job is given up once it has ended: until then it may yet end well, and its stages must not have another.
+    """
+    again: list[float] = []
+    for job_id in one.to_cancel():
+        job, now = one.state.jobs[job_id], backend.now()
+        if not job.status.state.is_final and job_id not in one.told and not _tell(backend, one, job_id):
+            again.append(now + AGAIN_S[0])
+            continue
+        ask(backend, [(one, job_id)])
+        is_stuck = one.state.outcome is not None and now > one.told.get(job_id, now) + _STUCK_S
+        if (job.status.state.is_final and job.status.state is not JobState.COMPLETED) or is_stuck:
+            one.commit(GivenUp(job_id, job.giving_up, now))
+        elif not job.status.state.is_final:
+            again.append(now + AGAIN_S[0])
+    return min(again, default=None)
+
+
+def _tell(backend: Backend, one: Active, job_id: str) -> bool:
     try:
         backend.cancel(job_id)
     except JobNotFoundError:
         pass  # it has ended, however
     except BackendError:
         return False
-    one.commit(GivenUp(job_id, job.giving_up, backend.now()))
+    one.told[job_id] = backend.now()
     return True
 
 
-def tell_cancellations(backend: Backend, one: Active) -> float | None:
-    """Tell cancellations that could not be told before; return when to try again."""
-    for job_id in one.to_cancel():
-        if not _tell_cancel(backend, one, job_id):
-            return backend.now() + AGAIN_S[0]
+def sweep(backend: Backend, one: Active) -> float | None:
+    """Once a run has ended, cancel whatever of it turns up that it does not know; return when to look again.
+
+    A submission may have arrived twice though it was answered well.
+    """
+    if one.swept or one.state.outcome is None or one.state.open_intent is not None:
+        return None
+    if one.run.journal is not None:
+        try:
+            for token, found in backend.find(one.state.intents).items():
+                strange = [s for s in found if s.job_id not in one.state.jobs and not s.state.is_final]
+                if not _cancel_surplus(backend, one, token, strange):
+                    return backend.now() + AGAIN_S[0]
+        except BackendError:
+            if one.state.outcome != "completed":
+                return backend.now() + AGAIN_S[-1]
+    one.swept = True
     return None
 
 
 def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
     spec = one.state.spec_of(planned)
-    one.commit(Intended(spec.token, planned, spec, backend.now()))
+    before = one.state.intents.get(spec.token)
+    is_again = before is not None and before.spec == spec
+    one.commit(Again(spec.token, backend.now()) if is_again else Intended(spec.token, planned, spec, backend.now()))
     one.looks = 0
     try:
         job_id = backend.submit(spec)
     except SubmitRejectedError as error:
-        one.commit(Stopped("failed", str(error), backend.now()))
+        why = f"{_stages(planned)} refused: {error.message}"
+        one.commit(Stopped("failed", f"{why}. {error.hint}" if error.hint else why, backend.now(), spec.token))
     except SubmitInDoubtError:
         one.again_s = backend.now()  # `clear_up` sees to it
     except (SubmitDeferredError, UnavailableError) as error:
@@ -83,9 +125,14 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
     else:
         try:
             status = backend.status([job_id])[job_id]
-        except (UnavailableError, JobNotFoundError):  # it was accepted, whatever can be asked
+        except BackendError:  # it was accepted, whatever can be asked
             status = JobStatus(job_id, JobState.PENDING, backend.now())
         _begin_job(one, status)
+
+
+def _stages(planned: PlannedJob) -> str:
+    stages = planned.stages
+    return f"stage {stages[0]!r} was" if len(stages) == 1 else f"the job of {len(stages)} stages was"
 
 
 def _begin_job(one: Active, status: JobStatus) -> None:
@@ -114,6 +161,7 @@ def clear_up(backend: Backend, one: Active) -> float | None:
     if (intent := one.state.open_intent) is None:
         return None
     now = backend.now()
+    one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
     if now < one.again_s:
         return one.again_s
     try:
@@ -123,7 +171,8 @@ def clear_up(backend: Backend, one: Active) -> float | None:
         return one.again_s
     if found:
         _begin_job(one, found[0])
-        _cancel_surplus(backend, one, intent.token, found[1:])
+        if not _cancel_surplus(backend, one, intent.token, found[1:]):
+            one.state.doubtful.setdefault(intent.token, now)  # another look will tell
         return now
     one.looks += 1
     if one.looks < 2:
@@ -144,7 +193,7 @@ def look_for_twins(backend: Backend, one: Active) -> float | None:
         if done < len(LATE_S) and now >= since + LATE_S[done] and _keep_one(backend, one, token):
             one.late_looks[token] = done = sum(now >= since + late for late in LATE_S)
         if done < len(LATE_S):
-            nexts.append(max(since + LATE_S[done], now + 1))
+            nexts.append(min(max(since + LATE_S[done], now + 1), now + LATE_S[done]))
     displaced = [job for job in one.state.jobs.values() if job.status.reason == TWIN and not job.given_up]
     nexts += [_follow_twin(backend, one, job) for job in displaced if one.state.outcome is None]
     return min(nexts, default=None)
@@ -172,11 +221,15 @@ def _keep_one(backend: Backend, one: Active, token: str) -> bool:
         found = backend.find([token])[token]
     except BackendError:
         return False
+    for status in found:
+        if status.job_id in one.state.jobs:
+            take_in(one, status)  # having been told once it is no news any more
     ours = [job_id for job_id, job in one.state.jobs.items() if job.spec.token == token and not job.given_up]
     if not ours:
         return _cancel_strays(backend, found)
     if found and found[0].job_id != ours[0]:
-        _change_over(backend, one, token, ours[0], found[0])
+        one.commit(Accepted(token, found[0]))
+        take_in(one, found[0])
     return _cancel_surplus(backend, one, token, found[1:])
 
 
@@ -190,13 +243,27 @@ def _cancel_strays(backend: Backend, found: Iterable[JobStatus]) -> bool:
     return True
 
 
-def _change_over(backend: Backend, one: Active, token: str, former: str, status: JobStatus) -> None:
-    """Take another job of a token for ours; what depends on the former is asked for again."""
-    one.commit(Accepted(token, status))
-    take_in(one, status)
+def give_up_orphans(backend: Backend, one: Active) -> float | None:
+    """Cancel what can never start since a job was given up that it depends on; return when to go on.
+
+    Its stages are asked for again, and so are those that depend on them in turn.
+    """
+    if one.state.outcome is not None:
+        return None
+    while orphans := list(_orphans(one)):
+        for job_id, before in orphans:
+            cancel(backend, one, job_id, f"job {before}, which it depends on, was given up")
+    return backend.now() + AGAIN_S[0] if one.to_cancel() else None
+
+
+def _orphans(one: Active) -> Iterator[tuple[str, str]]:
+    """Find live jobs that depend on one that was given up, and name that."""
+    jobs = one.state.jobs
     for job_id in one.state.live_jobs():
-        if any(dependency.job_id == former for dependency in one.state.jobs[job_id].spec.dependencies):
-            cancel(backend, one, job_id, f"job {former}, which it depends on, gave way to job {status.job_id}")
+        needed = (dependency.job_id for dependency in jobs[job_id].spec.dependencies)
+        before = next((other for other in needed if other in jobs and jobs[other].giving_up), None)
+        if before is not None:
+            yield job_id, before
 
 
 def _cancel_surplus(backend: Backend, one: Active, token: str, surplus: Iterable[JobStatus]) -> bool:

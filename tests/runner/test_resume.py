@@ -5,6 +5,7 @@ knows of.
 """
 
 import itertools
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,15 @@ import pytest
 from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
-from asa.backend import JobState
-from asa.errors import JournalError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
+from asa.backend import JobSpec, JobState, JobStatus
+from asa.errors import JournalError, LeaseError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
 from asa.runner import Journal, Run, Wish, read_journal, run_all
-from asa.runner.entries import Intended
+from asa.runner.entries import Again, Begun, Intended
+from asa.runner.state import observation_of
 from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
 
@@ -223,16 +225,107 @@ def test_a_call_that_cannot_be_made_is_made_later(kind, tmp_path):
 
 
 def test_what_is_looked_for_in_vain_is_looked_for_twice_and_not_at_once(tmp_path):
-    world = machine()
-    looks = []
+    world, told = machine(), []
+    real_find, real_submit = world.find, world.submit
 
     def find(tokens):
-        looks.append(world.now())
-        return SimulatedBackend.find(world, tokens)
+        told.append(("find", world.now()))
+        return real_find(tokens)
 
-    world.find = find
+    def submit(spec):
+        told.append(("submit", world.now()))
+        return real_submit(spec)
+
+    world.find, world.submit = find, submit
     go(Wrong(world, "submit", 0, lost), tmp_path, "chained")
-    assert looks[1] - looks[0] >= 10
+    assert [what for what, _ in told[:3]] == ["find", "find", "submit"]
+    assert told[1][1] - told[0][1] >= 10
+
+
+def test_what_is_written_is_on_the_disk(tmp_path, monkeypatch):
+    """Before the batch system is told, and before the next thing is done."""
+    real, synced = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or real(descriptor))
+    journal = Journal(tmp_path / "journal.jsonl")
+    for count in range(1, 4):
+        journal.append(Begun(float(count)))
+        assert len(synced) == count + 1, "each entry, and once the folder"
+    journal.close()
+
+
+def test_a_journal_that_another_writes_to_is_left_alone(tmp_path):
+    ours = Journal(tmp_path / "journal.jsonl")
+    ours.append(Begun(1.0))
+    theirs = Journal(tmp_path / "journal.jsonl")
+    theirs.append(Begun(2.0))
+    with pytest.raises(LeaseError, match="another client"):
+        ours.append(Begun(3.0))
+    assert [entry.at_s for entry in read_journal(tmp_path / "journal.jsonl")[0]] == [1.0, 2.0]
+
+
+def test_a_lease_that_cannot_be_read_stops_the_journal(tmp_path):
+    def guard():
+        raise OSError(116, "Stale file handle")
+
+    with pytest.raises(JournalError, match="Stale file handle"):
+        Journal(tmp_path / "journal.jsonl", guard=guard).append(Begun(1.0))
+
+
+def test_a_job_that_is_put_off_again_and_again_is_written_once(tmp_path):
+    world, refusals = machine(), itertools.count()
+
+    class Full:
+        def __getattr__(self, name):
+            return getattr(world, name)
+
+        def submit(self, spec):
+            if next(refusals) < 500:
+                raise SubmitDeferredError("too many jobs")
+            return world.submit(spec)
+
+    assert go(Full(), tmp_path, "per-stage").outcome == "completed"
+    entries = read_journal(tmp_path / "journal.jsonl")[0]
+    assert sum(isinstance(entry, Intended) for entry in entries) == 4
+    assert sum(isinstance(entry, Again) for entry in entries) == 500
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(tmp_path):
+    """By an hour, while a submission is put off."""
+    world = machine()
+    world.wait(90.0)
+
+    class Shifting:
+        back_s, deferred = 0.0, False
+
+        def __getattr__(self, name):
+            return getattr(world, name)
+
+        def now(self):
+            return world.now() - self.back_s
+
+        def wait(self, until_s):
+            return world.wait(None if until_s is None else until_s + self.back_s)
+
+        def submit(self, spec):
+            if not self.deferred:
+                self.deferred = True
+                raise SubmitDeferredError("too many jobs")
+            return world.submit(spec)
+
+        def set_back(self, _states, _wake_s):
+            self.back_s = 3600.0 if self.deferred else 0.0
+
+    shifting = Shifting()
+    assert go(shifting, tmp_path, "per-stage", on_pass=shifting.set_back).outcome == "completed"
+    assert world.now() < 1000
+
+
+@pytest.mark.parametrize(("changes", "kind"), [({}, "exact"), ({"held": True}, "at_most"), ({"restarts": 1}, None)])
+def test_what_a_start_tells_of_the_wait(changes, kind):
+    status = JobStatus("1", JobState.RUNNING, 100.0, eligible_s=100.0, start_s=160.0, **changes)
+    told = observation_of(JobSpec("x", 1, 60.0), status, machine().capabilities)
+    assert (told and told.kind) == kind
+    assert told is None or told.wait_s == 60
 
 
 def late(world):

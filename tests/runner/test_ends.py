@@ -1,0 +1,254 @@
+"""How runs end badly, and well after all, over Slurm's backend on stand-ins with a virtual clock.
+
+A stage fails, a cancellation is lost, the site is away when something is to be given back, a run is tried again:
+nothing of ours stays in the queue, and no payload runs twice.
+"""
+
+import math
+from collections import Counter
+
+import httpx
+import pytest
+from asa.backends.slurm.backend import SlurmBackend
+from slurm_fake import Killed
+from slurm_fake_link import FakeLink, VirtualClock
+from slurm_faults import BEGIN_S, Trial
+
+from asa.backend import Capabilities, JobState
+from asa.errors import JournalError, StateError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.estimators.store import WaitStore
+from asa.records import Cancelled
+from asa.runner import RunFolder, RunPlan, drive
+from asa.runner.active import Active
+from asa.runner.folder import _WISHES
+from asa.workflow import Stage, Workflow
+
+SITE = Capabilities("x", 112, 28, age_accrues=False)
+
+
+def stage(name, command, after=(), expected_s=60.0, walltime_s=86400.0):
+    return Stage(name, cores=1, walltime_s=walltime_s, expected_run_s=expected_s, command=command, after=after)
+
+
+class Place:
+    """A run's folder, and an in-memory Slurm that outlives its clients."""
+
+    def __init__(self, path, stages, strategy="per-stage", link=FakeLink, bank=""):
+        plan = RunPlan("abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank)
+        self.folder, self.clock = RunFolder.create(path, plan), VirtualClock()
+        self.link = link(self.clock, self.folder.path)
+
+    def go(self, **options):
+        return drive(self.folder, self.connect, **options)
+
+    def connect(self, run):
+        return SlurmBackend(self.link, run.path, SITE, clock=self.clock, sleep=self.clock.sleep)
+
+    def ended(self):
+        return {job.job.name.partition(".")[0]: job.state for job in self.link.all.values()}
+
+
+class LostOnce(FakeLink):
+    """One of which the first cancellation is lost."""
+
+    cancels = 0
+
+    def cancel(self, job_id):
+        self.cancels += 1
+        if self.cancels == 1:
+            raise UnavailableError("the answer was lost")
+        return super().cancel(job_id)
+
+
+def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
+    stages = [stage("a", "sleep 5; exit 1"), stage("b", "sleep 80000")]
+    place = Place(tmp_path, stages, link=LostOnce)
+    began_s = place.clock()
+    result = place.go()
+    assert result.outcome == "failed"
+    assert place.clock() - began_s < 100
+    assert place.ended()["x_b"] == "CANCELLED"
+    assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
+
+
+class DoubtfulOnce(FakeLink):
+    """One that loses the first submission, and does not say so."""
+
+    submissions = 0
+
+    def submit(self, job):
+        self.submissions += 1
+        if self.submissions == 1:
+            raise SubmitInDoubtError("the request was lost")
+        return super().submit(job)
+
+
+@pytest.mark.parametrize("run_s", [*range(1, 60, 3), *range(290, 320, 3)])
+def test_what_a_look_for_twins_hears_is_heard_by_the_run(tmp_path, run_s):
+    """Whenever the job ends, before that look or after it."""
+    place = Place(tmp_path, [stage("a", f"sleep {run_s}"), stage("b", "sleep 5", ("a",))], link=DoubtfulOnce)
+    assert place.go().outcome == "completed"
+
+
+def test_a_wish_that_nobody_understands_does_no_harm(tmp_path):
+    place = Place(tmp_path, [stage("a", "sleep 50")])
+    (place.folder.path / _WISHES / "1.json").write_text('{"run": "x", "what": "dance"}')
+    place.clock.nudges.add(place.clock() + 20)
+    assert place.go().outcome == "completed"
+
+
+def test_a_stage_that_is_refused_is_named(tmp_path):
+    class Strict(FakeLink):
+        def submit(self, job):
+            if ".abcd1234-2" in job.name:
+                raise SubmitRejectedError("no such feature", hint="Take it out.")
+            return super().submit(job)
+
+    place = Place(tmp_path, [stage("a", "sleep 5"), stage("b", "sleep 5", ("a",))], link=Strict)
+    result = place.go()
+    assert (result.outcome, result.reason) == ("failed", "stage 'b' was refused: no such feature. Take it out.")
+    assert list(place.folder.state()[0].refused) == ["b"]
+
+
+@pytest.mark.parametrize("at", ["open", "write"])
+def test_a_bank_that_fails_ends_no_run(tmp_path, monkeypatch, at):
+    place = Place(tmp_path, [stage("a", "sleep 5"), stage("b", "sleep 5", ("a",))], "asa", bank=str(tmp_path / "bank"))
+
+    def fail(*_, **__):
+        raise StateError("the disk is full", where="bank")
+
+    monkeypatch.setattr(WaitStore, "read" if at == "open" else "append", fail)
+    monkeypatch.setattr(WaitStore, "extend", fail)
+    result = place.go()
+    assert result.outcome == "completed"
+    assert ("the disk is full" in result.trouble) == (at == "write")
+
+
+def test_a_journal_that_is_gone_is_missed(tmp_path):
+    place = Place(tmp_path, [stage("a", "sleep 5")])
+    place.go()
+    posts = place.folder.path / "posts"
+    posts.mkdir(exist_ok=True)
+    (posts / "abcd1234%2Fa").touch()
+    (place.folder.path / "journal.jsonl").unlink()
+    with pytest.raises(JournalError, match="does not know of stage 'a', which has ended well"):
+        place.go()
+
+
+# ---------------------------------------------------------------------- scripts that really run
+
+
+class Story(Trial):
+    """Four stages of which b fails unless something is mended; each leaves a line when it begins and when it ends."""
+
+    def __init__(self, folder, version, strategy, runs_s):
+        super().__init__(folder, version, strategy)
+        self.down = (math.inf, -math.inf)
+        self.transport, self.reached = self, self.transport
+        ran = folder / "ran"
+        self.flow = Workflow(
+            "four",
+            [
+                Stage(
+                    name, cores=28, walltime_s=900, expected_run_s=run_s, after=after,
+                    command=f"echo {name} >>'{ran}'; sleep {run_s}; [ {name} != b ] || [ -e '{folder}/mended' ]",
+                )
+                for (name, after), run_s in zip(
+                    [("a", ()), ("b", ("a",)), ("c", ("a",)), ("d", ("b", "c"))], runs_s, strict=True
+                )
+            ],
+        )  # fmt: skip
+        (folder / "mended").touch()
+        self.slurm.min_job_age_s = 1e6
+
+    def handle_request(self, request):
+        now_s = self.slurm.clock() - 1_800_000_000
+        if self.down[0] <= now_s < self.down[1]:
+            self.slurm.sleep(0.01)
+            raise httpx.ConnectError("nobody", request=request)
+        return self.reached.handle_request(request)
+
+    def close(self):
+        pass
+
+    def ran(self):
+        return Counter((self.folder / "ran").read_text().split())
+
+    def left(self):
+        return [job for job in self.slurm.jobs.values() if not job.is_final and job.ask.name != "foreign"]
+
+
+@pytest.fixture
+def story(tmp_path):
+    made = []
+
+    def make(version, strategy, *runs_s):
+        made.append(Story(tmp_path, version, strategy, runs_s))
+        return made[0]
+
+    yield make
+    for one in made:
+        one.slurm.stop()
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained"])
+def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, monkeypatch):
+    """The client is killed when it has heard that b failed, before it could cancel c."""
+    one = story("24.11", strategy, 70, 60, 400, 70)
+    (one.folder / "mended").unlink()
+    real, armed = Active.commit, [True]
+
+    def commit(active, entry):
+        real(active, entry)
+        if armed and active.state.outcome == "failed":
+            armed.clear()
+            raise Killed
+
+    monkeypatch.setattr(Active, "commit", commit)
+    with pytest.raises(Killed):
+        one.client()
+    (one.folder / "mended").touch()
+    result = one.client(retry=True)
+    assert result.outcome == "completed", result.reason
+    assert one.ran() == {"a": 1, "b": 2, "c": 2, "d": 1}
+    spans = sorted(
+        (job.start_s, job.end_s) for job in one.slurm.jobs.values() if "-3-" in job.ask.name and job.start_s is not None
+    )
+    assert len(spans) == 2
+    assert spans[0][1] <= spans[1][0], "never side by side"
+    assert not one.left()
+
+
+def test_what_ended_well_meanwhile_is_not_run_again(story):
+    """C ends well while nobody looks, after b has failed."""
+    one = story("24.11", "per-stage", 70, 60, 100, 70)
+    (one.folder / "mended").unlink()
+    one.down = (150, 400)
+    result = one.client()
+    assert result.outcome == "failed"
+    (one.folder / "mended").touch()
+    result = one.client(retry=True)
+    assert result.outcome == "completed", result.reason
+    assert one.ran() == {"a": 1, "b": 2, "c": 1, "d": 1}
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11"])
+@pytest.mark.parametrize("to_s", [340, 425, 500])
+def test_nothing_is_given_back_on_old_news(story, version, to_s):
+    """Slurm is away while an allocation that came early becomes due."""
+    one = story(version, "asa-naive", 300, 50, 60, 20)
+    one.down = (304, to_s)
+    result = one.client()
+    assert result.outcome == "completed", result.reason
+    assert one.ran() == dict.fromkeys("abcd", 1)
+    assert not one.left()
+
+
+def test_who_is_given_back_has_ended_before_another_is_asked_for(story):
+    one = story("24.11", "asa-naive", 300, 50, 60, 20)
+    one.slurm.occupy(112, BEGIN_S, BEGIN_S + 400)  # so that all are asked for long before they are needed
+    result = one.client()
+    assert result.outcome == "completed"
+    assert one.ran() == dict.fromkeys("abcd", 1)
+    again = [r for r in result.records if isinstance(r, Cancelled)]
+    assert again, "something came early"
