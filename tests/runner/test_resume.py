@@ -312,11 +312,12 @@ def test_a_clock_that_is_set_back_holds_nothing_up(tmp_path):
                 raise SubmitDeferredError("too many jobs")
             return world.submit(spec)
 
-        def set_back(self, _states, _wake_s):
+        def set_back(self):
             self.back_s = 3600.0 if self.deferred else 0.0
+            return ()
 
     shifting = Shifting()
-    assert go(shifting, tmp_path, "per-stage", on_pass=shifting.set_back).outcome == "completed"
+    assert go(shifting, tmp_path, "per-stage", wishes=shifting.set_back).outcome == "completed"
     assert world.now() < 1000
 
 
