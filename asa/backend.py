@@ -39,6 +39,7 @@ __all__ = [
     "Previewing",
     "Setting",
     "Site",
+    "Troubleshooting",
     "Verdict",
 ]
 
@@ -235,6 +236,8 @@ class PartitionLimits:
         Of its nodes, the widest; 0 if not known.
     memory_per_node_bytes
         Likewise.
+    gpus_per_node
+        Of its nodes, the most; None if not known.
     is_up
         Whether jobs may be sent there now.
     """
@@ -244,6 +247,7 @@ class PartitionLimits:
     max_cores: int | None = None
     cores_per_node: int = 0
     memory_per_node_bytes: int = 0
+    gpus_per_node: int | None = None
     is_up: bool = True
 
 
@@ -307,7 +311,25 @@ class Capabilities:
         nodes = max(spec.nodes, -(-spec.cores // per_node) if per_node else 0)
         if limits.max_nodes is not None and nodes > limits.max_nodes:
             return f"asks for {nodes} nodes {where} {limits.max_nodes}"
+        memory, most = spec.memory_bytes / max(nodes, 1), limits.memory_per_node_bytes
+        if most and memory > most:
+            return f"asks for {_gibibytes(memory)} of memory a node {where} {_gibibytes(most)}"
+        gpus = _most_gpus(spec, limits)
+        if gpus is not None and spec.gpus > gpus:
+            return f"asks for {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'} {where} {gpus}"
         return None
+
+
+def _most_gpus(spec: JobSpec, limits: PartitionLimits) -> int | None:
+    """Say how many GPUs a job's nodes could have; a job that does not say how many nodes may get many."""
+    if not limits.gpus_per_node:
+        return limits.gpus_per_node
+    nodes = spec.nodes or limits.max_nodes
+    return nodes * limits.gpus_per_node if nodes else None
+
+
+def _gibibytes(size: float) -> str:
+    return f"{size / (1 << 30):.4g} GiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +488,15 @@ class Advisor(Protocol):
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed, from `JobStatus.reason`."""
+        ...
+
+
+@runtime_checkable
+class Troubleshooting(Protocol):
+    """A facility that knows what can be done where it cannot be asked."""
+
+    def remedy(self, trouble: str) -> str:
+        """Say what a user can do about a trouble, from `Condition.trouble`; empty if nothing but to wait."""
         ...
 
 

@@ -7,6 +7,7 @@ A site file is TOML, with the backend and its settings at the top:
     backend = "slurm-rest"
     url = "https://slurm.example.org:6820"
     partition = "batch"
+    strategy = "asa-naive"      # of `asa run` there, unless --strategy says otherwise
 
     # What `asa doctor` found. It writes this part anew; what is set above wins.
     [observed]
@@ -48,6 +49,8 @@ __all__ = [
 
 _GROUP = "asa.backends"
 _OBSERVED = "observed"
+_STRATEGY = "strategy"
+_DEFAULT = "default"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
 _HEADING = re.compile(r"\s*\[")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -68,12 +71,15 @@ class SiteFile:
         What its user has set, for the backend.
     observed
         What `asa doctor` has found; its ``settings`` are for the backend, where the user has set nothing.
+    strategy
+        Name of the strategy of runs there; empty if it does not say.
     """
 
     path: Path
     backend: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     observed: Mapping[str, Any] = field(default_factory=dict)
+    strategy: str = ""
 
     @property
     def found(self) -> dict[str, Any]:
@@ -93,11 +99,14 @@ class OpenedSite:
     facility
         What was opened.
     settings
-        What it was opened with, no secret among it: `open_facility` of this backend and these opens it again.
+        What it was opened with: `open_facility` of this backend and these opens it again. No secret is among it but
+        what the user has put into `environment`, the variables of jobs.
     file
         The site file, if there is one.
     why
         Why this one was taken, where the user named none; else empty.
+    strategy
+        Name of the strategy of runs there; empty if the site does not say.
     """
 
     backend: str
@@ -105,6 +114,7 @@ class OpenedSite:
     settings: Mapping[str, Any]
     file: Path | None = None
     why: str = ""
+    strategy: str = ""
 
 
 def sites_folder() -> Path:
@@ -160,14 +170,17 @@ def read_site(site: str) -> SiteFile:
         raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"is no TOML: {error}", where=str(path), hint="Mend the syntax there.") from error
-    backend, observed = document.pop("backend", ""), document.pop(_OBSERVED, {})
+    observed = document.pop(_OBSERVED, {})
+    backend, strategy = document.pop("backend", ""), document.pop(_STRATEGY, "")
     if not isinstance(backend, str):
         raise InputError("is no name", where=_place(path, "backend"), hint=_known_backends())
+    if not isinstance(strategy, str):
+        raise InputError("is no name", where=_place(path, _STRATEGY), hint="`asa list` shows the strategies.")
     if not isinstance(observed, dict) or not isinstance(observed.get("settings", {}), dict):
         raise InputError(
             "is not as `asa doctor` writes it", where=_place(path, _OBSERVED), hint="Delete this part, and save again."
         )
-    return SiteFile(path, backend, document, observed)
+    return SiteFile(path, backend, document, observed, strategy)
 
 
 def facilities() -> list[str]:
@@ -181,7 +194,8 @@ def open_facility(
     """Open a batch system by what the user says of it; of what is said twice, the later wins.
 
     What `asa doctor` found is said first, then what the site file sets, then `settings`. If neither a backend nor a
-    site is named, it is found: the only site there is, or a backend that sees its commands on this computer.
+    site is named, it is found: the only site there is, the one called ``default``, or a backend that sees its commands
+    on this computer.
 
     Parameters
     ----------
@@ -226,7 +240,7 @@ def open_facility(
         raise type(error)(error.message, where=sources.get(error.where or "", error.where), hint=error.hint) from error
     if not isinstance(facility, Facility):
         raise _not_a_facility(name)
-    return OpenedSite(name, facility, merged, file.path if file else None, why)
+    return OpenedSite(name, facility, merged, file.path if file else None, why, file.strategy if file else "")
 
 
 def save_site(
@@ -290,9 +304,13 @@ def _found_here() -> tuple[str | None, str | None, str]:
     sites = site_names()
     if len(sites) == 1:
         return None, sites[0], f"the only site in {sites_folder()}"
+    if _DEFAULT in sites:
+        return None, _DEFAULT, f"the site of this name in {sites_folder()}"
     if sites:
         raise InputError(
-            f"there are {len(sites)} sites: {', '.join(sites)}", where="--site", hint="Name one of them with --site."
+            f"there are {len(sites)} sites: {', '.join(sites)}",
+            where="--site",
+            hint=f"Name one of them with --site. One that is called {_DEFAULT!r} is taken where none is named.",
         )
     for name in facilities():
         look = getattr(_loaded(name), "found_here", None)
@@ -433,6 +451,7 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
     """Make sure that the file will say what it should, and nothing of its user's is lost."""
     try:
         document = tomllib.loads(text)
+        document.pop(_STRATEGY, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
     except (tomllib.TOMLDecodeError, KeyError):

@@ -41,7 +41,8 @@ VERSIONS = ("22.05", "24.11")
 STRATEGIES = ("chained", "per-stage", "asa-naive")
 JOURNAL = "journal-kill"
 BEGIN_S, MOST_S = 1_800_000_000.0, 6 * 3600
-RATES = {"5 % of all": 0.05, "20 % of all": 0.2}
+RATES = {"5 % of all": (0.05, FAULTS[:-2]), "20 % of all": (0.2, FAULTS[:-2]), "10 %, deaths too": (0.1, FAULTS)}
+MOST_CLIENTS = 30
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a rename waits for no disk
 
 
@@ -110,7 +111,9 @@ class Trial:
         journal = MortalJournal(self.folder / "run" / "journal.jsonl", self.life)
         with WaitStore(self.folder / "bank", durable=False) as store:
             bank = WaitBank("last", store=store, user="me")
-            run = Run(self.flow, load_strategy(self.strategy), bank=bank, id="run0run0run0", journal=journal, retry=retry)
+            run = Run(
+                self.flow, load_strategy(self.strategy), bank=bank, id="run0run0run0", journal=journal, retry=retry
+            )
             try:
                 [result] = run_all(backend, [run], history=0)
             finally:
@@ -126,7 +129,7 @@ class Trial:
     def run(self):
         """Let clients follow each other until one sees the end."""
         try:
-            for _ in range(5):
+            for _ in range(MOST_CLIENTS):
                 try:
                     return self.client()
                 except Killed:
@@ -147,10 +150,10 @@ class Trial:
         assert not left, f"jobs are left: {left}"
         told = [r for r in result.records if isinstance(r, Observed)]
         assert len({r.job_id for r in told}) == len(told)
+        jobs = {job.job_id: job for job in (*self.slurm.history, *self.slurm.jobs.values())}
         for record in told:
-            job = self.slurm.jobs[int(record.job_id)]
-            waited = job.start_s - max(job.eligible_s, job.submit_s)
-            assert record.wait_s == int(job.start_s) - int(max(job.eligible_s, job.submit_s)), (record, waited)
+            job = jobs[int(record.job_id)]
+            assert record.wait_s == job.start_s - max(job.eligible_s, job.submit_s), record
         with WaitStore(self.folder / "bank") as store:
             assert len(store.read()) == len(told), "each wait is in the bank once"
 
@@ -170,7 +173,8 @@ class Point:
     def plan(self):
         """Say what goes wrong with which exchange."""
         if self.kind in RATES:
-            return random_faults(RATES[self.kind], self.at)
+            rate, kinds = RATES[self.kind]
+            return random_faults(rate, self.at, kinds)
         return {self.at: self.kind} if self.kind in FAULTS else None
 
     def trial(self):
@@ -235,10 +239,10 @@ def main():
         print(f"FAILED: {point}\n{trouble}", file=sys.stderr, flush=True)
 
     table = attempt_all(chosen, tell, options.processes)
-    print(f"{'fault':<15}" + "".join(f"{f'{version} {strategy}':>20}" for version, strategy in columns))
+    print(f"{'fault':<18}" + "".join(f"{f'{version} {strategy}':>20}" for version, strategy in columns))
     for kind in (JOURNAL, *FAULTS, *RATES):
         cells = [table.get((*column, kind), (0, 0, 0)) for column in columns]
-        print(f"{kind:<15}" + "".join(f"{f'{passed} of {tried}':>20}" for passed, tried, _ in cells))
+        print(f"{kind:<18}" + "".join(f"{f'{passed} of {tried}':>20}" for passed, tried, _ in cells))
     passed, tried, clients = (sum(cell[i] for cell in table.values()) for i in range(3))
     took_s = time.monotonic() - began
     print(f"{passed} of {tried} points passed, with {clients} clients, in {took_s:.0f} s")

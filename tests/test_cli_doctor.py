@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 from types import SimpleNamespace
 
@@ -14,12 +16,14 @@ from typer.testing import CliRunner
 from asa.cli import doctor as command
 from asa.cli.doctor import doctor
 from asa.cli.learn import learn
+from asa.cli.predict import predict
 from asa.errors import AsaError, UnavailableError
 from asa.sites import read_site
 
 app = typer.Typer()
 app.command()(doctor)
 app.command()(learn)
+app.command()(predict)
 
 ACCOUNTS = (
     "Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS|Reservation|Reason\n"
@@ -93,7 +97,7 @@ def test_a_site_that_cannot_be_used_is_exit_code_1(link):
         (("--backend", "slurm-cli", "--set", "poll=3"), "--set poll"),
         (("--backend", "slurm-rest"), "url"),
         (("--backend", "slrum"), "there is no backend"),
-        (("--backend", "simulated"), "Backends that can be connected to: slurm"),
+        (("--backend", "simulated", "--set", "system=hpc2n"), "cannot be examined"),
         (("--site", "nowhere"), "there is no site"),
         ((), "no site file"),
     ],
@@ -184,8 +188,35 @@ def test_the_sites_name_is_the_users(tmp_path):
         (("--from", "jobs.txt", "--since", "3d"), "from a file or from a site"),
         (("--backend", "slurm-cli", "--since", "30"), "has no unit"),
         (("--backend", "slurm-cli", "--since", "long"), "no duration"),
-        (("--backend", "simulated"), "Backends that can be connected to: slurm"),
+        (("--backend", "simulated", "--set", "system=hpc2n"), "tells nothing of past jobs"),
     ],
 )
 def test_where_to_learn_from_must_be_one(arguments, words):
     assert words in asa("learn", *arguments, code=2).stderr
+
+
+def test_the_hint_after_learning_works_as_it_is_printed(tmp_path):
+    """With the partition, if the bank knows several, be it from another time."""
+    bank, file = tmp_path / "bank", tmp_path / "jobs.txt"
+    file.write_text(ACCOUNTS)
+    first = asa("learn", "--from", file, "--bank", bank).stderr.splitlines()[-1]
+    assert "--partition" not in first
+    file.write_text(ACCOUNTS.splitlines()[0] + "\n" + ACCOUNTS.splitlines()[1].replace("normal", "big mem") + "\n")
+    second = asa("learn", "--from", file, "--bank", bank).stderr.splitlines()[-1]
+    assert "--partition 'big mem'" in second
+    asa(*shlex.split(second.partition("Ask with: asa ")[2]))
+
+
+def test_what_was_learned_is_json_too(tmp_path):
+    told = json.loads(asa("learn", "--backend", "slurm-cli", "--bank", tmp_path / "bank", "--output", "json").stdout)
+    assert (told["schema"], told["system"], told["waits"], told["new"]) == (1, "small", 2, 2)
+    assert told["partitions"] == {"normal": 2}
+
+
+def test_a_look_at_everybodys_jobs_is_not_read_as_one_number():
+    text = asa("doctor", "--backend", "slurm-cli", width=200).stdout
+    assert re.search(r"at everybody's \(0\) \d+ ms", text)
+
+
+def test_the_strategy_that_is_advised_is_told_as_it_is_set():
+    assert 'strategy = "asa-naive"' in " ".join(asa("doctor", "--backend", "slurm-cli", width=200).stdout.split())

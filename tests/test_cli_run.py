@@ -20,10 +20,13 @@ def place(tmp_path):
 
 
 def test_a_dry_run_shows_each_job_and_changes_nothing(place):
-    """When, why, and the script as it would be sent."""
+    """When and why; with --scripts also the script as it would be sent, above the plan."""
     shown = place.asa("run", place.flow(*CHAIN), *place.on, "--dry-run").stdout
-    for words in ("3 jobs", "Wait p50", "at once", "sh -c -- 'echo a >>did; sleep 1'", "Nothing was submitted"):
+    for words in ("3 jobs", "Wait p50", "at once", "Nothing was submitted", "--scripts shows"):
         assert words in shown
+    assert "sh -c" not in shown
+    whole = place.asa("run", "flow.toml", *place.on, "--dry-run", "--scripts").stdout
+    assert 0 < whole.index("sh -c -- 'echo a >>did; sleep 1'") < whole.index("Wait p50")
     told = json.loads(place.asa("run", "flow.toml", *place.on, "--dry-run", "--output", "json").stdout)
     assert told["schema"] == 1
     assert [job["depends_on"] for job in told["jobs"]] == [[], ["a"], ["b"]]
@@ -146,6 +149,42 @@ def test_a_run_that_nobody_drives_is_cancelled_and_nothing_more_submitted(place)
     assert place.status()["state"] == "cancelled"
     assert len(place.jobs()) == 2
     assert place.lines() == ["a", "b"]
+
+
+def test_a_cancellation_is_noted_where_the_batch_system_cannot_be_reached(place):
+    """And done once it can be, here under another address; the run can go on from there."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage")
+    until(lambda: "b" in place.lines(), what="the second stage")
+    client.kill()
+    client.communicate()
+    place.close()
+    moved = (place.root / "spool").rename(place.root / "moved")
+    (place.root / "spool").touch()
+    told = place.asa("cancel", code=1).stderr
+    for words in ("is not cancelled yet", "It is noted", "asa cancel"):
+        assert words in told
+    [run] = place.runs()
+    assert list((run / "wishes").iterdir())
+    assert place.status()["state"] == "detached"
+    assert "is cancelled" in place.asa("cancel", "--set", f"spool={moved}").stderr
+    assert place.status()["state"] == "cancelled"
+    assert not list((run / "wishes").iterdir())
+    (place.root / "spool").unlink()
+    moved.rename(place.root / "spool")
+    place.asa("resume", "--retry")
+    assert place.lines()[-1] == "c"
+
+
+def test_a_folder_that_is_not_utf8_is_told(place):
+    """Nothing could be written down of it."""
+    odd = place.root / "donn\udce9es"
+    odd.mkdir()
+    flow = place.root / place.flow(("a", "", "true"))
+    client = place.begin("run", flow, *place.on, cwd=odd)
+    _, errors = client.communicate(timeout=60)
+    assert client.returncode == 2
+    assert "is not UTF-8" in errors
+    assert not place.runs()
 
 
 def test_a_stage_without_a_job_cannot_be_cancelled(place):

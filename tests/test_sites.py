@@ -1,6 +1,8 @@
 """Site files, and opening a facility by what a user says of it."""
 
 import json
+import os
+import stat
 import tomllib
 from pathlib import Path
 
@@ -9,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asa import plugins, sites
-from asa.backend import Facility
+from asa.backend import Capabilities, Facility
 from asa.errors import InputError, UnknownNameError
+from asa.runner import RunFolder, RunPlan
 from asa.sites import open_facility, read_site, save_site, site_names, sites_folder
+from asa.workflow import Stage
 
 
 class Club:
@@ -339,3 +343,27 @@ def test_the_example_in_the_documentation_is_one(tmp_path):
     file.write_text("\n".join(line.removeprefix("    ") for line in text.splitlines()))
     assert read_site(str(file)).backend == "slurm-rest"
     assert Path(file).exists()
+
+
+@pytest.mark.parametrize(("variables", "mode"), [({"HF_TOKEN": "secret"}, 0o600), ({}, 0o644)])
+def test_a_run_whose_settings_hold_variables_is_its_users_alone(tmp_path, variables, mode):
+    """Their values, which may be secret, are kept in it, so that it can go on."""
+    plan = RunPlan(
+        id="abcd",
+        name="flow",
+        workflow="flow",
+        stages=(Stage("a", cores=1, walltime_s=60, command="true"),),
+        strategy="asa",
+        backend="club",
+        settings={"environment": variables},
+        capabilities=Capabilities("x", 1, 1, age_accrues=False),
+    )
+    before = os.umask(0o022)
+    try:
+        run = RunFolder.create(tmp_path / "runs", plan)
+        assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == mode
+        run.revise(bank="elsewhere")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((run.path / "run.json").stat().st_mode) == mode
+    assert RunFolder(run.path).plan.settings == {"environment": variables}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -9,8 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.runs import RunArgument, RunsOption, command, open_run, read_state, stage_of, want
-from asa.errors import LeaseError
+from asa.cli.doctor import SetOption, given_settings
+from asa.cli.runs import (
+    SCHEMA,
+    Output,
+    OutputOption,
+    RunArgument,
+    RunsOption,
+    command,
+    open_run,
+    read_state,
+    stage_of,
+    want,
+)
+from asa.errors import BackendError, LeaseError
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
@@ -28,12 +41,15 @@ def cancel(
         str, typer.Option(help="The job of this stage; the run, which cannot complete without it, ends too.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")] = False,
+    settings: SetOption = None,
+    output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
     """Cancel a run: its jobs, pending and running, and all that it would still submit.
 
     The client that drives the run does it, within seconds; where there is none, this command does. What was done can
-    be gone on from with `asa resume --retry`.
+    be gone on from with `asa resume --retry`. Where the batch system cannot be reached it is noted, and done by the
+    next client that reaches it. --set changes what the run was begun with, as for `asa resume`.
 
     Exit codes: 0 it is cancelled, or there was nothing to cancel; 1 failed, or not done yet; 2 the input cannot be
     used; 130 interrupted.
@@ -41,19 +57,43 @@ def cancel(
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     if (nothing := _nothing_to_cancel(state, stage)) is not None:
-        sys.stderr.write(f"Nothing to cancel in {folder.path.name}: {nothing}\n")
+        _tell(folder, stage, f"Nothing to cancel in {folder.path.name}: {nothing}", output)
         return
     if not yes and sys.stdin.isatty():
         _ask(folder, state)
-    with _progress(f"cancelling {folder.path.name}"):
-        is_done = _by_its_client(folder, stage) if folder.driver() is not None else _by_ourselves(folder, stage)
-    if not is_done:
-        sys.stderr.write(
-            f"{folder.path.name} is not cancelled yet: it will be when its client next hears from the batch system.\n"
-            f"See: {command('status', folder)}\n"
+    changed = given_settings(settings)
+    want(folder, stage)  # first of all: whatever becomes of this command, it is known
+    try:
+        with _progress(f"cancelling {folder.path.name}"):
+            is_done = (
+                _by_its_client(folder, stage, changed) if folder.driver() else _by_ourselves(folder, stage, changed)
+            )
+    except (BackendError, OSError) as error:
+        words = (
+            f"{folder.path.name} is not cancelled yet: {error}\n"
+            f"It is noted, and done by the next client that reaches the batch system: {command('cancel', folder)}"
         )
+        _tell(folder, stage, words, output)
+        raise typer.Exit(1) from error
+    if not is_done:
+        words = (
+            f"{folder.path.name} is not cancelled yet: it will be when its client next hears from the batch system.\n"
+            f"See: {command('status', folder)}"
+        )
+        _tell(folder, stage, words, output)
         raise typer.Exit(1)
-    sys.stderr.write(f"{folder.path.name} is cancelled; {_left(folder)}\n")
+    _tell(folder, stage, f"{folder.path.name} is cancelled; {_left(folder)}", output)
+
+
+def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
+    """Say what was done."""
+    if output is Output.TABLE:
+        sys.stderr.write(f"{words}\n")
+        return
+    state, _ = read_state(folder)
+    told = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
+    left = {"state": state.outcome, "jobs_left": state.live_jobs()}
+    sys.stdout.write(json.dumps({"schema": SCHEMA, **told, **left}) + "\n")
 
 
 def _nothing_to_cancel(state: RunState, stage: str) -> str | None:
@@ -86,26 +126,25 @@ def _progress(words: str) -> AbstractContextManager[Any]:
     return console.status(f"{words} ...") if console.is_terminal else nullcontext()
 
 
-def _by_its_client(folder: RunFolder, stage: str) -> bool:
-    """Ask the client that drives the run, and wait for it; if it goes away, do it here."""
-    want(folder, stage)
+def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:
+    """Wait for the client that drives the run, which was asked; if it goes away, do it here."""
     until_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until_s:
         if _is_cancelled(folder):
             return True
         if folder.driver() is None:
-            return _is_cancelled(folder) or _by_ourselves(folder, stage)
+            return _is_cancelled(folder) or _by_ourselves(folder, stage, changed)
         time.sleep(_LOOK_S)
     return False
 
 
-def _by_ourselves(folder: RunFolder, stage: str) -> bool:
+def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:
     """Write down that the run is to end, then drive it to its end: nothing is submitted any more."""
     from asa.cli.driving import drive_here, opened, reopen
     from asa.cli.live import Silent
     from asa.runner.entries import Stopped
 
-    facility = reopen(folder, {})
+    facility = reopen(folder, changed)
     with opened(lambda: facility.connect(folder.path)) as backend:
         now_s = backend.now()
     try:
@@ -113,9 +152,10 @@ def _by_ourselves(folder: RunFolder, stage: str) -> bool:
             if read_state(folder)[0].outcome is None:
                 why = f"somebody cancelled stage {stage!r}" if stage else "somebody asked for it"
                 journal.append(Stopped("cancelled", why, now_s))
+            folder.take_wishes()  # one that is left would end the run again once it goes on
         drive_here(folder, facility, Silent())
     except LeaseError:  # a client was quicker
-        return _by_its_client(folder, stage)
+        return _by_its_client(folder, stage, changed)
     return _is_cancelled(folder)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from asa.records import Record
     from asa.runner import RunFolder, RunResult
 
-__all__ = ["Detached", "drive_here", "opened", "reopen", "tell_end"]
+__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end"]
 
 _DETACHED = 130
 _LAST_LINES = 10
+_LONG_S = 5.0
 
 
 class Detached(SystemExit):
@@ -37,10 +40,29 @@ class Detached(SystemExit):
 def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
     """Open a backend, and close it if that is of any use to it."""
     with ExitStack() as held:
-        backend = connect()
+        with _patience("connecting to the batch system"):
+            backend = connect()
         if (close := getattr(backend, "close", None)) is not None:
             held.callback(close)
         yield backend
+
+
+@contextmanager
+def _patience(what: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if something does."""
+
+    def say() -> None:
+        with suppress(OSError):
+            sys.stderr.write(f"Still {what} ...\n")
+            sys.stderr.flush()
+
+    timer = threading.Timer(_LONG_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
@@ -64,7 +86,8 @@ def drive_here(
     Raises
     ------
     Detached
-        The user left, or the terminal or this computer did. The run's folder is left in good order.
+        The user left, or the terminal, this computer or who read the output did. The run's folder is left in good
+        order.
     """
     from asa.runner import drive
 
@@ -79,6 +102,11 @@ def drive_here(
         raise
 
 
+def silence_output() -> None:
+    """Send what is written to stdout nowhere, since nobody reads it; the interpreter flushes it at its end, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _say_left(folder: RunFolder) -> None:
     from asa.cli.runs import command
 
@@ -87,11 +115,9 @@ def _say_left(folder: RunFolder) -> None:
         f"  go on:   {command('resume', folder)}\n"
         f"  cancel:  {command('cancel', folder)}\n"
     )
-    try:
+    with suppress(OSError):  # nobody is there to read it
         sys.stderr.write(words)
         sys.stderr.flush()
-    except OSError:  # nobody is there to read it
-        pass
 
 
 class _Departures:
@@ -121,17 +147,25 @@ class _Departures:
         if self._is_wanted:
             raise Detached
 
+    def want(self) -> None:
+        """Go at the next rest."""
+        self._is_wanted = True
+
     def _ask(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
         if self._is_wanted or not self.is_acting:
             raise Detached
-        self._is_wanted = True
+        self.want()
 
 
 class _Watch:
     """Shows a run while it is driven, and gives signs of life."""
 
     def __init__(self, folder: RunFolder, facility: Facility, display: Display, held: ExitStack, greeting: str) -> None:
+        from asa.cli.notices import Notices
+        from asa.cli.runs import advice_on
+
         self.departures = _Departures()
+        self._notices = Notices(lambda reason: advice_on(facility, reason), self._remedy)
         self._greeting = greeting
         self._folder, self._facility, self._display, self._held = folder, facility, display, held
         self._records: list[Record] = []
@@ -157,16 +191,19 @@ class _Watch:
     def on_record(self, record: Record) -> None:
         """Show what happened."""
         self._records.append(record)
-        self._display.happened(record)
+        with self._read_by_somebody():
+            self._display.happened(record)
 
     def on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:
         """Note how the run stands, which is shown while it sleeps."""
         [self._state], self._wake_s = states, wake_s
         self._heard = backend.condition
+        self._notice()
         self.departures.rest()
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, renewing what is shown and giving signs of life."""
+        self._notice()
         self.departures.rest()
         self._sign()
         end_s = time.monotonic() + seconds
@@ -179,6 +216,28 @@ class _Watch:
             is_wanted = self._folder.sleep(left_s if due_s is None else min(left_s, due_s))
         self.departures.is_acting = True
         return is_wanted
+
+    def _notice(self) -> None:
+        """Tell what has changed that is no event."""
+        if self._state is None:  # nothing was asked yet
+            return
+        for notice in self._notices.news(self._backend.condition, self._state, self._backend.now()):
+            with self._read_by_somebody():
+                self._display.noticed(notice)
+
+    @contextmanager
+    def _read_by_somebody(self) -> Iterator[None]:
+        """Show something; if nobody reads it any more, as in `asa run | head`, leave as if the user had left."""
+        try:
+            yield
+        except BrokenPipeError:
+            silence_output()
+            self.departures.want()
+
+    def _remedy(self, trouble: str) -> str:
+        from asa.cli.runs import remedy_on
+
+        return remedy_on(self._facility, self._folder, trouble)
 
     def _sign(self) -> None:
         """Tell other clients what was heard since the loop last turned."""
@@ -200,6 +259,7 @@ class _Watch:
                 condition=self._backend.condition,
                 next_s=self._wake_s,
                 driver=self._holder,
+                remedy=self._remedy(self._backend.condition.trouble),
             )
         )
 
@@ -229,7 +289,7 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
 
 
 def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
-    from asa.cli.runs import command, read_state
+    from asa.cli.runs import command, read_state, retry_command
     from asa.cli.standing import failed_stage
 
     state, _ = read_state(folder)
@@ -238,12 +298,12 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     if stage is not None:
         lines += _last_words(folder, state, stage)
     lines += ["What now:"]
+    if stage is not None or state.refused:
+        about = stage if stage is not None else next(iter(state.refused))
+        lines.append(f"  why it failed:      {command(f'explain {about} --run', folder)}")
     if stage is not None:
-        lines += [
-            f"  why it failed:      {command(f'explain {stage} --run', folder)}",
-            f"  all that it wrote:  {command(f'logs {stage} --run', folder)}",
-        ]
-    lines.append(f"  once it is mended:  {command('resume --retry', folder)}")
+        lines.append(f"  all that it wrote:  {command(f'logs {stage} --run', folder)}")
+    lines.append(f"  once it is mended:  {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 
 

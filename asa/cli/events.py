@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asa.cli.notices import Notice
 from asa.cli.screen import clock, cores
 from asa.records import (
     Cancelled,
@@ -20,7 +21,7 @@ from asa.records import (
 )
 from asa.units import format_duration
 
-__all__ = ["event_line"]
+__all__ = ["event_line", "notice_line"]
 
 
 def event_line(record: Record) -> str | None:
@@ -32,11 +33,23 @@ def event_line(record: Record) -> str | None:
     'merge: done'
     """
     words = _words(record)
-    if words is None:
-        return None
-    stages = getattr(record, "stages", ())
+    return None if words is None else _line(record.time_s, getattr(record, "stages", ()), words)
+
+
+def notice_line(notice: Notice) -> str:
+    """Say in a line what was noticed, and when.
+
+    Examples
+    --------
+    >>> notice_line(Notice("released", 0.0, "job 7 is on hold no more", ("merge",), "7"))[21:]
+    'merge: job 7 is on hold no more'
+    """
+    return _line(notice.time_s, notice.stages, notice.words)
+
+
+def _line(time_s: float, stages: tuple[str, ...], words: str) -> str:
     whose = "+".join(stages) if len(stages) < 4 else f"the job of {len(stages)} stages"
-    return f"{clock(record.time_s)}  {f'{whose}: ' if whose else ''}{words}"
+    return f"{clock(time_s)}  {f'{whose}: ' if whose else ''}{words}"
 
 
 def _words(record: Record) -> str | None:  # noqa: C901, PLR0911 - one case each

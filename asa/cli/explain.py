@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from asa.cli.logs import RunOption, last_lines, log_file
-from asa.cli.runs import RunsOption, advice_on, command, open_run, read_state, stage_of
+from asa.cli.runs import (
+    SCHEMA,
+    Output,
+    OutputOption,
+    RunsOption,
+    advice_on,
+    command,
+    facility_of,
+    open_run,
+    read_state,
+    remedy_on,
+    retry_command,
+    stage_of,
+)
 from asa.cli.screen import cores
 from asa.units import format_duration
 
@@ -32,32 +45,53 @@ def explain(
         str, typer.Argument(help="The stage. [default: all that have not ended well]", show_default=False)
     ] = "",
     run: RunOption = "",
+    output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
-    """Explain why a stage waits, is held, or failed, when it will be submitted, and what can be done.
+    """Explain why a stage waits, is held, was refused, or failed, when it will be submitted, and what can be done.
 
     What the batch system said last is explained in words; it is not asked anew.
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """
-    from rich.console import Console
-    from rich.text import Text
-
     from asa.cli.standing import standing_of
 
     folder = open_run(runs, run)
     state, _ = read_state(folder)
+    stage_of_or_all(state, stage)
     standing = standing_of(folder, time.time())
-    chosen = [s for s in standing.stages if s.stage == stage] if stage_of_or_all(state, stage) else standing.stages
+    chosen = [s for s in standing.stages if (s.stage == stage if stage else s.state != "done")]
+    about_run = list(_of_run(folder, standing))
+    about_stages = [(one, list(_of_stage(folder, state, standing, one))) for one in chosen]
+    if output is Output.JSON:
+        _print_json(standing, about_run, about_stages)
+    else:
+        _print_text(about_run, about_stages)
+
+
+def _print_text(about_run: list[str], about_stages: list[tuple[StageStanding, list[str]]]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(highlight=False)
-    for line in _of_run(folder, standing):
+    for line in about_run:
         _print(console, line, 0)
-    for one in chosen:
-        if not stage and one.state == "done":
-            continue
-        console.print(Text.assemble("\n", (one.stage, "bold"), f": {one.state}"))
-        for line in _of_stage(folder, state, standing, one):
+    for stage, lines in about_stages:
+        console.print(Text.assemble("\n", (stage.stage, "bold"), f": {stage.state}"))
+        for line in lines:
             _print(console, line, 2)
+
+
+def _print_json(run: RunStanding, about_run: list[str], about_stages: list[tuple[StageStanding, list[str]]]) -> None:
+    import json
+    import sys
+
+    stages: list[dict[str, Any]] = [
+        {"stage": stage.stage, "state": stage.state, "job_id": stage.job_id, "reason": stage.reason, "told": lines}
+        for stage, lines in about_stages
+    ]
+    head = {"schema": SCHEMA, "run": run.name, "folder": run.path, "state": run.state, "told": about_run}
+    sys.stdout.write(json.dumps({**head, "stages": stages}, indent=1) + "\n")
 
 
 class _Verbatim(str):
@@ -93,6 +127,8 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
         yield f"{run.name} is driven by {run.driver}{age}."
         if run.trouble:
             yield f"The batch system cannot be asked: {run.trouble}. It is asked again and again; jobs go on."
+            if remedy := remedy_on(facility_of(folder), folder, run.trouble):
+                yield remedy
     elif run.state == "detached":
         yield f"Nobody drives {run.name}{age}."
         yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
@@ -100,9 +136,9 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
     elif run.state == "completed":
         yield f"{run.name} has completed."
     else:
-        yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason}."
+        yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
         yield "Go on from what ended well, once the cause is mended:"
-        yield _Verbatim(command("resume --retry", folder))
+        yield _Verbatim(retry_command(folder))
 
 
 # ---------------------------------------------------------------------- a stage
@@ -111,6 +147,10 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     if stage.state == "done":
         yield f"It waited {_duration(stage.wait_s)} in the queue, and ran {_duration(stage.run_s)}."
+    elif stage.state == "refused":
+        yield from _refused(folder, stage)
+    elif stage.given_up and stage.state in {"cancelled", "being cancelled"}:
+        yield _by_asa(stage)
     elif stage.state in _FAILED:
         yield from _failed(folder, state, stage)
     elif stage.state == "running":
@@ -180,10 +220,24 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
             yield f"It was submitted {_duration(waited)} ago. Such jobs were expected to start: {waits}."
 
 
+def _by_asa(stage: StageStanding) -> str:
+    """Say why asa itself cancelled a job: the batch system's reason tells nothing more."""
+    is_over = stage.state == "cancelled"
+    return f"Job {stage.job_id} {'was' if is_over else 'is being'} cancelled by asa, since {stage.given_up}."
+
+
+def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
+    asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
+    yield f"The batch system refused its job of {asked}, for good: {stage.reason.rstrip('.')}."
+    where = f" in {folder.plan.source}" if folder.plan.source else ""
+    yield f"What to do: mend what the stage asks for{where}, and then go on with:"
+    yield _Verbatim(retry_command(folder))
+
+
 def _reason(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     if not stage.reason:
         return
-    advice = advice_on(folder, stage.reason)
+    advice = advice_on(facility_of(folder), stage.reason)
     yield f"Reason given: {stage.reason}.{f' {advice.meaning}' if advice else ''}"
     if advice is not None and advice.remedy:
         yield f"What to do: {advice.remedy}"
@@ -214,7 +268,8 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
     yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}."
-    yield from _reason(folder, stage)
+    if stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}:
+        yield from _reason(folder, stage)
     file = log_file(folder, state, stage.stage, "err")
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):
         yield f"The last that it wrote to {file}:"
@@ -222,7 +277,8 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
 
 
 def _ended_as(stage: StageStanding) -> str:
-    return {"failed": "failed", "timed out": "was killed at its walltime", "cancelled": "was cancelled"}[stage.state]
+    others = "was cancelled by somebody else, not by asa,"
+    return {"failed": "failed", "timed out": "was killed at its walltime", "cancelled": others}[stage.state]
 
 
 def _duration(value: float | None) -> str:

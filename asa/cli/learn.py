@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ import typer
 
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
+from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def learn(
         str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
     ] = None,
     limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1)] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
 
@@ -80,15 +82,37 @@ def learn(
     folder = bank or default_folder()
     with WaitStore(folder) as store:
         added = store.extend(records)
+        known = {record.job.partition for record in store.read() if record.job.system == name}
+    waits = sorted(record.observation.wait_s for record in records)
+    median_s = waits[len(waits) // 2] if waits else None
+    partitions = Counter(record.job.partition for record in records)
+    if output is Output.JSON:
+        _print_json(name, len(records), added, median_s, partitions, folder, history)
+        return
     for words, count in history.oddities.items():
         sys.stderr.write(f"Note: {count:,} x {words}\n")
-    waits = sorted(record.observation.wait_s for record in records)
-    typical = f", half of them up to {format_duration(waits[len(waits) // 2])}" if waits else ""
+    typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    partitions = Counter(record.job.partition for record in records)
-    where = f" --partition {shlex.quote(partitions.most_common(1)[0][0])}" if len(partitions) > 1 else ""
+    busiest = partitions.most_common(1)[0][0] if partitions else min(known, default="")
+    where = f" --partition {shlex.quote(busiest)}" if len(known) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")
+
+
+def _print_json(
+    system: str,
+    learned: int,
+    added: int,
+    median_s: float | None,
+    partitions: Mapping[str, int],
+    folder: Path,
+    history: JobHistory,
+) -> None:
+    import json
+
+    told = {"system": system, "waits": learned, "new": added, "median_wait_s": median_s}
+    of = {"partitions": dict(partitions), "bank": str(folder), "notes": dict(history.oddities)}
+    sys.stdout.write(json.dumps({"schema": SCHEMA, **told, **of}, indent=1) + "\n")
 
 
 def _from_file(source: Path) -> JobHistory:

@@ -12,7 +12,8 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.live import Live
 
-from asa.cli.events import event_line
+from asa.cli.events import event_line, notice_line
+from asa.cli.notices import Notice
 from asa.cli.runs import SCHEMA
 from asa.cli.screen import draw
 from asa.cli.standing import RunStanding
@@ -41,6 +42,10 @@ class Display(Protocol):
         """Show an event."""
         ...
 
+    def noticed(self, notice: Notice) -> None:
+        """Show what is no event of the run, and yet to be told."""
+        ...
+
     def due_s(self) -> float | None:
         """In how many seconds it wants to be renewed; None if never."""
         ...
@@ -64,6 +69,9 @@ class Silent:
     def happened(self, record: Record) -> None:
         """Let it pass."""
 
+    def noticed(self, notice: Notice) -> None:
+        """Let it pass."""
+
     def due_s(self) -> float | None:
         """Never."""
         return None
@@ -78,8 +86,11 @@ class Lines(Silent):
     def happened(self, record: Record) -> None:
         """Print a line."""
         if (line := event_line(record)) is not None:
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+            _print(line)
+
+    def noticed(self, notice: Notice) -> None:
+        """Print a line."""
+        _print(notice_line(notice))
 
 
 class JsonLines(Silent):
@@ -87,8 +98,11 @@ class JsonLines(Silent):
 
     def happened(self, record: Record) -> None:
         """Print a line."""
-        sys.stdout.write(json.dumps({"schema": SCHEMA, **record.as_dict()}) + "\n")
-        sys.stdout.flush()
+        _print(json.dumps({"schema": SCHEMA, **record.as_dict()}))
+
+    def noticed(self, notice: Notice) -> None:
+        """Print a line."""
+        _print(json.dumps({"schema": SCHEMA, **notice.as_dict()}))
 
 
 class LiveTable(Silent):
@@ -119,6 +133,10 @@ class LiveTable(Silent):
         """Renew the table at the next chance."""
         self._happened_s, self._is_old = time.monotonic(), True
 
+    def noticed(self, notice: Notice) -> None:  # noqa: ARG002 - likewise
+        """Renew the table at the next chance."""
+        self._is_old = True
+
     def due_s(self) -> float | None:
         """Soon after an event, later long after."""
         if self._is_old:
@@ -131,3 +149,8 @@ class LiveTable(Silent):
         self._shown_s, self._is_old = time.monotonic(), False
         with suppress(OSError):
             self._live.update(draw(run, self._console.width, self._console.height), refresh=True)
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.runs import RunsOption, command, latest_job, open_run, read_state, stage_of
+from asa.cli.runs import (
+    SCHEMA,
+    Output,
+    OutputOption,
+    RunsOption,
+    command,
+    latest_job,
+    open_run,
+    read_state,
+    stage_of,
+)
 from asa.errors import JournalError, RunError
 
 if TYPE_CHECKING:
@@ -40,11 +52,14 @@ def logs(
     errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0)] = 0,
+    output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
     """Show what a stage's latest job wrote.
 
     Example: `asa logs search --follow`
+
+    With `--output json`: one object; with --follow a line for each part, in the order in which it came.
 
     Exit codes: 0 done, 1 there is nothing to show, 2 the input cannot be used, 130 interrupted.
     """
@@ -54,12 +69,42 @@ def logs(
     kind = "err" if errors else "out"
     file = log_file(folder, state, stage, kind)
     if file is None and not follow:
+        _check_folder(folder)
         raise RunError(_nothing(state, stage), where=f"stage {stage!r}", hint=f"See: {command('status', folder)}")
-    if not follow:
+    if follow:
+        chunks = _followed(folder, stage, kind, lines)
+    else:
         assert file is not None
-        _print(_all_of(file) if lines == 0 else [last_lines(file, lines).encode(errors="surrogateescape")])
+        chunks = _all_of(file) if lines == 0 else iter([last_lines(file, lines).encode(errors="surrogateescape")])
+    if output is Output.TABLE:
+        _print(chunks)
         return
-    _print(_followed(folder, stage, kind, lines))
+    head = {"schema": SCHEMA, "run": folder.path.name, "stage": stage, "stream": kind}
+    if follow:
+        _print(_as_lines(head, chunks))
+    else:
+        _print([_as_json({**head, "file": str(file)}, b"".join(chunks).decode(errors="replace"))])
+
+
+def _as_lines(head: Mapping[str, object], chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Make a JSON object of each part, whose letters are whole."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return (_as_json(head, decoder.decode(chunk)) for chunk in chunks)
+
+
+def _as_json(head: Mapping[str, object], text: str) -> bytes:
+    return json.dumps({**head, "text": text}).encode() + b"\n"
+
+
+def _check_folder(folder: RunFolder) -> None:
+    """Raise if what jobs wrote cannot be looked at."""
+    path = folder.path / "logs"
+    try:
+        os.scandir(path).close()
+    except FileNotFoundError:  # nothing was written yet
+        return
+    except OSError as error:
+        raise JournalError(f"cannot be read: {error.strerror}", where=str(path), hint="Check its rights.") from error
 
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
@@ -104,7 +149,7 @@ def _nothing(state: RunState, stage: str) -> str:
     return f"there is no output of its job {job.status.job_id} in the run's folder"
 
 
-def _print(chunks: Iterator[bytes] | list[bytes]) -> None:
+def _print(chunks: Iterable[bytes]) -> None:
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -28,6 +29,7 @@ from asa.errors import AsaError, InputError
 __all__ = ["app", "main"]
 
 _INTERRUPTED = 130
+_NOBODY_READS = 141
 
 app = typer.Typer(
     name="asa",
@@ -43,7 +45,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     add_completion=False,
-    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 nobody reads the output any "
+    "more.",
 )
 
 
@@ -92,7 +95,10 @@ def main() -> None:
     logging.captureWarnings(capture=True)
     try:
         _gather()
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # here, where it can be told that nobody reads it
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
         sys.stderr.write(f"asa: {kind}: {error}\n")
@@ -100,14 +106,15 @@ def main() -> None:
     except KeyboardInterrupt:
         _leave_interrupted()
     except SystemExit as end:
+        if _is_of_a_closed_pipe(end):
+            _leave_unread()
         if end.code == _INTERRUPTED and type(end) is SystemExit:  # typer has seen the interrupt first
             _leave_interrupted()
         raise
     except BrokenPipeError:  # `asa ... | head`
-        sys.stderr.close()
-        sys.exit(1)
+        _leave_unread()
     except OSError as error:
-        _give_up_output(error)
+        _give_up(error)
 
 
 def _leave_interrupted() -> NoReturn:
@@ -121,9 +128,23 @@ def _leave_interrupted() -> NoReturn:
     sys.exit(_INTERRUPTED)
 
 
-def _give_up_output(error: OSError) -> NoReturn:
-    """End when what was found cannot be written, as on a full disk."""
-    sys.stderr.write(f"asa: failed: {error.strerror or error}\nMake room, or write elsewhere.\n")
+def _is_of_a_closed_pipe(end: SystemExit) -> bool:
+    """Whether the libraries beneath ended us since nobody reads what is printed."""
+    return isinstance(end.__context__, BrokenPipeError) and end.code == 1
+
+
+def _leave_unread() -> NoReturn:
+    """End quietly, with the code that a shell gives what such a pipe has killed."""
+    _silence(1)
+    sys.exit(_NOBODY_READS)
+
+
+def _give_up(error: OSError) -> NoReturn:
+    """End when a file cannot be used, or what was found cannot be written, as on a full disk."""
+    where = f"{error.filename}: " if error.filename else ""
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
+    hint = "Make room, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
+    sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
     _silence(1)  # or the interpreter tries again, and complains again
     sys.exit(1)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PlannedSpec", "check_possible", "check_strategy", "plan_of", "print_plan", "read_only_bank"]
 
 _MADE_UP = "JOB-OF-"
+_SCRIPT = "script"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,10 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
 # ---------------------------------------------------------------------- printing
 
 
-def print_plan(plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, place: str) -> None:
-    """Print a plan, and each job as it would be sent if the backend can tell.
+def print_plan(
+    plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, place: str, scripts: bool = False
+) -> None:
+    """Print each job as it would be sent, if the backend can tell, and then the plan, so that it is what is seen last.
 
     Parameters
     ----------
@@ -160,6 +163,8 @@ def print_plan(plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, 
         Rather than tables.
     place
         That folder, which stands for the run's.
+    scripts
+        Print the jobs' scripts, too.
     """
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
@@ -170,13 +175,17 @@ def print_plan(plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, 
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(_heading(plan, jobs))
-    console.print(_table(jobs, is_wide=console.width >= 110))
     for job, preview in zip(jobs, previews, strict=True):
         for title, text in preview.items():
-            console.print(f"\n{'+'.join(job.planned.stages)}: {title}", style="bold", markup=False)
-            console.print(text.rstrip("\n"), markup=False, soft_wrap=True)
-    console.print("\nNothing was submitted.", style="dim")
+            if title == _SCRIPT and not scripts:
+                continue
+            console.print(f"{'+'.join(job.planned.stages)}: {title}", style="bold", markup=False)
+            console.print(f"{text.rstrip()}\n", markup=False, soft_wrap=True)
+    console.print(_heading(plan, jobs))
+    console.print(_table(jobs, is_wide=console.width >= 110))
+    hidden = any(_SCRIPT in preview for preview in previews) and not scripts
+    more = " --scripts shows the jobs' scripts, too." if hidden else ""
+    console.print(f"\nNothing was submitted.{more}", style="dim")
 
 
 def _preview(backend: Backend, spec: JobSpec, place: str, plan: RunPlan) -> Mapping[str, str]:

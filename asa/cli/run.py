@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +17,7 @@ import typer
 
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import Output, OutputOption, RunArgument, RunsOption, command, open_run, read_state, runs_folder
-from asa.errors import InputError
+from asa.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from asa.backend import Capabilities, Facility
@@ -24,8 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["resume", "run"]
 
-_NO_BANK = "none"
+_STRATEGY = "asa"
+_LATER = re.compile(r"\blater\b")
 
+BankOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
+        "~/.local/share/asa/bank; for a run that goes on its own]",
+        show_default=False,
+        metavar="DIR|none",
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
 
 
@@ -36,17 +50,15 @@ def run(
     backend: BackendOption = None,
     site: SiteOption = None,
     settings: SetOption = None,
-    strategy: Annotated[str, typer.Option(help="How resources are asked for; `asa list` shows all.")] = "asa",
-    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
-    bank: Annotated[
+    strategy: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
-            "~/.local/share/asa/bank]",
+            help="How resources are asked for; `asa list` shows all. [default: the site file's, else asa]",
             show_default=False,
-            metavar="DIR|none",
         ),
     ] = None,
+    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
+    bank: BankOption = None,
     name: Annotated[str | None, typer.Option(help="Of the run. [default: the workflow's]", show_default=False)] = None,
     history: Annotated[
         int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
@@ -58,6 +70,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
+    scripts: Annotated[bool, typer.Option("--scripts", help="With --dry-run: show the jobs' scripts, too.")] = False,
     output: OutputOption = Output.TABLE,
     quiet: QuietOption = False,
     runs: RunsOption = None,
@@ -70,33 +83,57 @@ def run(
     Ctrl-C leaves the run: its jobs go on, and `asa resume` goes on with it, here or on another computer that sees its
     folder. It may be killed at any moment without harm.
 
-    With `--output json`: a line an event, and at the end the run's status.
+    With `--output json`: a line an event or a trouble, and at the end the run's status.
 
-    Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left.
+    Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
+    where nobody reads what it prints any more.
     """
     from asa.cli.planning import check_possible, check_strategy, plan_of, print_plan, read_only_bank
+    from asa.cli.revising import bank_folder, check_bank
     from asa.runner import RunFolder
     from asa.sites import open_facility
 
     flow = _workflow(workflow, cores, dry_run=dry_run)
-    how = check_strategy(strategy)
+    if strategy is not None:
+        check_strategy(strategy)
     _check_estimator(estimator)
     opened = open_facility(backend, site, given_settings(settings))
+    _check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
+    chosen = strategy or opened.strategy or _STRATEGY
+    how = check_strategy(chosen)
     if opened.why and not quiet:
         sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
-    kept_in = _bank_folder(bank)
+    kept_in = bank_folder(bank)
+    if not dry_run:
+        check_bank(kept_in)
     with tempfile.TemporaryDirectory(prefix="asa-") as place:
         from asa.cli.driving import opened as connected
 
-        with connected(lambda: opened.facility.connect(Path(place))) as world:
-            plan = _plan(flow, opened, world.capabilities, strategy, estimator, kept_in, name, history, seed)
+        with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
+            plan = _plan(flow, opened, world.capabilities, chosen, estimator, kept_in, name, history, seed)
+            plan = replace(plan, source=str(Path(workflow).absolute()) if _is_file(workflow) else "")
             check_possible(plan, how)
             if dry_run:
                 jobs = plan_of(plan, how, world, read_only_bank(plan, kept_in))
-                print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place)
+                print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
                 return
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
-    _drive(folder, opened.facility, output, "begins", quiet=quiet)
+    try:
+        _drive(folder, opened.facility, output, "begins", quiet=quiet)
+    except UnavailableError as error:
+        hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
+        raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+@contextmanager
+def _nothing_submitted() -> Iterator[None]:
+    """Say of a batch system that cannot be reached that nothing was done, and what to do."""
+    try:
+        yield
+    except UnavailableError as error:
+        told = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
+        hint = f"{told}Nothing was submitted: try again later."
+        raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
 def resume(
@@ -105,26 +142,46 @@ def resume(
         bool,
         typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not end well."),
     ] = False,
+    workflow: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --retry: the workflow's file, mended. Its stages are the same; what those ask for and run that "
+            "have not ended well may change.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     settings: SetOption = None,
+    bank: BankOption = None,
     output: OutputOption = Output.TABLE,
     quiet: QuietOption = False,
     runs: RunsOption = None,
 ) -> None:
     """Go on with a run that was left, killed or cut off; no job is submitted twice.
 
-    --set changes what the run was begun with, as in --set url=https://new.example.org:6820.
+    --set changes what the run was begun with, as in --set url=https://new.example.org:6820. What --workflow and --bank
+    change is kept.
 
     Exit codes: 0 the run completed, 1 it failed, was cancelled, or another client drives it, 2 the input cannot be
     used, 130 it was left.
     """
     from asa.cli.driving import reopen, tell_end
+    from asa.cli.revising import revise, take_bank
 
     folder = open_run(runs, run)
-    outcome = read_state(folder)[0].outcome
+    state, _ = read_state(folder)
+    outcome = state.outcome
+    if workflow is not None and (not retry or outcome not in {"failed", "cancelled"}):
+        why = "is taken with --retry only" if not retry else "cannot change a run that has not failed"
+        hint = "Only what is asked for again may change, once the run has failed or was cancelled."
+        raise InputError(why, where="--workflow", hint=hint)
     if outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder)):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
     facility = reopen(folder, given_settings(settings))
+    if workflow is not None:
+        revise(folder, state, workflow)
+    take_bank(folder, bank)
     _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry)
 
 
@@ -163,12 +220,17 @@ def _display(output: Output, *, quiet: bool) -> Display:
 # ---------------------------------------------------------------------- what is to run
 
 
+def _is_file(given: str) -> bool:
+    """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
+    return given.endswith(".toml") or "/" in given
+
+
 def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
     from asa import plugins
+    from asa.cli.revising import check_commands
     from asa.spec import load_workflow
 
-    is_file = given.endswith(".toml") or "/" in given
-    if is_file:
+    if _is_file(given):
         if cores is not None:
             hint = "Leave --cores out."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
@@ -180,31 +242,25 @@ def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
     else:
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
-    # the workflows of the paper are models, whose stages have names where their commands would be
-    nothing = [("", "" if is_file else stage.name) for stage in flow.stages.values()]
-    idle = [s.name for s, words in zip(flow.stages.values(), nothing, strict=True) if s.command.strip() in words]
-    if idle and not dry_run:
-        raise InputError(
-            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
-            where=given,
-            hint="Write `command` in a workflow file; or look with --dry-run.",
-        )
+    if not dry_run:
+        check_commands(given, flow.stages.values(), is_file=_is_file(given))
     checked: Workflow = flow
     return checked
+
+
+def _check_text(*texts: str) -> None:
+    """Refuse what cannot be written down: paths need not be UTF-8."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError("is not UTF-8", where=ascii(text), hint="Rename it, or work in another folder.") from error
 
 
 def _check_estimator(name: str) -> None:
     from asa import plugins
 
     plugins.load("asa.estimators", name)
-
-
-def _bank_folder(given: str | None) -> Path | None:
-    from asa.estimators.store import default_folder
-
-    if given == _NO_BANK:
-        return None
-    return (Path(given) if given else default_folder()).absolute()
 
 
 def _plan(

@@ -12,7 +12,7 @@ import typer
 from asa.errors import JournalError
 
 if TYPE_CHECKING:
-    from asa.backend import Advice
+    from asa.backend import Advice, Facility
     from asa.records import Record
     from asa.runner import RunFolder
     from asa.runner.state import Job, RunState
@@ -25,9 +25,12 @@ __all__ = [
     "RunsOption",
     "advice_on",
     "command",
+    "facility_of",
     "latest_job",
     "open_run",
     "read_state",
+    "remedy_on",
+    "retry_command",
     "runs_folder",
     "stage_of",
     "want",
@@ -119,6 +122,16 @@ def command(verb: str, folder: RunFolder, *options: str) -> str:
     return shlex.join(["asa", *verb.split(), *options, name])
 
 
+def retry_command(folder: RunFolder) -> str:
+    """Write the command that goes on with a run once what ended it is mended; in its workflow's file, if it has one."""
+    if not (source := folder.plan.source):
+        return command("resume --retry", folder)
+    here = Path.cwd()
+    path = Path(source)
+    name = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return command("resume --retry", folder, "--workflow", name)
+
+
 def want(folder: RunFolder, stage: str) -> None:
     """Ask whoever drives a run to cancel it.
 
@@ -141,16 +154,31 @@ def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
     ) from error
 
 
-def advice_on(folder: RunFolder, reason: str) -> Advice | None:
-    """Explain a batch system's reason, if what the run's backend is of can, without asking the batch system."""
-    from asa.backend import Advisor
+def facility_of(folder: RunFolder) -> Facility | None:
+    """Open what a run's backend is of, to be asked for words alone; None where that cannot be."""
     from asa.errors import AsaError
     from asa.sites import open_facility
 
-    if not reason:
-        return None
     try:
-        facility = open_facility(folder.plan.backend, None, folder.plan.settings).facility
+        return open_facility(folder.plan.backend, None, folder.plan.settings).facility
     except AsaError:  # it is not installed here, or its settings name what is not here
         return None
+
+
+def advice_on(facility: Facility | None, reason: str) -> Advice | None:
+    """Explain a batch system's reason, if its facility can; the batch system is not asked."""
+    from asa.backend import Advisor
+
+    if facility is None or not reason:
+        return None
     return facility.advice(reason) if isinstance(facility, Advisor) else None
+
+
+def remedy_on(facility: Facility | None, folder: RunFolder, trouble: str) -> str:
+    """Say what can be done about a trouble with the batch system, if its facility knows; empty if not."""
+    from asa.backend import Troubleshooting
+
+    if facility is None or not trouble:
+        return ""
+    remedy = facility.remedy(trouble) if isinstance(facility, Troubleshooting) else ""
+    return f"{remedy} Resume it with: {command('resume', folder)}" if remedy else ""

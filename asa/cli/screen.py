@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["clock", "cores", "draw", "summary"]
 
 _WIDE = 110
+_GAP = 2
+_REASON = 24
 _OLD_S = 600.0
 _TOLD = {"queued (dependency)", "cancelled", "timed out"}  # states that say as much as their reasons
 _STYLES = {
@@ -30,17 +32,32 @@ _STYLES = {
     "failed": "bold red",
     "timed out": "bold red",
     "cancelled": "red",
+    "refused": "bold red",
     "waiting": "dim",
     "not run": "dim",
+}
+_SHORT = {
+    "queued (dependency)": "dependent",
+    "being submitted": "submitting",
+    "being cancelled": "cancelling",
+    "in a running job": "in a job",
+    "waiting in its job": "waiting",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A column of the table of stages; of those that do not fit, the one of the highest `rank` goes first."""
+
     heading: str
     cell: Callable[[StageStanding], str]
     is_number: bool = True
     is_wide: bool = False
+    rank: int = 0
+
+    def width(self, stages: Sequence[StageStanding]) -> int:
+        """Characters that it takes, with the gap behind it."""
+        return max(len(self.heading), *(len(self.cell(stage)) for stage in stages), 0) + _GAP
 
 
 def clock(time_s: float, now_s: float | None = None) -> str:
@@ -72,7 +89,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
     """Draw how a run stands, for a terminal of a size; stages that do not fit are counted."""
     is_wide = width >= _WIDE
     shown, left_out = _fitting(run.stages, height - 10)
-    parts: list[RenderableType] = [_head(run), _table(run, shown, is_wide=is_wide)]
+    parts: list[RenderableType] = [_head(run), _table(_columns(run, shown, width), shown)]
     if left_out:
         parts.append(Text(f"... and {left_out} more stages; see all with: asa status", style="dim"))
     if not is_wide:
@@ -95,9 +112,11 @@ def summary(run: RunStanding) -> RenderableType:
     table.add_column("Stage", overflow="fold")
     for heading in ("Waited", "Ran", "Cores", "Job"):
         table.add_column(heading, justify="right")
+    table.add_column("")
     for stage, times in zip(run.stages, metrics.stages, strict=True):
         waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
-        table.add_row(stage.stage, waited, ran, str(stage.cores), stage.job_id or "")
+        again = "asked for again" if stage.resubmissions else ""
+        table.add_row(stage.stage, waited, ran, str(stage.cores), stage.job_id or "", again)
     return Group(
         Text.assemble((f"{run.name} completed in {format_duration(metrics.makespan_s)}", "bold green"), "\n"),
         table,
@@ -142,9 +161,9 @@ def _head(run: RunStanding) -> Text:
     return text.append("\n")
 
 
-def _table(run: RunStanding, stages: Sequence[StageStanding], *, is_wide: bool) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for column in (columns := [c for c in _columns(run) if is_wide or not c.is_wide]):
+def _table(columns: Sequence[_Column], stages: Sequence[StageStanding]) -> Table:
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for column in columns:
         is_name = column.heading in {"Stage", "Reason"}
         table.add_column(
             column.heading,
@@ -160,18 +179,40 @@ def _table(run: RunStanding, stages: Sequence[StageStanding], *, is_wide: bool) 
     return table
 
 
-def _columns(run: RunStanding) -> list[_Column]:
+def _columns(run: RunStanding, stages: Sequence[StageStanding], width: int) -> list[_Column]:
+    """Choose the columns that there is room for: states are shortened first, then columns left out, never letters."""
+    every = _all_columns(run)
+    columns = [column for column in every if width >= _WIDE or not column.is_wide]
+
+    def is_too_wide() -> bool:
+        # a reason can be broken between its words
+        widths = (column.width(stages) for column in columns)
+        least = (min(w, _REASON) if c.heading == "Reason" else w for c, w in zip(columns, widths, strict=True))
+        return sum(least) - _GAP > width
+
+    if is_too_wide():
+        state = columns[1]
+        columns[1] = replace(state, cell=lambda stage: _SHORT.get(stage.state, stage.state))
+    while is_too_wide() and (spare := [column for column in columns if column.rank]):
+        empty = [column for column in spare if not any(column.cell(stage) for stage in stages)]
+        columns.remove(max(empty or spare, key=lambda column: column.rank))
+    return columns
+
+
+def _all_columns(run: RunStanding) -> list[_Column]:
     now_s = run.now_s
     return [
         _Column("Stage", lambda s: s.stage, is_number=False),
         _Column("State", lambda s: s.state, is_number=False),
-        _Column("Job", lambda s: s.job_id or ""),
-        _Column("Cores", lambda s: str(s.cores)),
-        _Column("Submitted", lambda s: clock(s.submit_s, now_s) if s.submit_s is not None else "", is_wide=True),
-        _Column("Waited", lambda s: _so_far(s.wait_s, is_growing=s.is_growing and s.start_s is None)),
-        _Column("Predicted", _predicted),
-        _Column("Starts", lambda s: _about(s.expected_start_s, now_s), is_wide=True),
-        _Column("Ran", lambda s: _so_far(s.run_s, is_growing=s.is_growing)),
+        _Column("Job", lambda s: s.job_id or "", rank=4),
+        _Column("Cores", lambda s: str(s.cores), rank=5),
+        _Column(
+            "Submitted", lambda s: clock(s.submit_s, now_s) if s.submit_s is not None else "", is_wide=True, rank=7
+        ),
+        _Column("Waited", lambda s: _so_far(s.wait_s, is_growing=s.is_growing and s.start_s is None), rank=1),
+        _Column("Predicted", _predicted, rank=3),
+        _Column("Starts", lambda s: _about(s.expected_start_s, now_s), is_wide=True, rank=6),
+        _Column("Ran", lambda s: _so_far(s.run_s, is_growing=s.is_growing), rank=2),
         _Column("Reason", lambda s: _why(s, now_s), is_number=False, is_wide=True),
     ]
 
@@ -193,7 +234,8 @@ def _about(time_s: float | None, now_s: float) -> str:
 def _why(stage: StageStanding, now_s: float) -> str:
     """Say why a stage's job is pending, or when it is to be asked for."""
     if stage.planned_s is None:
-        return stage.reason
+        by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
+        return f"by asa: {stage.given_up}" if by_asa else stage.reason
     left_s = stage.planned_s - now_s
     return f"asked for in {format_duration(left_s)}" if left_s >= 1 else "asked for at once"
 
@@ -201,13 +243,16 @@ def _why(stage: StageStanding, now_s: float) -> str:
 def _note(stage: StageStanding, now_s: float) -> Text:
     starts = _about(stage.expected_start_s, now_s)
     parts = [_why(stage, now_s), f"the batch system expects it to start {starts}" if starts else ""]
-    return Text(f"{stage.stage}: {'; '.join(part for part in parts if part)}", style="dim")
+    refused = "refused: " if stage.state == "refused" else ""
+    words = f"{stage.stage}: {refused}{'; '.join(part for part in parts if part)}"
+    return Text(words, style="red" if refused else "dim")
 
 
 def _foot(run: RunStanding) -> list[RenderableType]:
     lines = [Text("")]
     if run.trouble:
-        lines.append(Text(f"Trouble: {run.trouble}. It is asked again; jobs go on meanwhile.", style="yellow"))
+        words = f"Trouble: {run.trouble}. It is asked again; jobs go on meanwhile. {run.remedy}"
+        lines.append(Text(words.rstrip(), style="yellow"))
     where = f"Strategy {run.plan.strategy} on {run.plan.backend}"
     if not run.is_over:
         age = run.age_s

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
-from asa.cli.runs import SCHEMA, latest_job, read_state
+from asa.cli.notices import is_on_hold
+from asa.cli.runs import SCHEMA, facility_of, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
 from asa.records import Predicted, Record, RunEnded, RunStarted
 from asa.runner.state import queued_since
@@ -36,7 +37,7 @@ class StageStanding:
         Its name.
     state
         In a word or two: ``waiting``, ``queued``, ``queued (dependency)``, ``held``, ``allocated``, ``running``,
-        ``done``, ``failed`` and the like. What is pending is never running.
+        ``done``, ``failed``, ``refused`` and the like. What is pending is never running.
     cores, walltime_s
         Of its job, or what that will ask for.
     job_id
@@ -58,7 +59,9 @@ class StageStanding:
     expected_start_s
         When the batch system expects it to start.
     reason
-        Why it is pending or how it failed, in the batch system's words.
+        Why it is pending, how it failed, or why it was refused, in the batch system's words.
+    given_up
+        Why asa itself cancelled its job; empty if it did not.
     exit_code
         Once its job ended.
     resubmissions
@@ -84,6 +87,7 @@ class StageStanding:
     forecast: WaitForecast | None = None
     expected_start_s: float | None = None
     reason: str = ""
+    given_up: str = ""
     exit_code: int | None = None
     resubmissions: int = 0
     planned_s: float | None = None
@@ -122,8 +126,8 @@ class RunStanding:
         Who drives it.
     heard_s
         When the batch system last told of its jobs.
-    trouble
-        Why it cannot be asked.
+    trouble, remedy
+        Why it cannot be asked, and what can be done about that.
     next_s
         When the client means to act next.
     metrics
@@ -142,6 +146,7 @@ class RunStanding:
     driver: Holder | None = None
     heard_s: float | None = None
     trouble: str = ""
+    remedy: str = ""
     next_s: float | None = None
     metrics: RunMetrics | None = field(default=None)
 
@@ -185,6 +190,7 @@ class RunStanding:
             "as_of_s": self.heard_s,
             "age_s": self.age_s,
             "trouble": self.trouble,
+            "remedy": self.remedy,
             "next_s": self.next_s,
             "stages": [stage.as_dict() for stage in self.stages],
             "metrics": {**asdict(self.metrics), "hit_ratio": _finite(self.metrics.hit_ratio)} if self.metrics else None,
@@ -215,6 +221,7 @@ def standing_of(folder: RunFolder, now_s: float) -> RunStanding:
         planned=pulse.planned if pulse and driver else (),
         next_s=pulse.next_s if pulse and driver else None,
         driver=driver,
+        remedy=remedy_on(facility_of(folder), folder, pulse.condition.trouble) if pulse and driver else "",
     )
 
 
@@ -229,6 +236,7 @@ def stand(
     planned: Sequence[PlannedJob] | None = None,
     next_s: float | None = None,
     driver: Holder | None = None,
+    remedy: str = "",
 ) -> RunStanding:
     """Put together how a run stands.
 
@@ -248,6 +256,8 @@ def stand(
         When the client means to act next.
     driver
         Who drives the run.
+    remedy
+        What can be done where the batch system cannot be asked.
     """
     told = list(records)
     predicted = predictions(told)
@@ -271,6 +281,7 @@ def stand(
         driver=driver,
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",
+        remedy=remedy if not is_over else "",
         next_s=next_s if not is_over else None,
         metrics=metrics_of(state, told),
     )
@@ -311,6 +322,8 @@ def _stage(
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = latest_job(state, name) if view.job_id is not None or state.outcome is not None else None
+    if name in state.refused:
+        job = None  # what it has is none of the job that was refused
     words = _words(state, name, job)
     if job is None:
         cores = stage.cores_on(state.capabilities.cores_per_node)
@@ -322,6 +335,7 @@ def _stage(
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else predicted_s,
+            reason=state.refused.get(name, "").removeprefix(f"stage {name!r} was refused: "),
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
             plan=plan.reason if plan is not None and words == "waiting" else "",
@@ -351,6 +365,7 @@ def _stage(
         forecast=forecast,
         expected_start_s=told_s if is_pending else None,
         reason=status.reason if words != "done" else "",
+        given_up=job.giving_up,
         exit_code=status.exit_code,
         resubmissions=view.resubmissions,
     )
@@ -360,6 +375,8 @@ def _words(state: RunState, name: str, job: Job | None) -> str:  # noqa: PLR0911
     view = state.stages[name]
     if view.phase is Phase.DONE:
         return "done"
+    if name in state.refused:
+        return "refused"
     if job is None:
         if state.open_intent is not None and name in state.open_intent.planned.stages:
             return "being submitted"
@@ -380,7 +397,7 @@ def _words(state: RunState, name: str, job: Job | None) -> str:  # noqa: PLR0911
 
 def _pending_words(state: RunState, job: Job) -> str:
     status = job.status
-    if "held" in status.reason.lower():
+    if is_on_hold(status):
         return "held"
     before = {name for stage in job.planned.stages for name in state.stages[stage].stage.after}
     unmet = any(state.stages[name].phase is not Phase.DONE for name in before - set(job.planned.stages))

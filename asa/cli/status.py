@@ -25,7 +25,10 @@ __all__ = ["runs", "status"]
 
 _SHOWN = 20
 _WATCH_S, _MOST_WATCH_S = 2.0, 30.0
-_PLAN = "run.json"
+_COLUMNS = ("Run", "Strategy", "Done", "Age", "State")
+_NUMBERS = {"Done", "Age"}
+_SPARE = ("Strategy", "Age", "Done")  # left out first where there is no room
+_GAP, _LEAST_STATE = 2, 20
 
 
 def status(
@@ -112,10 +115,14 @@ def runs(
 ) -> None:
     """List the runs: what each is, whether somebody drives it, and how far it has come.
 
+    A run that cannot be read has a row that says why.
+
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.runner import run_paths
+
     place = runs_folder(runs)
-    rows = sorted((_row(file) for file in place.glob(f"*/{_PLAN}")), key=lambda row: row.created_s)
+    rows = sorted((_row(path) for path in run_paths(place)), key=lambda row: row.created_s)
     shown = rows if every else rows[-_SHOWN:]
     if output is Output.JSON:
         sys.stdout.write(json.dumps({"schema": SCHEMA, "runs": [row.as_dict() for row in shown]}, indent=1) + "\n")
@@ -127,46 +134,66 @@ def runs(
             sys.stdout.write(f"The latest {len(shown)} of {len(rows)}; --all shows the others.\n")
 
 
-def _row(file: Path) -> _Row:
+def _row(path: Path) -> _Row:
     from asa.cli.standing import standing_of
     from asa.runner import RunFolder
 
     created_s = 0.0
     try:
-        created_s = file.stat().st_mtime
-        folder = RunFolder(file.parent)
+        created_s = path.stat().st_mtime
+        folder = RunFolder(path)
         created_s = folder.plan.created_s
-        return _Row(file.parent.name, created_s, standing_of(folder, time.time()))
+        return _Row(path.name, created_s, standing_of(folder, time.time()))
     except AsaError as error:
-        return _Row(file.parent.name, created_s, trouble=error.message)
+        where = f"{error.where}: " if error.where else ""
+        return _Row(path.name, created_s, trouble=f"{where}{error.message}")
     except OSError as error:
-        return _Row(file.parent.name, created_s, trouble=error.strerror or str(error))
+        return _Row(path.name, created_s, trouble=f"{error.filename or path}: {error.strerror or error}")
 
 
 def _print_table(rows: list[_Row]) -> None:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     console = Console(highlight=False)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading, kind in (
-        ("Run", "left"),
-        ("Strategy", "left"),
-        ("Done", "right"),
-        ("Age", "right"),
-        ("State", "left"),
-    ):
-        table.add_column(heading, justify=kind, overflow="fold", no_wrap=heading in {"Strategy", "Done", "Age"})  # type: ignore[arg-type]
     now_s = time.time()
-    for row in rows:
-        age = format_duration(max(now_s - row.created_s, 0.0))
-        if row.run is None:
-            table.add_row(Text(row.name), "", "", age, Text(f"damaged: {row.trouble}", style="red"))
-            continue
-        done = f"{row.run.done}/{len(row.run.stages)}"
-        table.add_row(Text(row.name), row.run.plan.strategy, done, age, _state(row.run))
+    lines = [_cells(row, now_s) for row in rows]
+    headings = _headings(lines, console.width) if console.is_terminal else list(_COLUMNS)
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for heading in headings:
+        is_state = heading == "State"
+        table.add_column(
+            heading, justify="right" if heading in _NUMBERS else "left", overflow="fold", no_wrap=not is_state
+        )
+    for cells in lines:
+        table.add_row(*(cells[heading] for heading in headings))
+    if not console.is_terminal:  # for programs, and whoever reads it later: a line a run, however long
+        console.width = sum(max(cells[heading].cell_len for cells in lines) + _GAP + 8 for heading in headings)
     console.print(table)
+
+
+def _cells(row: _Row, now_s: float) -> dict[str, Text]:
+    from rich.text import Text
+
+    known = row.run
+    return {
+        "Run": Text(row.name),
+        "Strategy": Text(known.plan.strategy if known else ""),
+        "Done": Text(f"{known.done}/{len(known.stages)}" if known else ""),
+        "Age": Text(format_duration(max(now_s - row.created_s, 0.0))),
+        "State": _state(known) if known else Text(f"damaged: {row.trouble}", style="red"),
+    }
+
+
+def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
+    """Choose the columns that there is room for beside a state that is broken between its words."""
+    chosen = list(_COLUMNS)
+    for spare in _SPARE:
+        fixed = (max(len(h), *(cells[h].cell_len for cells in lines)) + _GAP for h in chosen if h != "State")
+        if sum(fixed) + _LEAST_STATE <= width:
+            break
+        chosen.remove(spare)
+    return chosen
 
 
 def _state(run: RunStanding) -> Text:

@@ -2,7 +2,7 @@
 
 from .active import Run, Wish
 from .drive import drive
-from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs
+from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
 from .journal import Journal, read_journal
 from .loop import RunResult, run_all
 
@@ -20,4 +20,5 @@ __all__ = [
     "list_runs",
     "read_journal",
     "run_all",
+    "run_paths",
 ]

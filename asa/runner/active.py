@@ -82,6 +82,7 @@ class Active:
     emit: Callable[[Record], None]
     records: list[Record] = field(default_factory=list)
     begun: bool = False
+    is_behind: bool = False  # what became of its jobs while nobody looked was not heard yet
     looks: int = 0  # for the job of the open intent
     failures: int = 0  # to send, one after the other
     again_s: float = 0.0  # no sending or looking before

@@ -9,9 +9,9 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,15 @@ from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "list_runs"]
+__all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "list_runs", "run_paths"]
 
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
+_VARIABLES = "environment"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
 _BEAT_S = 60.0
+_UNREADABLE = "Check whose it is, its rights, and its file system."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class RunPlan:
     strategy, estimator
         Their names.
     backend, settings
-        The backend's name and what opens it; no secrets.
+        The backend's name and what opens it; no secrets but what a user has put into variables of jobs.
     capabilities
         The site's rules as they were when the run began.
     folder
@@ -69,6 +71,8 @@ class RunPlan:
         When, seconds since 1970.
     version
         Of asa.
+    source
+        Path of the file that the workflow was read from; empty if it was from none.
     """
 
     id: str
@@ -87,6 +91,7 @@ class RunPlan:
     bank: str = ""
     created_s: float = 0.0
     version: str = ""
+    source: str = ""
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:
@@ -137,7 +142,7 @@ class RunFolder:
 
     ::
 
-        run.json        what runs, how and where; never changed
+        run.json        what runs, how and where; written anew only by who drives the run, as a whole
         journal.jsonl   everything that was decided, done and heard, one entry a line
         lease           while a client drives the run: which
         pulse.json      that client's latest sign of life
@@ -163,10 +168,12 @@ class RunFolder:
         file = self.path / _PLAN
         try:
             text = file.read_bytes()
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise InputError(
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
             ) from error
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=_UNREADABLE) from error
         try:
             self.plan = _plan.validate_json(text)
         except ValidationError as error:
@@ -189,7 +196,7 @@ class RunFolder:
         try:
             path.mkdir(parents=True)
             (path / _WISHES).mkdir()
-            _write(path / _PLAN, _plan.dump_json(plan, indent=1))
+            _write_plan(path, plan)
         except OSError as error:
             raise JournalError(
                 f"cannot be written: {error.strerror}", where=str(path), hint="Name another folder with --runs."
@@ -277,6 +284,41 @@ class RunFolder:
                 file.unlink()
         return wishes
 
+    def revise(self, *, stages: Sequence[Stage] | None = None, **changes: Any) -> None:
+        """Change what runs, for good; only while nobody drives the run, or by who does.
+
+        Parameters
+        ----------
+        stages
+            The workflow's stages, where they differ: the same names, in the same order, as jobs are named by it.
+        **changes
+            Other fields of the plan.
+
+        Raises
+        ------
+        InputError
+            The stages are others, follow each other otherwise, or make no workflow.
+        JournalError
+            It cannot be written.
+        """
+        plan = replace(self.plan, stages=self.plan.stages if stages is None else tuple(stages), **changes)
+        before, after = self.plan.make_workflow().order, plan.make_workflow().order
+        if before != after:
+            raise InputError(
+                "the stages are others, or come in another order",
+                where=f"workflow {plan.workflow!r}",
+                hint=f"It was begun with: {', '.join(before)}. For other stages begin a new run.",
+            )
+        try:
+            _write_plan(self.path, plan)
+        except OSError as error:
+            raise JournalError(
+                f"cannot be written: {error.strerror}",
+                where=str(self.path / _PLAN),
+                hint="Mend its rights, or make room.",
+            ) from error
+        self.plan = plan
+
     # ------------------------------------------------------------------ for everybody
 
     def want(self, wish: Wish) -> None:
@@ -341,25 +383,53 @@ def _beating(lease: FileLock) -> Iterator[None]:
 def list_runs(runs: Path) -> list[RunFolder]:
     """Give the runs in a folder, the latest last; what is none is passed over."""
     found = []
-    for file in sorted(runs.glob(f"*/{_PLAN}")):
+    for path in run_paths(runs):
         with suppress(InputError):
-            found.append(RunFolder(file.parent))
+            found.append(RunFolder(path))
     return sorted(found, key=lambda run: run.plan.created_s)
 
 
-def find_run(runs: Path, named: str) -> RunFolder:
-    """Find a run by its folder, by the folder's name in `runs`, or by a beginning of it; empty for the latest.
+def run_paths(runs: Path) -> list[Path]:
+    """Give the paths of all that may be a run in a folder: what has a plan, and what cannot be looked into.
 
     Raises
     ------
     InputError
-        There is none, or several begin so.
+        The folder cannot be read.
     """
-    if named and (Path(named) / _PLAN).is_file():
-        return RunFolder(named)
+    try:
+        return sorted(path for path in runs.iterdir() if _may_be_run(path))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(runs), hint=_UNREADABLE) from error
+
+
+def _may_be_run(path: Path) -> bool:
+    try:
+        (path / _PLAN).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # which is for who opens it to tell
+        return True
+    return True
+
+
+def find_run(runs: Path, named: str) -> RunFolder:
+    """Find a run by its folder, the folder's name in `runs`, its own name, or a beginning of it; empty for the latest.
+
+    Of several runs of the very name the latest is taken.
+
+    Raises
+    ------
+    InputError
+        There is none, or several begin so, or it cannot be read.
+    """
+    if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
+        return RunFolder(path)
     every = list_runs(runs)
     found = [run for run in every if run.path.name.startswith(named)]
-    exact = [run for run in found if run.path.name == named]
+    exact = [run for run in every if run.plan.name == named]
     if exact or (len(found) == 1) or (found and not named):
         return (exact or found)[-1]
     known = ", ".join(run.path.name for run in every[-5:]) or "none"
@@ -373,11 +443,18 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40].lstrip(".-") or "run"
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_plan(folder: Path, plan: RunPlan) -> None:
+    """Write what a run is, for its user's eyes only if it holds values of variables: secrets may be among them."""
+    _write(folder / _PLAN, _plan.dump_json(plan, indent=1), private=bool(plan.settings.get(_VARIABLES)))
+
+
+def _write(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file that is there whole or not at all, for readers on other hosts too."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("wb") as file:
+            if private:
+                os.fchmod(file.fileno(), 0o600)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

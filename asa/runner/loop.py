@@ -18,6 +18,7 @@ from asa.runner.submission import (
     AGAIN_S,
     ask,
     cancel,
+    catch_up,
     clean_up,
     clear_up,
     give_up_orphans,
@@ -195,7 +196,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     one = Active(run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
         one.replay(run.journal.entries)
-        ask(backend, [(one, job_id) for job_id in state.unfinished_jobs()])
+        one.is_behind = True
+        catch_up(backend, one)
     if run.retry and state.outcome not in {None, "completed"}:
         _wind_up(backend, one)
         one.commit(Retried(backend.now()))
@@ -233,6 +235,8 @@ def _act(backend: Backend, one: Active) -> float | None:
     if not one.begun:
         one.begun = True
         one.commit(Begun(now))
+    if not catch_up(backend, one):
+        return now + AGAIN_S[0]
     one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
     wakes = [look_for_twins(backend, one), give_up_orphans(backend, one)]
     if one.state.open_intent is None and one.state.outcome is None:

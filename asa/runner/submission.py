@@ -24,6 +24,7 @@ __all__ = [
     "AGAIN_S",
     "ask",
     "cancel",
+    "catch_up",
     "clean_up",
     "clear_up",
     "give_up_orphans",
@@ -283,31 +284,38 @@ def clean_up(backend: Backend, one: Active) -> None:
         cancel(backend, one, job_id, f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}")
 
 
-def ask(backend: Backend, jobs: Iterable[tuple[Active, str]]) -> None:
-    """Hear how some jobs stand, as far as the batch system can be asked."""
+def ask(backend: Backend, jobs: Iterable[tuple[Active, str]]) -> bool:
+    """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all of them."""
     owners = {job_id: one for one, job_id in jobs}
     try:
         told = backend.status(owners)
     except UnavailableError:
-        return
+        return False
     except JobNotFoundError:
-        for job_id, one in owners.items():
-            _ask_one(backend, one, job_id)
-        return
+        return all([_ask_one(backend, one, job_id) for job_id, one in owners.items()])  # noqa: C419 - each is asked for
     for job_id, status in told.items():
         take_in(owners[job_id], status)
+    return True
 
 
-def _ask_one(backend: Backend, one: Active, job_id: str) -> None:
+def _ask_one(backend: Backend, one: Active, job_id: str) -> bool:
     try:
         status = backend.status([job_id])[job_id]
     except UnavailableError:
-        return
+        return False
     except JobNotFoundError:
         last = one.state.jobs[job_id].status
         now = max(backend.now(), last.submit_s)
         status = replace(last, state=JobState.FAILED, reason="the batch system does not know the job", end_s=now)
     take_in(one, status)
+    return True
+
+
+def catch_up(backend: Backend, one: Active) -> bool:
+    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it."""
+    if one.is_behind:
+        one.is_behind = not ask(backend, [(one, job_id) for job_id in one.state.unfinished_jobs()])
+    return not one.is_behind
 
 
 def take_in(one: Active, status: JobStatus) -> None:

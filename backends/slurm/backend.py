@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
-from asa.errors import AccessError, BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.errors import (
+    AccessError,
+    BackendError,
+    JobNotFoundError,
+    SubmitDeferredError,
+    SubmitRejectedError,
+    UnavailableError,
+)
 from asa.waits import QueueEvent
 
 from . import explanations
@@ -22,7 +29,7 @@ from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .marks import Kept, RunFolder
 from .pacing import Pacer
-from .script import LONGEST_COMMAND_BYTES, Payload, batch_script, file_name, job_name
+from .script import LONGEST_COMMAND_BYTES, Payload, batch_script, file_name, is_utf8, job_name
 from .states import ended_as
 from .tracking import TrackedJob
 
@@ -99,6 +106,7 @@ class SlurmBackend:
         self._jobs: dict[str, TrackedJob] = {}
         self._pacer = Pacer(clock(), least_s=poll_s, most_s=most_poll_s, seed=seed)
         self._heard_s = self.now()
+        self._user = ""
         self._trouble = ""
         self._feed = QueueFeed(capabilities.system)
         self._feed_poll_s = queue_poll_s
@@ -144,7 +152,11 @@ class SlurmBackend:
         self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
         job = self._slurm_job(spec, name, f"{name}-{number}", script, passed)
         before_s = self._clock()
-        job_id = self._link.submit(job)
+        try:
+            job_id = self._link.submit(job)
+        except SubmitRejectedError as error:
+            self._excuse(spec, passed, error)
+            raise
         after_s = self._clock()
         submit_s = self.now()
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
@@ -194,6 +206,10 @@ class SlurmBackend:
         SubmitRejectedError
             With the reason.
         """
+        texts = (*_texts(spec), *_texts_of(self._defaults))
+        if not all(is_utf8(text) for text in texts):
+            why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
+            raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
         too_long = [token for token in (*spec.awaits, *spec.posts) if len(file_name(token)) > _LONGEST_FILE_NAME]
         if not spec.walltime_s > 0:
             why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing."
@@ -220,19 +236,43 @@ class SlurmBackend:
             Nobody knows one of them, so that Slurm might drop the dependency and start the job at once; or it can
             never be met.
         UnavailableError
-            Slurm cannot be asked.
+            Slurm cannot be asked, or does not tell of one of them, and what became of it is not certain yet.
         """
         others = list(dict.fromkeys(dependency.job_id for dependency in spec.dependencies))
         if not all(self._is_fresh(job_id) for job_id in others):
             with suppress(JobNotFoundError):
                 self._look(others)
-        if unknown := [job_id for job_id in others if not (self._is_fresh(job_id) or self._is_settling(job_id))]:
+        if unknown := [job_id for job_id in others if job_id not in self._jobs]:
             raise SubmitRejectedError(
                 f"depends on job {unknown[0]}, which Slurm does not know",
                 where=f"job {spec.name!r}",
                 hint="It may have ended long ago: find out how, and submit this one without the dependency.",
             )
+        if missing := [job_id for job_id in others if not (self._is_fresh(job_id) or self._is_settling(job_id))]:
+            raise UnavailableError(
+                f"depends on job {missing[0]}, of which Slurm does not tell at the moment",
+                where=f"job {spec.name!r}",
+                hint="It is submitted once it is known what became of the other.",
+            )
         return pass_on(spec, {job_id: self._jobs[job_id].status for job_id in others}, self.now())
+
+    def _excuse(self, spec: JobSpec, passed: Passed, error: SubmitRejectedError) -> None:
+        """Let a refused job be sent later if what it depends on has ended meanwhile, and Slurm has forgotten that.
+
+        Raises
+        ------
+        SubmitDeferredError
+            It has.
+        """
+        if not (needed := [dependency.job_id for dependency in passed.kept]):
+            return
+        with suppress(BackendError):
+            self._ask_again(needed)
+        if ended := [job_id for job_id in needed if not self._jobs[job_id].is_live]:
+            raise SubmitDeferredError(
+                f"job {ended[0]}, which it depends on, ended while it was submitted: {error.message}",
+                where=f"job {spec.name!r}",
+            ) from error
 
     def _is_fresh(self, job_id: str) -> bool:
         """Say whether a job was alive a moment ago, or is known to have ended."""
@@ -333,6 +373,8 @@ class SlurmBackend:
         wanted = list(dict.fromkeys(tokens))
         found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
         for record in self._records_of(wanted):
+            if not self._is_mine(record):
+                continue
             job = self._jobs.get(record.job_id)
             if job is None or not job.is_ours(record):
                 job = self._track(record.job_id, self._kept_of(record))
@@ -342,7 +384,25 @@ class SlurmBackend:
         for job in self._jobs.values():
             if job.kept.token in found and job not in found[job.kept.token]:
                 found[job.kept.token].append(job)
+        for token, jobs in found.items():
+            holder = self._folder.holder(token)
+            if holder is not None and holder not in self._jobs:
+                jobs.extend(self._forgotten(token, holder))
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
+
+    def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
+        """Take up the job that holds a token's claim, of which Slurm does not tell any more: its marks do."""
+        if (name := self._folder.names([token]).get(token)) is None:
+            return
+        kept = self._folder.kept_job(holder)
+        if kept is None or kept.token != token:
+            awaits, steps = self._folder.traits(name)
+            mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
+            since_s = self.now() if mark is None else mark.time_s  # for how long it had queued nobody knows
+            kept = Kept(name, token, awaits, steps, kept_back=True, walltime_s=math.inf, submit_s=since_s)
+        job = self._track(holder, kept)
+        job.miss(self._folder, self.now(), self._clock(), certain=False)
+        yield job
 
     def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
         """Ask for jobs of tokens, of each id the latest.
@@ -356,6 +416,19 @@ class SlurmBackend:
         told = self._link.named(set(names.values())) if names else []
         of_tokens = [record for record in told if _token_of(record.name) in tokens]
         return list({record.job_id: record for record in sorted(of_tokens, key=_moment)}.values())
+
+    def _is_mine(self, record: SlurmRecord) -> bool:
+        """Say whether a job that has a name of ours is of this user: names can be had by anybody.
+
+        What was kept of submissions tells who this user is. Before anything was, a job must carry the token in its
+        comment, too; accounting may not tell comments.
+        """
+        kept = self._folder.kept_job(record.job_id)
+        if kept is not None and kept.name == record.name and self._user in ("", record.user):
+            self._user = record.user
+            return True
+        comments = (f"{_COMMENT}{_token_of(record.name)}", *([""] if self._user else []))
+        return record.comment in comments and (not self._user or record.user in ("", self._user))
 
     def _in_order(self, token: str, jobs: list[TrackedJob]) -> list[TrackedJob]:
         holder = self._folder.holder(token)
@@ -388,7 +461,7 @@ class SlurmBackend:
         try:
             self._look()
         except BackendError as error:
-            self._trouble = error.message if error.where is None else f"{error.where}: {error.message}"
+            self._trouble = _in_words(error)
 
     def _look(self, unseen: Collection[str] = ()) -> None:
         """Ask the controller once for all jobs that may change, and for some that were never seen.
@@ -398,13 +471,12 @@ class SlurmBackend:
         JobNotFoundError
             Nobody knows one that was never seen; the others are heard of all the same.
         UnavailableError
-            Slurm cannot be asked.
+            Slurm cannot be asked, or accounting cannot, where the controller does not know one that was never seen.
         """
         unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
         live = self._live()
         records = self._asked([*(job.job_id for job in live), *unseen])
-        for job_id in unseen:
-            self._adopt(job_id, records.get(job_id))
+        uncertain = [job_id for job_id in unseen if not self._adopt(job_id, records.get(job_id))]
         live += [self._jobs[job_id] for job_id in unseen if job_id in self._jobs]
         missing = []
         for job in live:
@@ -418,6 +490,8 @@ class SlurmBackend:
                 self._jobs[job_id].tell()
         self._check_dependencies()
         if unknown := [job_id for job_id in unseen if job_id not in self._jobs]:
+            if uncertain:
+                raise UnavailableError(self._trouble, where=f"job {uncertain[0]}")
             raise JobNotFoundError(
                 "Slurm does not know the job",
                 where=f"job {unknown[0]}",
@@ -428,8 +502,9 @@ class SlurmBackend:
         """Ask the controller; how that went decides when it is asked again."""
         try:
             records = self._link.jobs(job_ids)
-        except BackendError:
+        except BackendError as error:
             self._pacer.looked(self._clock(), heard=False)
+            self._trouble = _in_words(error)
             raise
         self._pacer.looked(self._clock(), heard=True)
         self._heard_s, self._trouble = self.now(), ""
@@ -438,13 +513,17 @@ class SlurmBackend:
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
         """Take in what Slurm tells of a job, and what that tells of Slurm's clock."""
         clock_s = self._clock()
-        if job.sent_s is not None and not record.restarts:
+        if job.sent_s is not None and record.submit_s and not record.restarts:
             self._offset.learn(*job.sent_s, record.submit_s)
+        if job.sent_s is not None:
+            self._user = self._user or record.user  # of a job that this client has just submitted
         job.sent_s = None
         try:
             changed = job.hear(record, self._folder, self.now(), clock_s)
         except ValueError as error:
             self._trouble = f"Slurm says that job {job.job_id} is {error}, which is not known here"
+        except UnavailableError as error:
+            self._trouble = _in_words(error)
         else:
             if changed:
                 self._pacer.changed(clock_s)
@@ -463,8 +542,14 @@ class SlurmBackend:
             record = records.get(job.job_id)
             if record is not None and job.is_ours(record) and ended_as(record) is not None:
                 self._hear(job, record)
-            elif job.miss(self._folder, self.now(), self._clock(), certain=certain):
-                self._pacer.changed(self._clock())
+                continue
+            try:
+                changed = job.miss(self._folder, self.now(), self._clock(), certain=certain)
+            except UnavailableError as error:
+                self._trouble = _in_words(error)
+            else:
+                if changed:
+                    self._pacer.changed(self._clock())
 
     def _past(self, job_ids: Collection[str]) -> tuple[dict[str, SlurmRecord], bool]:
         """Ask accounting, and say whether it could be asked, or is not to be."""
@@ -480,14 +565,17 @@ class SlurmBackend:
 
     # ------------------------------------------------------------------ jobs that this client did not submit itself
 
-    def _adopt(self, job_id: str, record: SlurmRecord | None) -> None:
-        """Track a job of an earlier client, if anybody knows it."""
-        kept = self._folder.kept_job(job_id)
+    def _adopt(self, job_id: str, record: SlurmRecord | None) -> bool:
+        """Track a job of an earlier client, if anybody knows it; say whether it is certain if somebody does."""
+        kept, certain = self._folder.kept_job(job_id), True
         if kept is None:
-            record = record or self._past([job_id])[0].get(job_id)
+            if record is None:
+                records, certain = self._past([job_id])
+                record = records.get(job_id)
             kept = self._kept_of(record) if record is not None else None
         if kept is not None:
             self._track(job_id, kept)
+        return kept is not None or certain
 
     def _track(self, job_id: str, kept: Kept) -> TrackedJob:
         self._folder.keep_job(job_id, kept)
@@ -508,7 +596,7 @@ class SlurmBackend:
             token=token if is_one else "",
             awaits=awaits,
             steps=steps,
-            kept_back=bool(record.dependency),
+            kept_back=bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s,
             walltime_s=record.limit_s or math.inf,
             submit_s=record.submit_s,
         )
@@ -518,20 +606,31 @@ class SlurmBackend:
     def _check_dependencies(self) -> None:
         """Cancel jobs that Slurm let go though what they depend on was not met.
 
-        Before that what they depend on is asked for once more: it may have ended while Slurm answered.
+        Before that what they depend on is asked for once more: it may have ended while Slurm answered, or so soon that
+        Slurm never showed it.
         """
         if not (early := self._early()):
             return
-        others = {d.job_id for job in early for d in job.dependencies}
-        records = self._link.jobs(others)
-        for job_id in others:
-            if self._jobs[job_id].is_live and (record := records.get(job_id)) is not None:
-                self._hear(self._jobs[job_id], record)
+        self._ask_again({d.job_id for job in early for d in job.dependencies})
         for job in self._early():
-            with suppress(JobNotFoundError):
+            try:
                 self._link.cancel(job.job_id)
+            except JobNotFoundError:
+                pass
+            except BackendError as error:  # the next look tries again
+                self._trouble = _in_words(error)
+                continue
             job.condemn(self.now())
             self._pacer.changed(self._clock())
+
+    def _ask_again(self, job_ids: Collection[str]) -> None:
+        """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
+        records = self._link.jobs(job_ids)
+        live = [self._jobs[job_id] for job_id in job_ids if self._jobs[job_id].is_live]
+        for job in live:
+            if (record := records.get(job.job_id)) is not None:
+                self._hear(job, record)
+        self._miss([job for job in live if job.job_id not in records])
 
     def _early(self) -> list[TrackedJob]:
         """Jobs that Slurm let go, of whose dependencies one is not met; the others are done with."""
@@ -571,6 +670,10 @@ def _token_of(name: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""
 
 
+def _in_words(error: BackendError) -> str:
+    return error.message if error.where is None else f"{error.where}: {error.message}"
+
+
 def _moment(record: SlurmRecord) -> tuple[float, int]:
     """Order the runs of a job that was put back into the queue."""
     return record.submit_s, record.restarts
@@ -589,12 +692,20 @@ def _number(job_id: str) -> str:
     return job_id
 
 
+def _texts(spec: JobSpec) -> tuple[str, ...]:
+    """All text of a job that a script or Slurm is to hold."""
+    steps = (text for step in spec.steps for text in (step.name, step.command))
+    return spec.name, spec.command, spec.partition, *spec.awaits, *spec.posts, *steps
+
+
+def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
+    words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
+    return *words, *defaults.environment.keys(), *defaults.environment.values()
+
+
 def _is_command(text: str) -> bool:
     """Say whether a shell can take a text as a command."""
-    try:
-        return "\0" not in text and len(text.encode()) <= LONGEST_COMMAND_BYTES
-    except UnicodeEncodeError:
-        return False
+    return "\0" not in text and len(text.encode()) <= LONGEST_COMMAND_BYTES
 
 
 def _is_token(text: str) -> bool:

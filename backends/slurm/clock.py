@@ -6,12 +6,15 @@ import math
 
 __all__ = ["ClockOffset"]
 
+_MOST_S = 86400.0
+
 
 class ClockOffset:
     """How far Slurm's clock is ahead of the client's, as far as submissions show it.
 
     A submission between two readings of the client's clock, which Slurm dates in whole seconds, bounds the offset from
-    both sides. As long as the two clocks may be equal they are taken to be.
+    both sides. As long as the two clocks may be equal they are taken to be. What is more than a day apart is not
+    believed.
 
     Examples
     --------
@@ -45,6 +48,8 @@ class ClockOffset:
             When it happened by Slurm's clock, in whole seconds.
         """
         least_s, most_s = dated_s - after_s, dated_s + 1.0 - before_s
+        if least_s > _MOST_S or most_s < -_MOST_S:
+            return
         # where the bounds exclude each other a clock was set, and the latest count
         if max(least_s, self._least_s) <= min(most_s, self._most_s):
             least_s, most_s = max(least_s, self._least_s), min(most_s, self._most_s)

@@ -116,6 +116,8 @@ class Examiner:
         self._partitions(found, self._link.partitions(), self._link.nodes(), about)
         queue, queue_s = self._timed(self._link.queue)
         probed = self._probe(found, told) if probe else None
+        if probed is not None and probed.partition and not found.observed.get("partition"):
+            found.settings["partition"] = probed.partition  # else waits had another name than accounting gives them
         self._age(found, told, probed, asked=probe)
         self._configuration(found, told)
         self._accounting(found, about)
@@ -175,6 +177,8 @@ class Examiner:
             return
         found.observed["partitions"] = len(partitions)
         found.observed["max_cores"] = site.max_cores
+        if site.partition:
+            found.observed["partition"] = site.partition
         chosen = site.partitions.get(site.partition)
         sizes = f"A node has {site.cores_per_node} cores, the largest job {site.max_cores:,}."
         if not site.partition:
@@ -211,7 +215,8 @@ class Examiner:
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "note",
-                "A dependency cancels the benefit of asking early: prefer asa-naive, which asks without one.",
+                "A dependency cancels the benefit of asking early: prefer asa-naive, which asks without one, by"
+                ' `strategy = "asa-naive"` at the top of the site file, or --strategy asa-naive.',
             )
 
     def _configuration(self, found: _Found, told: Mapping[str, str]) -> None:
@@ -246,7 +251,7 @@ class Examiner:
         if known not in (None, kills):
             found.add(topic, _KILLS[kills], "note", _conflict(_KILLS[not kills]))
         else:
-            found.add(topic, _KILLS[kills], "good", "" if kills else "asa cancels its own.")
+            found.add(topic, _KILLS[kills], "good" if kills else "note", "" if kills else "asa cancels its own.")
 
     def _memory(self, found: _Found, told: Mapping[str, str]) -> None:
         seen_s, known_s = _seconds(told.get("MinJobAge", "")), self._settings.min_job_age
@@ -371,7 +376,8 @@ class Examiner:
         hasty = used_s < poll_s
         found.add(
             "A look",
-            f"at one's own jobs takes {_milliseconds(look_s)}, at all {len(queue):,} {_milliseconds(queue_s)}",
+            f"at one's own jobs takes {_milliseconds(look_s)},"
+            f" at everybody's ({len(queue):,}) {_milliseconds(queue_s)}",
             "note" if hasty or look_s > _SLOW_LOOK_S else "good",
             f"The settings ask for one every {format_duration(used_s)}; every {format_duration(poll_s)} is considerate."
             if hasty

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SlurmCommands", "SlurmFacility", "SlurmRest"]
 
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
+_SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
     "whether a job gains priority while it waits for another is not told here; taken as no."
     " `asa doctor --probe --save NAME` finds out"
@@ -46,6 +48,8 @@ class SlurmFacility:
         Opens the way of asking; nothing is asked yet.
     place
         What to call the system where neither the user nor Slurm names it.
+    secrets
+        Names of this process's variables that no job inherits.
     clock
         Seconds since 1970.
     """
@@ -56,9 +60,11 @@ class SlurmFacility:
         open_link: Callable[[], SlurmLink],
         *,
         place: str = "slurm",
+        secrets: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
+        self._secrets = secrets
         self._open_link = open_link
         self._place = place
         self._clock = clock
@@ -107,6 +113,7 @@ class SlurmFacility:
                     constraint=settings.constraint,
                     environment=settings.environment,
                     inherit=settings.inherit,
+                    secrets=self._secrets,
                 ),
                 poll_s=settings.poll,
                 most_poll_s=settings.longest_poll_s,
@@ -121,6 +128,10 @@ class SlurmFacility:
         from .explanations import advice  # noqa: PLC0415 - as above
 
         return advice(reason)
+
+    def remedy(self, trouble: str) -> str:  # noqa: ARG002 - the port's shape
+        """Say what a user can do about a trouble: by these means, nothing but to wait."""
+        return ""
 
     def examine(self, *, probe: bool) -> Examination:
         """Find out what the site can do and how it is best asked; with `probe`, by a job that never runs."""
@@ -184,7 +195,24 @@ class SlurmRest(SlurmFacility):
     def __init__(self, **settings: Any) -> None:
         checked = check(RestSettings, settings)
         parts = urlsplit(checked.url)
-        super().__init__(checked, lambda: _rest_link(checked), place=parts.hostname or "slurm")
+        secrets = [checked.token_env] if checked.token_env else []
+        super().__init__(checked, lambda: _rest_link(checked), place=parts.hostname or "slurm", secrets=secrets)
+        self._rest = checked
+
+    def remedy(self, trouble: str) -> str:
+        """Say what a user can do about a trouble: where the door is shut, how a new token gets in."""
+        settings = self._rest
+        if not _SHUT_OUT.search(trouble):
+            return ""
+        if settings.token_file is not None:
+            return f"Write a new token into {settings.token_file}: scontrol token. It is read anew."
+        if settings.token_command:
+            return f"The token comes from the command {settings.token_command[0]}, run anew: see that it works."
+        variable = settings.token_env or _TOKEN_VARIABLE
+        return (
+            f"A token from ${variable} cannot be renewed in this process: leave the run, which harms nothing, and"
+            f" resume it with a new {variable}, or with --set token_file=FILE, which is read anew."
+        )
 
 
 class SlurmCommands(SlurmFacility):

@@ -6,12 +6,15 @@ wait, does not try again, and remembers nothing of jobs: that is `SlurmBackend`'
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord"]
+__all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord", "count_gpus"]
+
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,18 @@ class SlurmNode:
     memory_bytes: int
     states: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    gpus: int = 0
+
+
+def count_gpus(gres: str) -> int:
+    """Count the GPUs among a node's generic resources.
+
+    Examples
+    --------
+    >>> [count_gpus(gres) for gres in ("", "gpu:4", "gpu:a100:2(S:0-1),gpu:v100:1,shard:8", "gpu", "(null)")]
+    [0, 4, 3, 1, 0]
+    """
+    return sum(int(count or 1) for count in _GPUS.findall(re.sub(r"\([^)]*\)", "", gres)))
 
 
 @dataclass(frozen=True, slots=True)

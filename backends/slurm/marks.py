@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from asa.errors import UnavailableError
+from asa.errors import InputError, UnavailableError
 
-from .script import traits
+from .script import is_utf8, traits
 
 __all__ = ["Kept", "Mark", "RunFolder"]
 
 _SCRIPT = ".sh"
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,18 @@ class RunFolder:
     ------
     UnavailableError
         It cannot be made.
+    InputError
+        Its path is no UTF-8, in which scripts are written and Slurm is told of them.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        if not is_utf8(str(self.root)):
+            raise InputError(
+                "the path of this folder is not UTF-8",
+                where=ascii(str(self.root)),
+                hint="Name another folder, or rename this one.",
+            )
         self.scripts, self.logs, self.marks, self.posts, self._jobs = (
             self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
         )
@@ -151,20 +161,21 @@ class RunFolder:
             return None
 
     def holder(self, token: str) -> str | None:
-        """Tell which job took a token's claim: the one that runs, or ran, the payload."""
-        folder = self.marks / token
-        try:
-            _look_anew(folder)
-            return str((folder / "claim").readlink())
-        except OSError:
-            return None
+        """Tell which job took a token's claim: the one that runs, or ran, the payload.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be read, so that nothing is known. So it is with all that tells of marks.
+        """
+        return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
 
     def began(self, job_id: str, token: str) -> Mark | None:
-        """Tell when a job's payload began."""
+        """Tell when a job's payload began; None if it has not."""
         return self._mark(job_id, token, "began")
 
     def ended(self, job_id: str, token: str) -> Mark | None:
-        """Tell how a job's payload ended."""
+        """Tell how a job's payload ended; None if it has not."""
         return self._mark(job_id, token, "ended")
 
     def steps(self, job_id: str, token: str, count: int) -> list[tuple[Mark, Mark | None]]:
@@ -177,14 +188,24 @@ class RunFolder:
         return told
 
     def _mark(self, job_id: str, token: str, kind: str) -> Mark | None:
-        folder = self.marks / (token or f"job.{job_id}")
-        try:
-            _look_anew(folder)
-            text = (folder / kind).read_text(encoding="utf-8")
-        except (OSError, ValueError):
+        path = self.marks / (token or f"job.{job_id}") / kind
+        if (written := self._seen(path, Path.read_bytes)) is None:
             return None
-        mark = _parsed(dict(line.partition("=")[::2] for line in text.splitlines()))
+        lines = written.decode("utf-8", "replace").splitlines()
+        mark = _parsed(dict(line.partition("=")[::2] for line in lines))
         return mark if mark is not None and mark.job_id == job_id else None
+
+    def _seen(self, path: Path, read: Callable[[Path], _Read]) -> _Read | None:
+        """Read a mark; None if it is certain that there is none."""
+        try:
+            _look_anew(path.parent)
+            return read(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if self.marks.is_dir():
+                return None
+            raise _unreadable(self.marks, error) from error  # a file system that is not mounted shows nothing
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
 
 def _look_anew(folder: Path) -> None:
@@ -208,6 +229,14 @@ def _write(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _unreadable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"cannot be read: {error.strerror or error}",
+        where=str(path),
+        hint="What became of the job is not known until it can.",
+    )
 
 
 def _unwritable(path: Path, error: OSError) -> UnavailableError:

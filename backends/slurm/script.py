@@ -27,6 +27,7 @@ __all__ = [
     "Payload",
     "batch_script",
     "file_name",
+    "is_utf8",
     "job_name",
     "token_of_file",
     "traits",
@@ -45,6 +46,21 @@ _AWAITS = "awaits="
 _STEPS = "steps="
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 _LONGEST_NAME = 100
+
+
+def is_utf8(text: str) -> bool:
+    r"""Say whether a text can be written as UTF-8, as what came from the names of files may not.
+
+    Examples
+    --------
+    >>> is_utf8("Jörg"), is_utf8("J\udcf6rg")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def job_name(name: str, token: str) -> str:
@@ -168,11 +184,12 @@ job=${{SLURM_JOB_ID:?}}
 signals=0
 child=
 
-say() {{ echo "asa: $*" >&2; }}
+# `echo` would read a backslash as more than itself.
+say() {{ printf 'asa: %s\\n' "$*" >&2; }}
 give_up() {{ say "$*"; exit {UNABLE_EXIT}; }}
 
 # A file comes into being whole: written beside its place, then renamed. `cat` tells of a full disk, `printf` may not.
-draft() {{ echo "${{1%/*}}/.${{1##*/}}.$job"; }}
+draft() {{ printf '%s\\n' "${{1%/*}}/.${{1##*/}}.$job"; }}
 prepare() {{ facts "$2" | cat >"$(draft "$1")"; }}
 commit() {{ mv -f "$(draft "$1")" "$1"; }}
 facts() {{
@@ -197,6 +214,14 @@ await_child() {{
     [ "$before" -ne "$signals" ] || break
   done
   child=
+}}
+
+# Posts are made before the mark of the end, so that a node may fail in between.
+all_posted() {{
+  [ -n "$posted" ] || return 1
+  for post in $posted; do
+    grep -qx "job=$job" "$posts/$post" 2>/dev/null || return 1
+  done
 }}
 
 finish() {{
@@ -230,6 +255,11 @@ if [ -n "$token" ]; then
     # The same job was put back into the queue. What ended well stays ended: others may build on it already.
     if grep -qx code=0 "$marks/ended" 2>/dev/null; then
       say "the payload ended well before this job was put back into the queue"
+      exit 0
+    fi
+    if all_posted; then
+      say "this job had posted that the payload ended well before it was put back into the queue"
+      prepare "$marks/ended" 0 && commit "$marks/ended" || give_up "cannot write into $marks"
       exit 0
     fi
   fi

@@ -54,6 +54,7 @@ def partition_limits(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> P
         max_cores=cores or None,
         cores_per_node=widest,
         memory_per_node_bytes=max((node.memory_bytes for node in own), default=0),
+        gpus_per_node=max((node.gpus for node in own), default=None),
         is_up=partition.is_up,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
+from asa.errors import UnavailableError
 
 from .link import SlurmRecord
 from .marks import Kept, Mark, RunFolder
@@ -98,7 +99,12 @@ class TrackedJob:
         ------
         ValueError
             Slurm's word for the state is not known; nothing changes.
+        UnavailableError
+            The job has ended, and its marks cannot be read: whether its payload began is not known, and that it ended
+            not told of yet.
         """
+        if not record.submit_s:
+            record = replace(record, submit_s=self.kept.submit_s)
         told = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
         self._missed, self.heard_s, self.record = 0, clock_s, record
         if told is None:
@@ -121,6 +127,11 @@ class TrackedJob:
             The client's clock.
         certain
             Accounting was asked, too, or there is none.
+
+        Raises
+        ------
+        UnavailableError
+            The marks cannot be read.
         """
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None and self._is_recent(ended):
             return self._become(self._ended_by(ended, folder))
@@ -150,12 +161,16 @@ class TrackedJob:
     def _refined(self, told: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
         """Add what Slurm does not tell."""
         job_id, kept = told.job_id, self.kept
-        status = replace(
-            told,
-            held=self.status.held or self._is_held_by_others(record, clock_s),
-            payload_start_s=self._payload_start_s(told, folder),
-            steps=self._steps(told, folder),
-        )
+        status = replace(told, held=self.status.held or self._is_held_by_others(record, told, clock_s))
+        try:
+            marked = {"payload_start_s": self._payload_start_s(told, folder), "steps": self._steps(told, folder)}
+        except UnavailableError:
+            if status.state.is_final:
+                raise
+            same = self.status.start_s == status.start_s
+            payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
+            return replace(status, payload_start_s=payload_start_s, steps=self.status.steps if same else ())
+        status = replace(status, **marked)
         if status.state is not JobState.FAILED:
             return status
         code, ended = status.exit_code, folder.ended(job_id, kept.token)
@@ -164,12 +179,17 @@ class TrackedJob:
         is_twin = code == TWIN_EXIT and bool(kept.token) and folder.holder(kept.token) != job_id
         return replace(status, exit_code=code, reason=TWIN if is_twin else status.reason)
 
-    def _is_held_by_others(self, record: SlurmRecord, clock_s: float) -> bool:
-        """Say whether the job is on hold though this client does not want that, nor did a moment ago."""
-        if record.reason not in HELD or "PENDING" not in record.states:
-            return False
-        lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
-        return not (self.held_here or lately)
+    def _is_held_by_others(self, record: SlurmRecord, told: JobStatus, clock_s: float) -> bool:
+        """Say whether the job is on hold, or was, though this client does not want that, nor did a moment ago.
+
+        A hold that was over before anybody looked shows in that the job was eligible late though nothing of ours kept
+        it back.
+        """
+        if record.reason in HELD and "PENDING" in record.states:
+            lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
+            return not (self.held_here or lately)
+        ours = self.kept.kept_back or self.held_here or self.released_s is not None or record.restarts
+        return not ours and told.eligible_s is not None and told.eligible_s > told.submit_s + _SETTLE_S
 
     def _payload_start_s(self, status: JobStatus, folder: RunFolder) -> float | None:
         if status.start_s is None or not self.kept.awaits:

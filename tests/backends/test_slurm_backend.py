@@ -1,8 +1,11 @@
 """Slurm as a backend, over a Slurm in memory: what a client must keep, whatever the site forgets, drops or delays."""
 
+import errno
 import itertools
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
@@ -19,10 +22,13 @@ from asa.backend import (
     JobSpec,
     JobState,
     PartitionLimits,
+    Step,
 )
 from asa.errors import (
     BackendError,
+    InputError,
     JobNotFoundError,
+    SubmitDeferredError,
     SubmitInDoubtError,
     SubmitRejectedError,
     UnavailableError,
@@ -198,9 +204,29 @@ def test_a_new_client_asks_accounting_and_the_marks_before_it_believes_a_forgott
         second = backend.submit(spec(dependencies=(Dependency(first),)))
         assert ended(backend, second).state is JobState.COMPLETED
     else:
+        for _ in range(3):  # it may be the controller that has just come back
+            with pytest.raises(UnavailableError, match=f"job {first}"):
+                backend.submit(spec(dependencies=(Dependency(first),)))
+            site.clock.sleep(21)
+        backend.wait(backend.now() + 60)
         with pytest.raises(SubmitRejectedError, match=f"job {first}"):
             backend.submit(spec(dependencies=(Dependency(first),)))
         assert len(site.link.submitted) == 1
+
+
+def test_a_job_that_accounting_might_know_is_not_given_up_while_it_cannot_be_asked(world):
+    site = world(accounting=True)
+    first = site.client().submit(spec(token="first"))
+    site.clock.sleep(1000)
+    (site.folder / "jobs" / first).unlink()
+    site.link.past_down = True
+    backend = site.client()
+    with pytest.raises(UnavailableError, match="accounting"):
+        backend.status([first])
+    with pytest.raises(UnavailableError, match="accounting"):
+        backend.submit(spec(dependencies=(Dependency(first),)))
+    site.link.past_down = False
+    assert ended(backend, backend.submit(spec(dependencies=(Dependency(first),)))).state is JobState.COMPLETED
 
 
 def test_an_id_that_nobody_knows_is_refused(world):
@@ -229,6 +255,24 @@ def test_a_dependency_is_passed_on_after_a_look_at_what_it_names(world):
     site.clock.sleep(8)
     with pytest.raises(SubmitRejectedError):
         backend.submit(spec(dependencies=(Dependency(first),)))
+
+
+def test_a_job_is_refused_for_now_if_what_it_depends_on_was_forgotten_meanwhile(world, monkeypatch):
+    """It took long to submit it, and Slurm knew the other no more."""
+    site = world(min_job_age_s=5.0)
+    backend = site.client()
+    first = backend.submit(spec(30.0, token="first"))
+    submit = site.link.submit
+
+    def slowly(job):
+        site.clock.sleep(100)
+        return submit(job)
+
+    monkeypatch.setattr(site.link, "submit", slowly)
+    second = spec(dependencies=(Dependency(first),))
+    with pytest.raises(SubmitDeferredError, match=f"job {first}, which it depends on, ended"):
+        backend.submit(second)
+    assert ended(backend, backend.submit(second)).state is JobState.COMPLETED
 
 
 def test_without_a_look_nothing_that_depends_is_submitted(world):
@@ -582,6 +626,32 @@ def test_a_lost_answer_is_found_by_its_token(world):
     assert [s.state for s in later.wait(None)] == [JobState.CANCELLED], "it is this client's from then on"
 
 
+@pytest.mark.parametrize(("code", "state"), [(0, JobState.COMPLETED), (4, JobState.FAILED)])
+def test_a_job_that_slurm_forgot_before_its_answer_came_is_known_by_its_claim(world, code, state):
+    site = world()
+    site.link.in_doubt = True
+    with pytest.raises(SubmitInDoubtError):
+        site.client().submit(spec(command=f"sleep 100; exit {code}", token="lost"))
+    site.clock.sleep(1000)
+    assert not site.link.controller
+    [status] = site.client().find(["lost", "never-sent"])["lost"]
+    assert (status.job_id, status.state, status.exit_code) == ("1", state, code)
+    assert status.eligible_s is None, "for how long it queued is not known"
+
+
+def test_of_twins_the_one_that_slurm_forgot_may_have_the_payload(world):
+    site = world()
+    site.link.in_doubt = True
+    with pytest.raises(SubmitInDoubtError):
+        site.client().submit(spec(token="a"))
+    site.clock.sleep(1000)
+    assert not site.link.controller
+    site.link.in_doubt = False
+    backend = site.client()
+    twin = backend.submit(spec(token="a"))
+    assert [s.job_id for s in backend.find(["a"])["a"]] == ["1", twin]
+
+
 def test_the_twin_that_has_the_payload_comes_first(world):
     site = world(writes_marks=False)
     backend = site.client()
@@ -842,3 +912,147 @@ def test_ones_own_jobs_are_not_everybodys(world):
     site = world()
     site.client().submit(spec(5000.0))
     assert site.client().queue_events(100) == [], "nor those of an earlier client"
+
+
+# ---------------------------------------------------------------------- what is not known for certain
+
+
+def unreadable(path, monkeypatch, error=errno.ESTALE):
+    """Let a mark be one that a file server does not give."""
+    real = Path.read_bytes
+
+    def read_bytes(self):
+        if self == path:
+            raise OSError(error, os.strerror(error))
+        return real(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_job_whose_marks_cannot_be_read_has_not_ended_yet(world, monkeypatch, error, forgotten):
+    """Else its payload would be taken for one that never began, and run again."""
+    site = world(min_job_age_s=30.0 if forgotten else 300.0)
+    backend = site.client()
+    job = backend.submit(spec(9999.0, walltime_s=600, awaits=("a",), token="b"))
+    running(backend, job)
+    (site.folder / "posts" / "a").touch()
+    site.clock.sleep(60)
+    with monkeypatch.context() as broken:
+        unreadable(site.folder / "marks" / "b" / "began", broken, error)
+        if forgotten:
+            unreadable(site.folder / "marks" / "b" / "ended", broken, error)
+        assert backend.status([job])[job].payload_start_s is None
+        backend.wait(backend.now() + 750)
+        status = backend.status([job])[job]
+        assert status.state is JobState.RUNNING
+        assert os.strerror(error) in backend.condition.trouble
+        if forgotten:
+            (site.folder / "marks" / "b" / "ended").write_text(f"job={job}\ntime={backend.now()}\ncode=0\n")
+    status = ended(backend, job)
+    assert status.state is (JobState.COMPLETED if forgotten else JobState.TIMEOUT)
+    assert status.payload_start_s is not None
+
+
+def test_a_folder_that_is_not_there_says_nothing_of_marks(world):
+    """As when a file system is not mounted."""
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(9999.0, walltime_s=600, awaits=("a",), token="b"))
+    running(backend, job)
+    (site.folder / "marks").rename(site.folder / "elsewhere")
+    site.clock.sleep(700)
+    assert backend.status([job])[job].state is JobState.RUNNING
+    with pytest.raises(UnavailableError, match="cannot be read"):
+        backend.find(["b"])
+    (site.folder / "elsewhere").rename(site.folder / "marks")
+    assert ended(backend, job).state is JobState.TIMEOUT
+
+
+def test_a_hold_that_nobody_saw_shows_in_a_late_eligibility(world):
+    late = replace(RECORD, eligible_s=BEGIN_S + 500, start_s=BEGIN_S + 900)
+    assert told(world, late)[0].held
+
+
+@pytest.mark.parametrize("ours", [{"begin_s": BEGIN_S + 400}, {"held": True}])
+def test_what_we_kept_back_ourselves_was_no_hold_of_others(world, ours):
+    site = world()
+    backend = site.client()
+    job = backend.submit(spec(**ours))
+    site.clock.sleep(500)
+    if "held" in ours:
+        backend.release(job)
+    assert not ended(backend, job).held
+
+
+def test_a_record_without_a_date_says_nothing_of_the_clock(world):
+    status, backend = told(world, replace(RECORD, submit_s=0.0))
+    assert backend.now() == backend._clock()
+    assert status.submit_s == BEGIN_S
+
+
+def test_a_job_that_may_not_be_cancelled_is_tried_again(world, monkeypatch):
+    site = world(latency_s=3.0)
+    backend = site.client()
+    first = backend.submit(spec(5000.0))
+    site.link.ignores_dependencies = True
+    second = backend.submit(spec(2000.0, dependencies=(Dependency(first),)))
+    cancel = site.link.cancel
+
+    def refuse(job_id):
+        raise BackendError("Access/permission denied")
+
+    monkeypatch.setattr(site.link, "cancel", refuse)
+    site.clock.sleep(10)
+    assert backend.status([second])[second].state is JobState.RUNNING
+    backend.submit(spec(dependencies=(Dependency(first),)))
+    assert "permission" in backend.condition.trouble
+    monkeypatch.setattr(site.link, "cancel", cancel)
+    assert ended(backend, second).reason == "DependencyIgnored"
+
+
+@pytest.mark.parametrize(
+    ("user", "comment", "found"), [("them", "asa:a", False), ("me", "mine", False), ("me", "asa:a", True)]
+)
+def test_a_job_of_our_name_may_be_somebody_elses(world, user, comment, found):
+    site = world()
+    backend = site.client()
+    backend.wait(backend.now() + 5)
+    backend.status([backend.submit(spec(token="other"))])
+    site.clock.sleep(5)
+    backend.wait(backend.now() + 5)
+    (site.folder / "scripts" / "fit.a.sh").touch()
+    site.link.named = lambda names: [replace(RECORD, job_id="99", user=user, comment=comment)]
+    assert bool(backend.find(["a"])["a"]) is found
+
+
+def test_who_knows_nobody_believes_the_comment_only(world):
+    """A client that has not submitted anything yet."""
+    site = world()
+    (site.folder / "scripts").mkdir()
+    (site.folder / "scripts" / "fit.a.sh").touch()
+    records = [replace(RECORD, job_id=str(n), comment=comment) for n, comment in ((7, ""), (8, "asa:a"), (9, "asa:b"))]
+    site.link.named = lambda names: records
+    assert [status.job_id for status in site.client().find(["a"])["a"]] == ["8"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"command": "cat d\udce9"}, {"awaits": ("\udce9",)}, {"posts": ("\udce9",)}, {"partition": "\udce9"},
+     {"name": "\udce9"}, {"steps": (Step("\udce9", "true"),)}, {"steps": (Step("a", "\udce9"),)}],
+)  # fmt: skip
+def test_what_is_not_utf8_is_refused(world, change):
+    site = world()
+    with pytest.raises(SubmitRejectedError, match="UTF-8") as error:
+        site.client().submit(spec(**change))
+    str(error.value).encode()
+    assert site.link.calls.total() == 0
+
+
+def test_a_folder_whose_path_is_not_utf8_is_told(world, tmp_path):
+    site = world()
+    site.folder = tmp_path / "donn\udce9es"
+    with pytest.raises(InputError, match="not UTF-8") as error:
+        site.client()
+    str(error.value).encode()

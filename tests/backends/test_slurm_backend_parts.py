@@ -64,7 +64,7 @@ def test_many_clients_do_not_look_in_step():
 
 
 @given(
-    st.floats(-1e5, 1e5),
+    st.floats(-8e4, 8e4),
     st.lists(st.tuples(st.floats(0.0, 1e4), st.floats(0.0, 30.0), st.floats(0.0, 1.0)), min_size=1, max_size=20),
 )
 def test_the_offset_fits_everything_that_was_seen(true_s, submissions):
@@ -87,6 +87,13 @@ def test_a_clock_that_was_set_is_learned_anew():
     offset.learn(1000.0, 1000.5, 1000.0)
     offset.learn(2000.0, 2000.5, 5600.0)
     assert offset.offset_s == 3599.5
+
+
+@pytest.mark.parametrize("dated_s", [0.0, 1.7e9 - 90_000, 1.7e9 + 90_000])
+def test_a_clock_that_is_days_apart_is_not_believed(dated_s):
+    offset = ClockOffset()
+    offset.learn(1.7e9, 1.7e9 + 1, dated_s)
+    assert offset.offset_s == 0.0
 
 
 # ---------------------------------------------------------------------- dependencies
@@ -173,3 +180,13 @@ def test_the_environment_goes_along_without_slurms_secrets(monkeypatch):
     assert (told["A"], told["CONDA_PREFIX"]) == ("1", "/mine")
     assert "PATH" in told
     assert JobDefaults(environment={"A": "1"}, inherit=False).variables() == {"A": "1"}
+
+
+def test_a_variable_that_holds_a_token_stays_behind(monkeypatch):
+    monkeypatch.setenv("MY_SITE_JWT", "secret")
+    monkeypatch.setenv("OLD", "d\udce9")
+    assert "MY_SITE_JWT" in JobDefaults().variables()
+    told = JobDefaults(secrets=["MY_SITE_JWT"], environment={"A": "1"}).variables()
+    assert "MY_SITE_JWT" not in told
+    assert "OLD" not in told, "what is not UTF-8 cannot be told to Slurm"
+    assert told["A"] == "1"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told_link import MULTIFACTOR, ToldLink, nodes, small_site
 
-from asa.backend import Examinable, Facility, PartitionLimits
+from asa.backend import Examinable, Facility, JobSpec, PartitionLimits
 from asa.errors import (
     AccessError,
     BackendError,
@@ -134,7 +134,7 @@ def test_the_configuration_tells_whether_hopeless_jobs_are_cancelled():
 def test_capabilities_are_those_of_the_partitions():
     site = capabilities("small", **small_site(), settings=CommandSettings(), accrues=False)
     assert (site.system, site.partition, site.max_cores, site.cores_per_node) == ("small", "normal", 112, 28)
-    assert site.partitions["debug"] == PartitionLimits(1800.0, 2, 56, 28, 2**30)
+    assert site.partitions["debug"] == PartitionLimits(1800.0, 2, 56, 28, 2**30, 0)
 
 
 def test_what_the_user_has_set_wins():
@@ -190,6 +190,17 @@ def test_connecting_gives_a_backend_with_what_was_found_and_set(tmp_path):
     assert backend.capabilities.partition == "debug"
     assert backend.capabilities.age_accrues
     assert not link.closed
+
+
+def test_a_token_is_in_no_jobs_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_SITE_JWT", "secret")
+    site = SlurmRest(url="http://slurm:6820", token_env="MY_SITE_JWT")
+    told = ToldLink()
+    site._open_link = lambda: told
+    site.connect(tmp_path).submit(JobSpec("fit", 1, 60.0, command="true"))
+    [(job, _)] = told.submitted.values()
+    assert "secret" not in job.environment.values()
+    assert "PATH" in job.environment
 
 
 def test_what_cannot_be_known_is_taken_as_no_and_said(tmp_path):

@@ -88,6 +88,7 @@ class Queue:
 
     def __init__(self, *numbers):
         self.states = dict.fromkeys(numbers, "PENDING")
+        self.more = {number: {} for number in numbers}
         self.desk = Desk("v0.0.42")
         self.desk.table["GET /slurm/v0.0.42/jobs/state"] = self._states
         self.desk.table["GET /slurm/v0.0.42/jobs"] = lambda _: (200, {"jobs": self._all(), "errors": []})
@@ -96,13 +97,13 @@ class Queue:
             self.desk.table[f"POST /slurm/v0.0.42/job/{number}"] = (200, {"errors": [], "results": None})
 
     def _all(self):
-        return [job_told(number, state) for number, state in self.states.items()]
+        return [job_told(number, state, **self.more[number]) for number, state in self.states.items()]
 
     def _one(self, request):
         number = int(request.url.path.rpartition("/")[2])
         if number not in self.states:
             return SAMPLES["24.11"]["job_unknown"]
-        return 200, {"jobs": [job_told(number, self.states[number])], "errors": []}
+        return 200, {"jobs": [job_told(number, self.states[number], **self.more[number])], "errors": []}
 
     def _states(self, request):
         asked = request.url.params.get_list("job_id")
@@ -155,6 +156,17 @@ def test_what_is_no_slurmrestd_is_told_clearly(answer, words):
     with pytest.raises(UnavailableError, match=words) as error:
         link(desk, api="").partitions()
     assert error.value.where == "http://slurm:6820"
+
+
+def test_partitions_are_told_though_accounting_is_away():
+    """As 24.11 answers then: everything, an error, and the status of a failure."""
+    away = {"error_number": 111, "error": "Connection refused", "source": "slurmdb_tres_get"}
+    answer = {"partitions": [{"name": "long"}], "errors": [away]}
+    desk = Desk(table={"GET /slurm/v0.0.42/partitions": lambda _: (500, answer)})
+    assert [partition.name for partition in link(desk).partitions()] == ["long"]
+    answer["errors"].append({"error": "something else"})
+    with pytest.raises(UnavailableError, match="the partitions cannot be read"):
+        link(desk).partitions()
 
 
 def test_versions_from_the_future_are_named():
@@ -225,7 +237,10 @@ def test_whether_a_lost_submission_may_have_arrived(fault, kind):
         ((200, ""), SubmitInDoubtError),
         ((200, {"job_id": 0}), SubmitInDoubtError),
         ((502, "<html>"), SubmitInDoubtError),
-        (SAMPLES["24.11"]["ctld_down_submit"], SubmitInDoubtError),
+        (SAMPLES["24.11"]["ctld_down_submit"], UnavailableError),
+        ((500, {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]}), SubmitInDoubtError),
+        ((500, {"errors": [{"error_number": -1}]}), SubmitInDoubtError),
+        ((500, {"errors": [{"error_number": -1}], "job_submit_user_msg": "Use 4 nodes!"}), SubmitRejectedError),
         (SAMPLES["24.11"]["variant_bad_partition"], SubmitRejectedError),
         (SAMPLES["24.11"]["variant_bad_dep"], SubmitRejectedError),
         (SAMPLES["24.11"]["variant_too_many_nodes"], SubmitRejectedError),
@@ -290,6 +305,15 @@ def test_a_token_that_stays_refused_is_no_doubt():
         link(desk, token=TokenSource(lambda: token(secret="x"), name="a test")).submit(JOB)
     assert len(desk.asked) == 1, "the same token again would be refused again"
     assert token(secret="x") not in str(error.value)
+
+
+def test_a_submission_is_not_sent_again_for_an_authentication_that_may_be_slurms_own():
+    tokens = iter([token(n=1), token(n=2)])
+    body = {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]}
+    desk = Desk(table={"POST /slurm/v0.0.42/job/submit": (500, body)})
+    with pytest.raises(SubmitInDoubtError):
+        link(desk, token=TokenSource(lambda: next(tokens), name="a test")).submit(JOB)
+    assert len(desk.asked) == 1
 
 
 def test_slurms_own_word_that_it_does_not_believe_us_counts():
@@ -377,6 +401,44 @@ def test_a_source_that_fails_says_which(monkeypatch, tmp_path):
         assert "secret" not in str(error.value)
 
 
+def test_what_a_command_prints_beside_the_token_may_be_anything():
+    printing = r"import os; os.write(1, b'SLURM_JWT=a.b.c\n\xff')"
+    source = TokenSource.from_command([sys.executable, "-c", printing])
+    assert source.current() == "a.b.c"
+    source = TokenSource.from_command([sys.executable, "-c", r"import os; os.write(1, b'secret\xff')"])
+    with pytest.raises(AccessError, match="gives no token") as error:
+        source.current()
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("user", ["j\u00f6rg", "a\nb"])
+def test_a_user_that_no_header_can_name_is_refused_at_once(user):
+    with pytest.raises(InputError) as error:
+        link(Desk(), user=user)
+    assert error.value.where == "user"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ALL_PROXY", "socks5://127.0.0.1:9", "SOCKS"),
+        ("HTTP_PROXY", "proxy.example:3128:x", "address"),
+        ("http_proxy", "ftp://proxy", "address"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_told_by_its_variable(monkeypatch, tmp_path, name, value, words):
+    for other in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(other, raising=False)
+        monkeypatch.delenv(other.lower(), raising=False)
+    monkeypatch.setenv(name, value)
+    if words == "SOCKS":
+        monkeypatch.setitem(sys.modules, "socksio", None)
+    with pytest.raises(InputError, match=words) as error:
+        RestLink("http://127.0.0.1:1").about()
+    assert error.value.where == f"environment variable {name}"
+    assert "there is no socket" in told(f"unix://{tmp_path}/none.sock"), "a socket needs no proxy"
+
+
 def test_a_token_is_in_no_log(caplog):
     caplog.set_level(logging.DEBUG)
     secret = token(sun="me")
@@ -412,18 +474,53 @@ def test_a_quiet_look_at_several_jobs_is_one_small_request():
         assert queue.desk.asked[0].url.params.get_list("job_id") == wanted
 
 
-def test_a_change_of_one_job_lets_all_that_have_not_ended_be_read():
-    now = [0.0]
-    queue = Queue(1, 2, 3)
+def test_a_change_of_one_job_lets_those_be_read_that_depend_on_it():
+    queue = Queue(1, 2, 3, 4)
     queue.states[3] = "COMPLETED"
-    asking = link(queue.desk, clock=lambda: now[0])
-    asking.jobs(["1", "2", "3"])
+    queue.more[2] = {"dependency": "afterok:1(unfulfilled),afterany:9(unfulfilled)"}
+    queue.more[4] = {"dependency": "afterok:11(unfulfilled)"}
+    asking = link(queue.desk, clock=lambda: 0.0)
+    wanted = ["1", "2", "3", "4"]
+    asking.jobs(wanted)
     queue.states[1] = "RUNNING"
     queue.desk.asked.clear()
-    assert asking.jobs(["1", "2", "3"])["1"].states == ("RUNNING",)
-    assert set(queue.desk.paths[1:]) == {"GET /slurm/v0.0.42/job/1", "GET /slurm/v0.0.42/job/2"}
+    assert asking.jobs(wanted)["1"].states == ("RUNNING",)
+    assert queue.desk.paths[1:] == ["GET /slurm/v0.0.42/job/1", "GET /slurm/v0.0.42/job/2"]
     del queue.states[1]
-    assert asking.jobs(["1", "2", "3"]).keys() == {"2", "3"}
+    assert asking.jobs(wanted).keys() == {"2", "3", "4"}
+
+
+def test_a_look_at_thirty_jobs_is_hardly_more_than_one_request():
+    """Though one of them ends, and one starts, every hundred seconds; and a pending one is never long unread."""
+    now, read_s, looks, gaps = [0.0], {}, 0, []
+    queue = Queue(*range(1, 31))
+    asking = link(queue.desk, clock=lambda: now[0])
+    wanted = [str(number) for number in range(1, 31)]
+    for second in range(0, 3600, 7):
+        now[0] = float(second)
+        done = second // 100
+        queue.states |= {n: "COMPLETED" if n < done else "RUNNING" for n in range(1, min(done, 30) + 1)}
+        looks += 1
+        before = len(queue.desk.asked)
+        assert [record.states[0] for record in asking.jobs(wanted).values()] == list(queue.states.values())
+        paths = queue.desk.paths[before:]
+        read = wanted if "GET /slurm/v0.0.42/jobs" in paths else [path.rpartition("/")[2] for path in paths]
+        gaps += [second - read_s.get(n, 0) for n in wanted if queue.states[int(n)] == "PENDING"]
+        read_s |= dict.fromkeys(read, second)
+    assert len(queue.desk.asked) / looks < 1.2
+    assert max(gaps) <= 90 + 7
+
+
+def test_many_stale_jobs_of_a_very_long_listing_are_read_one_by_one():
+    now = [0.0]
+    queue = Queue(1, 2, 3, 4, 5)
+    queue.more[1] = {"comment": "x" * 2_000_000}
+    asking = link(queue.desk, clock=lambda: now[0])
+    for _ in range(2):
+        queue.desk.asked.clear()
+        assert len(asking.jobs(["1", "2", "3", "4", "5"])) == 5
+        now[0] += 40
+    assert len(queue.desk.asked) == 6
 
 
 def test_a_number_that_comes_back_is_another_job():
@@ -462,7 +559,7 @@ def test_many_jobs_are_read_from_the_listing():
     queue = Queue(*range(1, 60))
     asking = link(queue.desk)
     assert len(asking.jobs([str(number) for number in range(1, 51)])) == 50
-    assert queue.desk.paths == ["GET /slurm/v0.0.42/jobs/state", "GET /slurm/v0.0.42/jobs"]
+    assert queue.desk.paths == ["GET /slurm/v0.0.42/jobs"]
 
 
 def test_where_states_are_not_listed_all_are_read_from_the_whole():
@@ -484,17 +581,21 @@ def test_a_listing_that_cannot_be_received_gives_way_to_single_jobs():
     assert asking.jobs(["1", "2"]).keys() == {"1", "2"}
 
 
-def test_records_grow_old_at_a_pace_that_slows_down():
+@pytest.mark.parametrize(
+    ("state", "first_s", "latest_s"), [("PENDING", [0, 30, 60, 120], 90), ("RUNNING", [0, 600, 1200, 1800], 600)]
+)
+def test_records_grow_old_at_a_pace_that_slows_down(state, first_s, latest_s):
     memory = Memory()
     read = []
-    record = next(iter(link(Queue(1).desk).jobs(["1"]).values()))
+    queue = Queue(1)
+    queue.states[1] = state
+    [record] = link(queue.desk).jobs(["1"]).values()
     for second in range(0, 3600, 5):
-        if memory.stale({"1": ("PENDING",)}, float(second)):
+        if memory.stale({"1": (state,)}, float(second)):
             memory.keep(record, float(second))
             read.append(second)
-    assert read[:5] == [0, 30, 60, 120, 240]
-    assert len(read) <= 12
-    assert max(after - before for before, after in pairwise(read)) == 600
+    assert read[:4] == first_s
+    assert max(after - before for before, after in pairwise(read)) == latest_s
 
 
 @pytest.mark.parametrize(

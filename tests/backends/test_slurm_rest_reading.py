@@ -202,7 +202,7 @@ def test_a_handful_of_two_thousand_jobs_costs_a_fraction_of_decoding_all(version
     ("name", "kind", "words"),
     [
         ("variant_bad_partition", "SubmitRejectedError", "Invalid partition name"),
-        ("ctld_down_submit", "SubmitInDoubtError", "Unable to contact slurm controller"),
+        ("ctld_down_submit", "UnavailableError", "Unable to contact slurm controller"),
     ],
 )
 def test_refusals_are_told_in_slurms_words(version, name, kind, words):
@@ -212,7 +212,7 @@ def test_refusals_are_told_in_slurms_words(version, name, kind, words):
     assert words in error.message
 
 
-@pytest.mark.parametrize("number", [2007, 2050, 2027, 2101, 2105])
+@pytest.mark.parametrize("number", [2007, 2019, 2050, 2101, 2105])
 def test_limits_that_pass_defer_a_submission(number):
     assert type(submit_refusal(500, complaints({"errors": [{"error_number": number}]}))).__name__ == (
         "SubmitDeferredError"
@@ -255,7 +255,9 @@ def test_what_other_answers_mean(status, numbers, kind):
         (422, [9000], "SubmitRejectedError"),
         (500, [9202], "SubmitRejectedError"),
         (429, [], "SubmitDeferredError"),
-        (500, [1007], "AccessError"),
+        (500, [1007], "SubmitInDoubtError"),
+        (500, [1800], "UnavailableError"),
+        (500, [2027], "UnavailableError"),
     ],
 )
 def test_what_the_answer_to_a_submission_means(status, numbers, kind):

@@ -34,7 +34,7 @@ SHELLS = [
 
 @pytest.fixture
 def folder(tmp_path):
-    return RunFolder(tmp_path / "a run's folder, 100%")
+    return RunFolder(tmp_path / "a run's \\new \\0folder, 100%")
 
 
 @pytest.fixture(params=SHELLS, ids=" ".join)
@@ -127,6 +127,21 @@ def test_a_job_that_was_put_back_runs_again(start, folder, tmp_path):
     assert done(start(command, token="a"))[0] == 0
     assert (tmp_path / "ran").read_text() == "x\nx\n"
     assert folder.ended("7", "a").exit_code == 0
+
+
+def test_a_job_that_was_put_back_after_its_posts_runs_no_more(start, folder, tmp_path):
+    """Others may have begun since then; only the mark of its end was not made yet."""
+    command = f"echo x >>'{tmp_path}/ran'"
+    assert done(start(command, token="a", posted=["u/a", "v"]))[0] == 0
+    (folder.marks / "a" / "ended").unlink()
+    assert done(start(command, token="a", posted=["u/a", "v"]))[0] == 0
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert folder.ended("7", "a").exit_code == 0
+    assert folder.began("7", "a") is not None
+    (folder.marks / "a" / "ended").unlink()
+    (folder.posts / "v").unlink()
+    assert done(start(command, token="a", posted=["u/a", "v"]))[0] == 0
+    assert (tmp_path / "ran").read_text() == "x\nx\n", "not all was posted"
 
 
 def test_a_killed_job_leaves_its_beginning_only(start, folder):

@@ -19,7 +19,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slurm)
 
 
-
 @pytest.fixture(scope="session", params=VERSIONS)
 def slurm(request):
     """Give a cluster with accounting: 4 nodes of 28 cores, partitions `normal` and `debug` (at most 30 minutes)."""

@@ -11,7 +11,7 @@ from typing import Final
 from asa.errors import InputError
 from asa.units import parse_duration
 
-from ..link import SlurmNode, SlurmPartition, SlurmRecord
+from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus
 
 __all__ = [
     "QueueFormat",
@@ -231,6 +231,7 @@ def read_nodes(printed: str) -> list[SlurmNode]:
             memory_bytes=_count(told.get("RealMemory", "")) << 20,
             states=tuple(re.findall("[A-Z_]+", told.get("State", "").upper())),
             partitions=tuple(name for name in told.get("Partitions", "").split(",") if name),
+            gpus=count_gpus(told.get("Gres", "")),
         )
         for told in _lines("NodeName", printed)
     ]

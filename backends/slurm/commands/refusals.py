@@ -1,7 +1,7 @@
 """What Slurm's commands, ssh and the shell say when something does not work, as errors.
 
-Everything turns on one question: can a job have been accepted? What says no is listed; of what is not understood
-nobody knows.
+Everything turns on one question: can a job have been accepted? What Slurm itself says is looked up in `..refusals`,
+what ssh and the shell say here; of what is not understood nobody knows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from asa.errors import (
     UnavailableError,
 )
 
+from ..refusals import Meaning, meaning_of
 from .process import Done
 
 __all__ = [
@@ -68,18 +69,10 @@ _LOST = (
     "Connection timed out",
     "Broken pipe",
 )
-_LATER = (
-    "Slurm temporarily unable to accept job",
-    "Resource temporarily unavailable",
-    "System submissions disabled",
-    "Slurm job queue full",
-    "Job creation temporarily disabled",
-    "Required partition not available",
-    "MaxJobCount",
-)
-_POLICY = "Job violates accounting/QOS policy"
-_LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
-_SBATCH_SAYS = re.compile(r"(?m)^sbatch: |Batch job submission failed:")
+_FAILED = "Batch job submission failed:"
+_SBATCH_SAYS = re.compile(rf"(?m)^sbatch: |{_FAILED}")
+_SITE_SAYS = re.compile(rf"(?m)^sbatch: error: (?!{_FAILED})")
+_NO_REASON = "Unspecified error"  # what a site's own check of jobs gives, beside its words
 _UNKNOWN_JOB = ("Invalid job id",)
 _ENDED = ("Job/step already completing or completed", "Job has already finished")
 _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", "You are not running a supported")
@@ -145,24 +138,25 @@ def submission(name: str, done: Done) -> BackendError:
         return in_doubt(name, said)
     if _says(done, _NO_CONNECTION):
         return reading_failed("sbatch", done)
-    if _says(done, _LATER) or (_POLICY in done.stderr and _is_limit_of_submissions(done.stderr)):
+    return _sorted(name, done, said)
+
+
+def _sorted(name: str, done: Done, said: str) -> BackendError:
+    """Say what sbatch's own words mean. Before it has sent anything it says what is wrong, and not that it failed."""
+    meaning = meaning_of(None, done.stderr)
+    if meaning is Meaning.AWAY:
+        return reading_failed("sbatch", done)
+    if meaning is Meaning.LATER:
         return SubmitDeferredError(f"is not accepted now: {said}", where=name)
-    return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
+    is_refused_here = _NO_REASON in done.stderr and _SITE_SAYS.search(done.stderr)
+    if meaning is Meaning.NEVER or _FAILED not in done.stderr or is_refused_here:
+        return SubmitRejectedError(f"Slurm refuses it: {said}", where=name)
+    return in_doubt(name, said)
 
 
 def in_doubt(name: str, why: str) -> SubmitInDoubtError:
     """Say that nobody knows whether a job was accepted."""
     return SubmitInDoubtError(f"may have been submitted or not: {why}", where=name)
-
-
-def _is_limit_of_submissions(said: str) -> bool:
-    """Tell a limit on the number of jobs, which passes, from one that the job alone exceeds.
-
-    Slurm names the limit in a line before. At submission it checks what a job asks for by itself, so whatever else it
-    names stays exceeded. Where it names nothing, that is not known: later is the careful answer.
-    """
-    limits = _LIMIT_NAME.findall(said)
-    return not limits or any("Submit" in limit for limit in limits)
 
 
 def _is_not_there(done: Done) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ __all__ = ["Answer", "Exchange", "LostAnswerError"]
 _CONNECT_S = 10.0
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
 _LARGEST_COMPLAINT_BYTES = 1 << 16
+_PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
 
 
@@ -82,6 +84,10 @@ class Exchange:
         timeout_s: float,
         transport: httpx.BaseTransport | None,
     ) -> None:
+        if not (user.isascii() and user.isprintable()):
+            raise InputError(
+                "is no name that can be sent in HTTP", where="user", hint="Names of users are plain ASCII."
+            )
         self.url, self.token, self.user = url, token, user
         self.calls: Counter[str] = Counter()
         self._socket, self._base = _understood(url)
@@ -89,7 +95,14 @@ class Exchange:
         self._client: httpx.Client | None = None
 
     def ask(
-        self, caller: str, method: str, path: str, *, query: Sequence[tuple[str, str]] = (), body: Any = None
+        self,
+        caller: str,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        once: bool = False,
     ) -> Answer:
         """Send a request and wait for the answer; once more with a new token if the first was refused.
 
@@ -99,6 +112,9 @@ class Exchange:
             For whom it is counted in `calls`.
         method, path, query, body
             The request; `body` becomes JSON.
+        once
+            It must not be carried out twice: only the status of the answer is believed to say that it was not. In an
+            answer that tells of an authentication that failed it may be that of the controller's answer.
 
         Raises
         ------
@@ -109,10 +125,11 @@ class Exchange:
         UnavailableError
             It was not sent, or nobody answered who carries out requests.
         """
+        is_shut_out = _has_no_access if once else _is_unauthorised
         answer = self._send(caller, method, path, query, body)
-        if _is_unauthorised(answer) and self.token is not None and self.token.renew():
+        if is_shut_out(answer) and self.token is not None and self.token.renew():
             answer = self._send(caller, method, path, query, body)
-        if _is_unauthorised(answer):
+        if is_shut_out(answer):
             raise self._shut_out(answer)
         if 300 <= answer.status < 400 and answer.status != 304:
             raise UnavailableError(
@@ -176,13 +193,18 @@ class Exchange:
             transport = self._transport
             if transport is None and self._socket is not None:
                 transport = httpx.HTTPTransport(uds=self._socket)
-            self._client = httpx.Client(
-                transport=transport,
-                verify=self._tls() if self._base.startswith("https") and transport is None else True,
-                timeout=httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S)),
-                headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "asa"},
-                follow_redirects=False,
-            )
+            verify = self._tls() if self._base.startswith("https") and transport is None else True
+            try:
+                self._client = httpx.Client(
+                    transport=transport,
+                    verify=verify,
+                    timeout=httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S)),
+                    headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "asa"},
+                    follow_redirects=False,
+                    trust_env=self._socket is None,
+                )
+            except (ImportError, ValueError, httpx.InvalidURL) as error:  # only the proxies are not ours
+                raise _no_proxy(error) from error
         return self._client
 
     def _tls(self) -> bool | ssl.SSLContext:
@@ -231,11 +253,28 @@ class Exchange:
         return UnavailableError(why, where=self.url, hint=hint)
 
 
+def _has_no_access(answer: Answer) -> bool:
+    return answer.status in {401, 403, 407, 511}
+
+
 def _is_unauthorised(answer: Answer) -> bool:
-    if answer.status in {401, 403, 407, 511}:
+    if _has_no_access(answer):
         return True
     suspect = answer.status >= 500 and len(answer.body) < _LARGEST_COMPLAINT_BYTES
     return suspect and has_unauthorised(complaints(answer.document()))
+
+
+def _no_proxy(error: Exception) -> InputError:
+    """Say which variable names a proxy that cannot be used."""
+    proxies = {name: value for name, value in os.environ.items() if name.upper() in _PROXIES and value}
+    needs_more = isinstance(error, ImportError)
+    suspects = [name for name, value in proxies.items() if value.startswith("socks") == needs_more]
+    why = "a SOCKS proxy, for which a package is missing" if needs_more else "no proxy's address"
+    return InputError(
+        f"is {why}",
+        where=f"environment variable {' or '.join(suspects or proxies)}",
+        hint="Mend or unset it, or name the host of slurmrestd in NO_PROXY.",
+    )
 
 
 def _is_absent(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,10 +48,12 @@ __all__ = ["RestLink"]
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MOST_SINGLE = 32
+_FEW = 3
+_LISTED_PER_REQUEST_BYTES = 1 << 18  # so much of a listing costs a site about as much as a request
+_RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
 _MOST_IN_ADDRESS = 200
 _MOST_NAMES = 50
-_HEAVY_BYTES = 32 * 1024**2
 
 
 class _TooWideError(BackendError):
@@ -65,8 +68,9 @@ class RestLink:
     - the first of all also finds the version;
     - a refused token is read anew, and the request sent again;
     - `jobs` of several jobs asks for their states only, and reads in full those that changed or were read long ago (see
-      `memory`), one by one if they are few. Where there is no listing of states (v0.0.38) it is the whole listing, of
-      which only the wanted jobs are decoded; one by one if that listing has become very long;
+      `memory`), one by one if they are few, or if the whole listing would be a greater burden; where many were read
+      long ago it is that listing alone, of which only the wanted jobs are decoded. So it is where there is no listing
+      of states (v0.0.38), unless the whole cannot be received;
     - `cancel` with v0.0.40 and v0.0.41, whose answer does not tell whether there is such a job, looks for it then;
     - `named` asks the controller and the database, which is asked for 50 names at a time, submitted in the last 14 days
       (less where the site allows less);
@@ -117,7 +121,7 @@ class RestLink:
         self._clock = clock
         self._memory = Memory()
         self._has_states = True
-        self._is_heavy = False
+        self._listing_bytes = 0.0
         self._cluster = ""
 
     @property
@@ -154,7 +158,10 @@ class RestLink:
 
     def partitions(self) -> Sequence[SlurmPartition]:
         """Tell the partitions. Which of them is the default is told by v0.0.38 and v0.0.45 only."""
-        document = self._read("partitions", "/partitions", "the partitions cannot be read")
+        answer = self._ask("partitions", "GET", "/slurm", "/partitions")
+        document = answer.document()
+        if not _lacks_resources_only(document):
+            document = self._checked(answer, "the partitions cannot be read")
         return [reading.partition(told) for told in _objects(document, "partitions")]
 
     def nodes(self) -> Sequence[SlurmNode]:
@@ -166,7 +173,7 @@ class RestLink:
         """Submit a job; it is accepted if, and only if, the answer names a job."""
         body = self._versions.get().submission(job)
         try:
-            answer = self._ask("submit", "POST", "/slurm", "/job/submit", body=body)
+            answer = self._ask("submit", "POST", "/slurm", "/job/submit", body=body, once=True)
         except LostAnswerError as error:
             raise SubmitInDoubtError(
                 f"it is not known whether Slurm accepted the job: {error.message}", where=error.where
@@ -192,12 +199,14 @@ class RestLink:
             return {}
         if len(wanted) == 1:
             return self._one_by_one(wanted)
+        if self._is_listed_best(len(self._memory.old(wanted, self._clock()))):
+            return self._picked(wanted)
         if (states := self._states(wanted)) is None:
             return self._picked(wanted)
         for job_id in set(wanted) - states.keys():
             self._memory.forget(job_id)
         stale = self._memory.stale(states, self._clock())
-        fresh = self._picked(stale, few=_MOST_SINGLE) if stale else {}
+        fresh = self._picked(stale) if self._is_listed_best(len(stale)) else self._one_by_one(stale)
         return {
             job_id: record
             for job_id in wanted
@@ -294,11 +303,19 @@ class RestLink:
         self._exchange.close()
 
     def _ask(
-        self, caller: str, method: str, side: str, path: str, *, query: Sequence[tuple[str, str]] = (), body: Any = None
+        self,
+        caller: str,
+        method: str,
+        side: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        once: bool = False,
     ) -> Answer:
         """Send a request to one side of the API: the controller's or the database's."""
         api = self._versions.get()
-        answer = self._exchange.ask(caller, method, f"{side}/{api.name}{path}", query=query, body=body)
+        answer = self._exchange.ask(caller, method, f"{side}/{api.name}{path}", query=query, body=body, once=once)
         if side == "/slurm" and answer.status == 404 and not answer.document() and path != "/jobs/state":
             self._versions.forget()
             self._has_states = True
@@ -327,11 +344,11 @@ class RestLink:
         try:
             answer = self._ask(caller, "GET", "/slurm", "/jobs")
         except LostAnswerError:
-            self._is_heavy = True
+            self._listing_bytes = math.inf
             raise
         if answer.status != 200:
             self._checked(answer, "the queue cannot be read")
-        self._is_heavy = len(answer.body) > _HEAVY_BYTES
+        self._listing_bytes = len(answer.body)
         return answer.body
 
     def _records(self, jobs: Iterable[Mapping[str, Any]]) -> list[SlurmRecord]:
@@ -342,9 +359,15 @@ class RestLink:
                 self._cluster = self._cluster or reading.text(job.get("cluster"))
         return records
 
-    def _picked(self, wanted: Sequence[str], *, few: int = 0) -> dict[str, SlurmRecord]:
-        """Read some jobs in full: one by one if they are few or the listing is very long, else from the listing."""
-        if len(wanted) <= (_MOST_SINGLE if self._is_heavy else few):
+    def _is_listed_best(self, count: int) -> bool:
+        """Say whether so many jobs are better read from the whole listing, as long as that was, than one by one."""
+        if not math.isfinite(self._listing_bytes):
+            return count > _MOST_SINGLE
+        return count > _FEW and (count > _MOST_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
+
+    def _picked(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
+        """Read some jobs in full from the listing; one by one if that cannot be received."""
+        if len(wanted) <= _MOST_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
         body = self._listing("jobs")
         found = find(body, "job_id", [_number(job_id) for job_id in wanted])
@@ -468,6 +491,15 @@ def _deletions(document: Mapping[str, Any]) -> list[Complaint]:
     errors = [reading.nested(entry, "error") for entry in reading.listed(document.get("status"))]
     numbered = [(reading.whole(reading.nested(error, "code")), error) for error in errors]
     return [Complaint(number, reading.text(reading.nested(error, "string"))) for number, error in numbered if number]
+
+
+def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
+    """Say whether all is told of partitions but names of resources, for which newer versions ask accounting.
+
+    While that is away the answer has HTTP status 500, and is whole all the same.
+    """
+    sources = {reading.text(reading.nested(error, "source")) for error in reading.listed(document.get("errors"))}
+    return sources == {_RESOURCES} and bool(reading.listed(document.get("partitions")))
 
 
 def _is_up(ping: Any) -> bool:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..link import SlurmNode, SlurmPartition, SlurmRecord
+from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus
 
 __all__ = ["accounted", "listed", "nested", "node", "number", "partition", "record", "text", "whole"]
 
@@ -165,6 +165,7 @@ def node(told: Mapping[str, Any]) -> SlurmNode:
         memory_bytes=_count(told.get("real_memory")) * _MIB,
         states=tuple(word.upper() for word in (*words(told.get("state")), *words(told.get("state_flags")))),
         partitions=words(told.get("partitions")),
+        gpus=count_gpus(text(told.get("gres"))),
     )
 
 

@@ -16,6 +16,7 @@ from asa.errors import (
     UnavailableError,
 )
 
+from ..refusals import Meaning, meaning_of
 from .reading import listed, text, whole
 
 __all__ = ["ACCESS_DENIED", "ALREADY_DONE", "NOTHING_FOUND", "UNKNOWN_JOB", "Complaint", "complaints", "refusal"]
@@ -27,27 +28,8 @@ ALREADY_DONE = frozenset({2021, 2084})  # already completing or completed; finis
 NOTHING_FOUND = 9003
 TOO_WIDE = 7007  # a span of time longer than the database gives at once
 _UNAUTHORISED = frozenset({1007, 6000, 6001, 6004, 6007, 6009, 6010, 9008})
-_DEFERRED = frozenset({
-    2007,  # the controller has too many jobs
-    2016,  # nodes busy
-    2019,  # the controller cannot write the script: its disk is full
-    2027,  # the controller is in standby
-    2040,  # licences taken
-    2050,  # a limit of the user's, the account's or the QOS's jobs
-    2055,  # reservation busy
-    2059,  # ports busy
-    2068,  # nodes not available
-    2070,  # partition not available
-    2100,  # burst buffer
-    2101,  # partition down
-    2105,  # submissions disabled
-    2118,  # maintenance
-    2120,  # reboot in progress
-    2125,  # scheduling deferred
-    2131,  # standby: use the backup
-    2178,  # too many nodes powered up
-})  # fmt: skip
 _INTERNAL = 2090
+_NO_REASON = -1  # what a site's own check of jobs gives, beside its words
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +95,14 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
     """Make the error for a submission that was not accepted, or of which that is not sure."""
     words = "; ".join(_unique((told(found) if found else f"HTTP status {status}", user_message)))
-    if has_unauthorised(found):
-        return AccessError(f"the job was not submitted: {words}", hint="Make a new token: scontrol token")
-    if status == 429 or any(complaint.number in _DEFERRED for complaint in found):
+    meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}
+    if status == 429 or Meaning.LATER in meanings:
         return SubmitDeferredError(f"Slurm does not accept the job now: {words}")
-    if any(complaint.is_refusal for complaint in found) or status in {400, 404, 405, 413, 415, 422}:
+    is_refused_here = bool(user_message) and any(complaint.number == _NO_REASON for complaint in found)
+    if Meaning.NEVER in meanings or is_refused_here or status in {400, 404, 405, 413, 415, 422}:
         return SubmitRejectedError(f"Slurm refuses the job: {words}")
+    if Meaning.AWAY in meanings:
+        return UnavailableError(f"the job was not submitted: {words}")
     return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}")
 
 

@@ -101,7 +101,7 @@ class TokenSource:
         def read() -> str:
             try:
                 done = subprocess.run(  # noqa: S603 - the user's own command
-                    words, capture_output=True, text=True, timeout=timeout_s, check=True, stdin=subprocess.DEVNULL
+                    words, capture_output=True, timeout=timeout_s, check=True, stdin=subprocess.DEVNULL
                 )
             except subprocess.CalledProcessError as error:
                 why = f"ended with exit code {error.returncode}"
@@ -110,7 +110,7 @@ class TokenSource:
             except OSError as error:
                 why = f"cannot be run: {error.strerror or type(error).__name__}"
             else:
-                return done.stdout
+                return done.stdout.decode("utf-8", "replace")
             # the output stays out of the message, and out of the chain: it may hold a token
             raise AccessError(f"the command that gives the token {why}", where=words[0], hint="Run it by hand.")
 

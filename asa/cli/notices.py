@@ -1,0 +1,142 @@
+"""What a user wants to hear of a run that is no event of it: trouble with the batch system, holds, other reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from asa.backend import JobState, JobStatus
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from asa.backend import Advice, Condition
+    from asa.runner.state import Job, RunState
+
+__all__ = ["Notice", "Notices", "is_on_hold"]
+
+_ON_HOLD = re.compile(r"held|(?<!thres)hold")
+_USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to be told.
+
+    Parameters
+    ----------
+    kind
+        ``trouble`` and ``troubleover``; ``held`` and ``released``; ``reason``: why a job is pending has changed.
+    time_s
+        When it was seen, on the batch system's clock.
+    words
+        In a sentence.
+    stages, job_id
+        Of a job.
+    reason
+        In the batch system's words.
+    """
+
+    kind: Literal["trouble", "troubleover", "held", "released", "reason"]
+    time_s: float
+    words: str
+    stages: tuple[str, ...] = ()
+    job_id: str | None = None
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was told of a job."""
+
+    is_held: bool = False
+    reasons: set[str] = field(default_factory=set)
+
+
+def is_on_hold(status: JobStatus) -> bool:
+    """Whether a pending job is kept back by somebody, by its reason.
+
+    Examples
+    --------
+    >>> is_on_hold(JobStatus("7", JobState.PENDING, 0.0, reason="JobHeldUser"))
+    True
+    """
+    return status.state is JobState.PENDING and bool(_ON_HOLD.search(status.reason.lower()))
+
+
+class Notices:
+    """Compares how a run stands with how it stood, and tells each change once.
+
+    Parameters
+    ----------
+    advise
+        Explains a batch system's reason; None if it cannot.
+    remedy
+        Says what can be done about a trouble; empty if nothing but to wait.
+    """
+
+    def __init__(self, advise: Callable[[str], Advice | None], remedy: Callable[[str], str]) -> None:
+        self._advise, self._remedy = advise, remedy
+        self._trouble: str | None = None
+        self._advised = ""
+        self._since_s = 0.0
+        self._seen: dict[str, _Seen] = {}
+
+    def news(self, condition: Condition, state: RunState | None, now_s: float) -> Iterator[Notice]:
+        """Tell what has changed since the last call."""
+        yield from self._of_trouble(condition.trouble, now_s)
+        for job in state.jobs.values() if state is not None else ():
+            yield from self._of_job(job, now_s)
+
+    def _of_trouble(self, trouble: str, now_s: float) -> Iterator[Notice]:
+        if not trouble:
+            if self._trouble is not None:
+                lasted = format_duration(max(now_s - self._since_s, 0.0))
+                words = f"the trouble with the batch system is over, after {lasted}"
+                yield Notice("troubleover", now_s, words, reason=self._trouble)
+            self._trouble, self._advised = None, ""
+            return
+        advised = self._remedy(trouble)
+        if self._trouble is None:
+            self._since_s = now_s
+        if self._trouble is None or (advised and advised != self._advised):
+            self._trouble, self._advised = trouble, advised
+            words = f"trouble with the batch system: {trouble}. It is asked again; jobs go on meanwhile."
+            yield Notice("trouble", now_s, f"{words} {advised}".rstrip(), reason=trouble)
+
+    def _of_job(self, job: Job, now_s: float) -> Iterator[Notice]:
+        status, stages = job.status, job.planned.stages
+        if job.giving_up or status.state.is_final:
+            return
+        seen = self._seen.setdefault(status.job_id, _Seen())
+        held, whose = is_on_hold(status), f"job {status.job_id}"
+        if held != seen.is_held:
+            seen.is_held = held
+            if held:
+                words = f"{whose} is on hold{self._meaning(status.reason)}"
+                yield Notice("held", now_s, words, stages, status.job_id, status.reason)
+            else:
+                yield Notice("released", now_s, f"{whose} is on hold no more", stages, status.job_id)
+        elif not held and status.state is JobState.PENDING and self._is_news(seen, status.reason):
+            words = f"{whose} waits{self._meaning(status.reason)}"
+            yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
+
+    def _is_news(self, seen: _Seen, reason: str) -> bool:
+        """Whether a reason is out of the ordinary, and was not told of this job before: some come and go."""
+        key = re.split(r"[,:(;]", reason, maxsplit=1)[0].strip().lower()
+        if key in _USUAL or key in seen.reasons:
+            return False
+        seen.reasons.add(key)
+        return True
+
+    def _meaning(self, reason: str) -> str:
+        advice = self._advise(reason)
+        if advice is None:
+            return f": {reason}"
+        remedy = f" {advice.remedy}" if advice.remedy else ""
+        return f": {advice.meaning}{remedy} ({reason})"

@@ -1,0 +1,142 @@
+"""Going on with a run otherwise than it was begun: by a workflow file that was mended, with another bank."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.runner import RunFolder
+    from asa.runner.state import RunState
+    from asa.workflow import Stage, Workflow
+
+__all__ = ["bank_folder", "bank_trouble", "check_bank", "check_commands", "revise", "take_bank"]
+
+_NO_BANK = "none"
+
+
+def bank_folder(given: str | None) -> Path | None:
+    """Folder of the bank that a user names; None for none."""
+    from asa.estimators.store import default_folder
+
+    if given == _NO_BANK:
+        return None
+    return (Path(given) if given else default_folder()).absolute()
+
+
+def bank_trouble(folder: Path) -> str:
+    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
+    from tempfile import TemporaryFile
+
+    what = "made"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        what = "written"
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"\n")
+    except OSError as error:
+        return f"cannot be {what}: {error.strerror or error}"
+    return ""
+
+
+def check_bank(folder: Path | None) -> None:
+    """Refuse a bank in which nothing can be kept.
+
+    Raises
+    ------
+    InputError
+        It cannot be made, or not be written.
+    """
+    if folder is not None and (trouble := bank_trouble(folder)):
+        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
+        raise InputError(trouble, where=f"the bank {folder}", hint=hint)
+
+
+def check_commands(given: str, stages: Iterable[Stage], *, is_file: bool) -> None:
+    """Refuse stages that would run nothing.
+
+    Raises
+    ------
+    InputError
+        It names them.
+    """
+    # the workflows of the paper are models, whose stages have names where their commands would be
+    idle = [stage.name for stage in stages if stage.command.strip() in {"", "" if is_file else stage.name}]
+    if idle:
+        raise InputError(
+            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
+            where=given,
+            hint="Write `command` in a workflow file; or look with --dry-run.",
+        )
+
+
+def take_bank(folder: RunFolder, given: str | None) -> None:
+    """Let a run keep its waits in another bank from now on; say so if it cannot keep them in its own.
+
+    Raises
+    ------
+    InputError
+        The bank that the user names cannot be made, or not be written.
+    LeaseError
+        Another client drives the run.
+    """
+    if given is not None:
+        bank = bank_folder(given)
+        check_bank(bank)
+        with folder.driven():
+            folder.revise(bank=str(bank) if bank is not None else "")
+    elif folder.plan.bank and (trouble := bank_trouble(Path(folder.plan.bank))):
+        sys.stderr.write(
+            f"Note: the bank {folder.plan.bank} {trouble}. The run goes on, and its waits are not learned; "
+            "--bank DIR names another.\n"
+        )
+
+
+def revise(folder: RunFolder, state: RunState, file: Path) -> None:
+    """Let what is left of a run that ended be as its workflow's file says now; what has ended well stays as it was.
+
+    Raises
+    ------
+    InputError
+        The file is of another workflow, or a job of it could never run.
+    LeaseError
+        Another client drives the run.
+    """
+    from asa.cli.planning import check_possible, check_strategy
+    from asa.spec import load_workflow
+
+    flow = load_workflow(file)
+    done = {name for name, view in state.stages.items() if view.phase.value == "done"}
+    stages = _merged(folder.plan.stages, flow, done, file)
+    check_commands(str(file), [stage for stage in stages if stage.name not in done], is_file=True)
+    plan = replace(folder.plan, stages=stages, walltime_s=flow.walltime_s, source=str(file.absolute()))
+    check_possible(plan, check_strategy(plan.strategy))
+    with folder.driven():
+        folder.revise(stages=plan.stages, walltime_s=plan.walltime_s, source=plan.source)
+    if kept := [name for name in sorted(done) if flow.stages[name] != state.stages[name].stage]:
+        whose = "stage" if len(kept) == 1 else "stages"
+        sys.stderr.write(f"Note: {whose} {', '.join(kept)} ended well, and what is new there does not count.\n")
+
+
+def _merged(before: tuple[Stage, ...], flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
+    """Take what ended well from the run, and the rest from the file."""
+    names = [stage.name for stage in before]
+    if set(names) != set(flow.stages):
+        raise InputError(
+            f"its stages are {', '.join(flow.stages)}; the run's are {', '.join(names)}",
+            where=str(file),
+            hint="A run goes on with the stages that it was begun with. For others begin a new run.",
+        )
+    for stage in before:
+        if stage.name in done and set(flow.stages[stage.name].after) != set(stage.after):
+            raise InputError(
+                f"stage {stage.name!r}, which has ended well, comes after others now",
+                where=str(file),
+                hint="Leave its `after` as it was, or begin a new run.",
+            )
+    return tuple(stage if stage.name in done else flow.stages[stage.name] for stage in before)

@@ -1,0 +1,168 @@
+"""Runs on the command line where something is amiss: no bank, a closed pipe, a wrong workflow, no batch system."""
+
+import json
+import subprocess
+
+import pytest
+from slurm_testbed import until
+from this_machine import ASA, Place
+
+CHAIN = (("a", "", "echo a >>did"), ("b", "a", "echo b >>did; sleep 1"), ("c", "b", "echo c >>did"))
+LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_bank_that_cannot_be_made_is_told_before_anything_is_submitted(place):
+    """However it is named; and a run that is begun goes on without it, or with another."""
+    (place.root / "file").touch()
+    for given in (["--bank", "file/bank"], ["--bank", "file"]):
+        told = place.asa("run", place.flow(*LONG), *place.on, *given, code=2).stderr
+        for words in ("the bank", "cannot be made", "Nothing was submitted", "--bank", "ASA_BANK"):
+            assert words in told
+    assert not place.runs()
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--bank", "one")
+    until(lambda: "b" in place.lines(), what="the second stage")
+    client.kill()
+    client.communicate()
+    for file in (place.root / "one").iterdir():
+        file.unlink()
+    (place.root / "one").rmdir()
+    (place.root / "one").touch()
+    assert "cannot be made" in place.asa("resume", "--bank", "one", code=2).stderr
+    [run] = place.runs()
+    done = place.asa("resume", "--bank", "two")
+    assert "Note" not in done.stderr
+    assert json.loads((run / "run.json").read_text())["bank"] == str(place.root / "two")
+    assert "observations" in place.asa("bank", "show", "--bank", "two").stdout
+    assert place.lines() == ["a", "b", "c"]
+
+
+def test_a_run_goes_on_without_its_bank(place):
+    """Which is said."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "per-stage", "--bank", "one")
+    until(lambda: "b" in place.lines(), what="the second stage")
+    client.kill()
+    client.communicate()
+    (place.root / "one").rename(place.root / "other")
+    (place.root / "one").touch()
+    done = place.asa("resume")
+    assert "waits are not learned" in done.stderr
+    assert place.lines() == ["a", "b", "c"]
+
+
+def test_a_mended_workflow_file_is_taken_up(place):
+    """What ended well stays; what did not asks for what the file says now."""
+    broken = (CHAIN[0], ("b", "a", "echo no >&2; exit 3"), CHAIN[2])
+    told = place.asa("run", place.flow(*broken), *place.on, code=1).stderr
+    assert "once it is mended:  asa resume --retry --workflow flow.toml" in told
+    place.flow(("a", "", "echo changed >>did"), ("b", "a", "echo b >>did", 2), CHAIN[2])
+    for given, words in (
+        (["--workflow", "flow.toml"], "with --retry only"),
+        (["--retry", "--workflow", "nowhere.toml"], "No such file"),
+        (["--retry", "--workflow", place.flow(*CHAIN[:2], name="short")], "its stages are a, b"),
+        (["--retry", "--workflow", place.flow(("a", "", ""), ("b", "a", ""), CHAIN[2], name="idle")], "no command"),
+        (["--retry", "--workflow", place.flow(CHAIN[0], ("b", "a", "true", 64), CHAIN[2], name="wide")], "64 cores"),
+        (
+            ["--retry", "--workflow", place.flow(CHAIN[0], ("b", "c", "true"), ("c", "a", "true"), name="turned")],
+            "another order",
+        ),
+        (
+            ["--retry", "--workflow", place.flow(("a", "b", "x"), ("b", "", "x"), CHAIN[2], name="after")],
+            "comes after others",
+        ),
+    ):
+        assert words in place.asa("resume", *given, code=2).stderr
+    done = place.asa("resume", "--retry", "--workflow", "flow.toml")
+    assert "stage a ended well" in done.stderr
+    assert "asked for again" in done.stdout
+    assert place.lines() == ["a", "b", "c"]
+    stages = {stage["stage"]: stage for stage in place.status()["stages"]}
+    assert stages["b"]["cores"] == 2
+
+
+def test_who_stops_reading_leaves_the_run_in_good_order(place):
+    """As Ctrl-C does: `asa run | head -n 1`."""
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
+    assert "the run begins" in client.stdout.readline()
+    client.stdout.close()
+    client.wait(timeout=60)
+    errors = client.stderr.read()
+    client.stderr.close()
+    assert client.returncode == 130, errors
+    [run] = place.runs()
+    for words in ("Submitted jobs go on", f"asa resume {run.name}"):
+        assert words in errors
+    assert "Traceback" not in errors
+    assert "Broken" not in errors
+    assert not (run / "lease").exists()
+    place.asa("resume")
+    assert place.lines() == ["a", "b", "c"]
+
+
+def test_lists_end_quietly_where_nobody_reads_them(place):
+    """With 141, as a shell says of what such a pipe has killed."""
+    place.asa("run", place.flow(("a", "", "true")), *place.on, "--quiet")
+    for verb in (["runs"], ["status"], ["status", "--output", "json"], ["explain"], ["list"]):
+        with subprocess.Popen(
+            [ASA, *verb], env=place.environment, cwd=place.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as command:
+            command.stdout.close()
+            errors = command.stderr.read()
+        assert (command.returncode, errors) == (141, b""), verb
+
+
+def test_no_batch_system_means_that_nothing_was_submitted(place):
+    """And that one may try again later."""
+    flow = place.flow(*LONG)
+    on = ["--backend", "slurm-cli", "--set", f"prefix={place.root}/no-such-shell"]
+    told = place.asa("run", flow, *on, code=1).stderr
+    assert "Nothing was submitted: try again later." in told
+    down = place.root / "down"
+    down.write_text("#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1\n")
+    down.chmod(0o755)
+    told = place.asa("run", flow, "--backend", "slurm-cli", "--set", f"prefix={down}", code=1).stderr
+    assert "Unable to contact" in told
+    assert told.rstrip().endswith("Nothing was submitted: try again later.")
+    assert "asked again" not in told
+    assert not place.runs()
+
+
+def test_a_site_file_may_name_its_strategy(place):
+    """And the site that is called default is taken where none is named."""
+    sites = place.root / "sites"
+    sites.mkdir()
+    text = f'backend = "this-machine"\nstrategy = "chained"\ncores = 4\nspool = "{place.root / "spool"}"\n'
+    (sites / "here.toml").write_text(text)
+    (sites / "there.toml").write_text(text)
+    told = place.asa("run", place.flow(("a", "", "true")), "--dry-run", code=2).stderr
+    assert "here, there" in told
+    assert "'default'" in told
+    (sites / "default.toml").write_text(text)
+    for given, strategy in (([], "chained"), (["--strategy", "per-stage"], "per-stage")):
+        shown = place.asa("run", "flow.toml", "--dry-run", "--output", "json", *given)
+        assert json.loads(shown.stdout)["strategy"] == strategy
+        assert "On default" in shown.stderr
+    (sites / "default.toml").write_text(text.replace("chained", "chaned"))
+    assert "there is no strategy 'chaned'" in place.asa("run", "flow.toml", "--dry-run", code=2).stderr
+
+
+def test_logs_and_cancel_speak_json(place):
+    """With the version of the schema."""
+    client = place.begin("run", place.flow(("a", "", "echo grüße; sleep 100"), ("b", "a", "true")), *place.on)
+    until(lambda: place.runs() and place.states().get("a") == "running", what="the first stage")
+    until(lambda: "gr" in place.asa("logs", "a").stdout, what="its output")
+    log = json.loads(place.asa("logs", "a", "--output", "json").stdout)
+    assert (log["schema"], log["stage"], log["stream"], log["text"]) == (1, "a", "out", "grüße\n")
+    done = json.loads(place.asa("cancel", "--output", "json").stdout)
+    assert (done["schema"], done["state"], done["jobs_left"]) == (1, "cancelled", [])
+    again = json.loads(place.asa("cancel", "--output", "json").stdout)
+    assert "Nothing to cancel" in again["told"]
+    client.communicate(timeout=60)
+    lines = place.asa("logs", "a", "--follow", "--output", "json").stdout.splitlines()
+    assert "".join(json.loads(line)["text"] for line in lines) == "grüße\n"

@@ -1,0 +1,384 @@
+"""What is told of a run beside its events: trouble, holds, refusals, who cancelled what; at every width, as JSON."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from asa.backend import Advice, Capabilities, Condition, JobState, JobStatus
+from asa.cli import driving
+from asa.cli.events import notice_line
+from asa.cli.explain import explain
+from asa.cli.live import JsonLines, Lines
+from asa.cli.notices import Notices
+from asa.cli.runs import advice_on, facility_of, remedy_on, retry_command
+from asa.cli.screen import draw, summary
+from asa.cli.standing import stand
+from asa.cli.status import _headings, runs
+from asa.errors import InputError
+from asa.locks import Holder
+from asa.metrics import RunMetrics, StageTimes
+from asa.runner import RunFolder, RunPlan, find_run
+from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told
+from asa.runner.state import RunState
+from asa.strategies.base import Keep, PlannedJob
+from asa.workflow import Stage
+
+NOW_S = 1_700_000_000.0
+STAGES = (
+    Stage("fetch", cores=1, walltime_s=7200, command="true"),
+    Stage("project-the-images", cores=112, walltime_s=7200, after=("fetch",), command="true"),
+    Stage("add", cores=1, walltime_s=7200, after=("project-the-images",), command="true"),
+)
+HOLDER = Holder("t", "login.ab12", 4711, NOW_S, NOW_S)
+SITE = Capabilities("site", 448, 28, age_accrues=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    plan = RunPlan(
+        "0123456789abcdef", "mosaic", "mosaic", STAGES, "asa", "slurm-rest", SITE,
+        settings={"url": "http://slurm.example.org:6820"}, created_s=NOW_S, source="/home/ann/mosaic.toml",
+    )  # fmt: skip
+    return RunFolder.create(tmp_path / "runs", plan)
+
+
+class Case:
+    """A run's state, and the journal that tells it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.state = RunState("mosaic", folder.plan.make_workflow(), SITE, folder.plan.id)
+        self.tell(Begun(NOW_S))
+
+    def tell(self, *entries):
+        with self.folder.driven() as journal:
+            for entry in entries:
+                journal.append(entry)
+                list(self.state.apply(entry))
+
+    def intend(self, name, keep=Keep.NOTHING):
+        planned = PlannedJob((name,), NOW_S, keep, "now")
+        spec = self.state.spec_of(planned)
+        self.tell(Intended(spec.token, planned, spec, NOW_S))
+        return spec.token
+
+    def submit(self, name, keep=Keep.NOTHING):
+        token = self.intend(name, keep)
+        status = JobStatus(str(100 + len(self.state.jobs)), JobState.PENDING, NOW_S)
+        self.tell(Accepted(token, status))
+        return status
+
+    def standing(self, **options):
+        return stand(self.folder, self.state, [], NOW_S + 600, **options)
+
+    def stage(self, name, **options):
+        return next(stage for stage in self.standing(**options).stages if stage.stage == name)
+
+    def drawn(self, width, **options):
+        file = io.StringIO()
+        Console(file=file, width=width, highlight=False).print(draw(self.standing(driver=HOLDER, **options), width))
+        return file.getvalue()
+
+    def explained(self, *arguments):
+        done = CliRunner().invoke(
+            _app(explain), [*arguments, "--runs", str(self.folder.path.parent)], env={"COLUMNS": "200"}
+        )
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+
+def _app(command):
+    app = typer.Typer()
+    app.command()(command)
+    return app
+
+
+@pytest.fixture
+def case(folder):
+    return Case(folder)
+
+
+# ---------------------------------------------------------------------- trouble, holds, reasons
+
+
+def advise(reason):
+    return Advice("Somebody keeps it back.", "Let it go.") if "Held" in reason else Advice("It is that.")
+
+
+def told(notices, state=None, trouble="", at_s=NOW_S):
+    return [notice_line(n)[21:] for n in notices.news(Condition(NOW_S, trouble), state, at_s)]
+
+
+def test_trouble_is_told_when_it_begins_and_when_it_ends():
+    """Once each, however its words change meanwhile; and what can be done about it."""
+    notices = Notices(advise, lambda trouble: "Bring a new token." if "expired" in trouble else "")
+    assert told(notices) == []
+    assert told(notices, trouble="nobody listens") == [
+        "trouble with the batch system: nobody listens. It is asked again; jobs go on meanwhile."
+    ]
+    assert told(notices, trouble="nobody listens") == []
+    assert told(notices, trouble="no answer") == []
+    [line] = told(notices, trouble="expired")
+    assert line.endswith("Bring a new token.")
+    assert told(notices, trouble="expired again") == []
+    assert told(notices, at_s=NOW_S + 90) == ["the trouble with the batch system is over, after 1m30s"]
+    assert told(notices) == []
+
+
+@given(st.lists(st.sampled_from(["", "", "no answer", "refused"]), max_size=30))
+def test_each_trouble_that_began_ends_once(troubles):
+    """In turns."""
+    notices = Notices(advise, lambda _: "")
+    kinds = [n.kind for trouble in (*troubles, "") for n in notices.news(Condition(NOW_S, trouble), None, NOW_S)]
+    assert kinds == ["trouble", "troubleover"] * (len(kinds) // 2)
+    assert bool(kinds) == any(troubles)
+
+
+def test_holds_and_uncommon_reasons_are_told(case):
+    """In words, with Slurm's own behind them; what comes and goes in each queue is not."""
+    notices = Notices(advise, lambda _: "")
+    first = case.submit("fetch")
+
+    def heard(reason):
+        case.tell(Told(replace(first, reason=reason)))
+        return told(notices, case.state)
+
+    assert heard("Priority") == heard("Resources") == heard("Dependency") == heard("") == []
+    assert heard("JobHeldUser") == ["fetch: job 100 is on hold: Somebody keeps it back. Let it go. (JobHeldUser)"]
+    assert heard("JobHeldUser") == []
+    assert heard("Priority") == ["fetch: job 100 is on hold no more"]
+    assert heard("QOSUsageThreshold") == ["fetch: job 100 waits: It is that. (QOSUsageThreshold)"]
+    assert heard("Priority") == heard("QOSUsageThreshold") == []
+    assert heard("ReqNodeNotAvail, UnavailableNodes:n1") != []
+    assert heard("ReqNodeNotAvail, UnavailableNodes:n2") == []
+
+
+def test_notices_are_lines_or_json(capsys):
+    """On what is no terminal."""
+    [notice] = Notices(advise, lambda _: "").news(Condition(NOW_S, "no answer"), None, NOW_S)
+    Lines().noticed(notice)
+    assert "no answer" in capsys.readouterr().out
+    JsonLines().noticed(notice)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["schema"], line["kind"], line["reason"]) == (1, "trouble", "no answer")
+
+
+def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, case):
+    """Which is said wherever trouble is shown, and how to go on."""
+    trouble = "http://slurm.example.org:6820: Slurm does not let us in (HTTP status 401)"
+    words = remedy_on(facility_of(folder), folder, trouble)
+    for said in ("$SLURM_JWT cannot be renewed in this process", "--set token_file=FILE", "asa resume "):
+        assert said in words
+    assert not remedy_on(facility_of(folder), folder, "http://slurm.example.org:6820: nobody listens there")
+    text = " ".join(case.drawn(80, condition=Condition(NOW_S, trouble), remedy=words).split())
+    assert "cannot be renewed" in text
+    assert advice_on(facility_of(folder), "JobHeldUser").remedy
+
+
+def test_who_waits_long_for_a_connection_is_told(monkeypatch, capsys):
+    """On stderr; nobody else is."""
+    monkeypatch.setattr(driving, "_LONG_S", 0.01)
+    said = []
+
+    def connect():
+        while "Still connecting" not in "".join(said):
+            said.append(capsys.readouterr().err)
+        return "world"
+
+    with driving.opened(connect) as world:
+        assert world == "world"
+    monkeypatch.setattr(driving, "_LONG_S", 60.0)
+    with driving.opened(lambda: "world"):
+        pass
+    assert not capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------- refused, cancelled
+
+
+def test_a_stage_that_was_refused_is_named_with_the_refusal(case):
+    """In the table, below it where that is narrow, and explained; asked for again it is so no more."""
+    token = case.intend("fetch")
+    case.tell(Stopped("failed", "stage 'fetch' was refused: Invalid qos. Name another.", NOW_S, token))
+    assert (case.stage("fetch").state, case.stage("add").state) == ("refused", "not run")
+    assert "fetch: refused: Invalid qos. Name another." in " ".join(case.drawn(80).split())
+    assert "Invalid qos" in case.drawn(160)
+    text = case.explained("fetch")
+    for words in ("fetch: refused", "refused its job of 1 core for 2h00m", "Invalid qos", "in /home/ann/mosaic.toml"):
+        assert words in text
+    assert "asa resume --retry --workflow /home/ann/mosaic.toml" in text
+    case.tell(Retried(NOW_S + 1))
+    assert case.stage("fetch").state == "waiting"
+
+
+def test_the_end_names_what_was_refused(case, capsys):
+    """And the command that goes on."""
+    token = case.intend("fetch")
+    case.tell(Stopped("failed", "stage 'fetch' was refused: Invalid qos", NOW_S, token))
+    assert driving.tell_end(case.folder) == 1
+    text = capsys.readouterr().err
+    for words in ("stage 'fetch' was refused: Invalid qos", "asa explain fetch", "--workflow /home/ann/mosaic.toml"):
+        assert words in text
+    assert "asa logs" not in text
+
+
+def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
+    """No advice on what was meant."""
+    first, second = case.submit("fetch"), case.submit("project-the-images", Keep.DEPENDENCY)
+    case.tell(
+        Told(replace(first, state=JobState.CANCELLED, end_s=NOW_S + 9, reason="None")),
+        GivingUp(second.job_id, "the workflow failed", NOW_S + 10),
+        GivenUp(second.job_id, "the workflow failed", NOW_S + 10),
+        Told(replace(second, state=JobState.CANCELLED, end_s=NOW_S + 11, reason="DependencyNeverSatisfied")),
+    )
+    assert "cancelled by somebody else, not by asa" in case.explained("fetch")
+    text = case.explained("project-the-images")
+    assert "Job 101 was cancelled by asa, since the workflow failed." in text
+    assert "DependencyNeverSatisfied" not in text
+    assert "What to do" not in text
+    assert "by asa: the workflow failed" in case.drawn(160)
+
+
+def test_an_explanation_is_json_too(case):
+    """The same words."""
+    case.submit("fetch")
+    document = json.loads(case.explained("--output", "json"))
+    assert (document["schema"], document["state"]) == (1, "detached")
+    stages = {stage["stage"]: stage for stage in document["stages"]}
+    assert (stages["fetch"]["state"], stages["fetch"]["job_id"]) == ("queued", "100")
+    assert any("1 core for 2h00m" in line for line in stages["fetch"]["told"])
+
+
+# ---------------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize("width", [44, 60, 80, 109, 110, 140])
+def test_no_word_of_the_table_is_broken(case, width):
+    """Columns are left out, and long states shortened."""
+    first = case.submit("fetch")
+    case.tell(Told(replace(first, eligible_s=NOW_S, reason="Resources", expected_start_s=NOW_S + 1500)))
+    case.submit("project-the-images", Keep.DEPENDENCY)
+    text = case.drawn(width)
+    assert max(map(len, text.splitlines())) <= width
+    lines = text.splitlines()
+    top = next(i for i, line in enumerate(lines) if line.startswith("Stage"))
+    words = {word for line in lines[top : top + 4] for word in line.split()}
+    for name in ("fetch", "project-the-images", "add", "queued", "waiting"):
+        assert name in words
+    assert words & {"dependent", "(dependency)"}
+    assert {*lines[top].split()} <= {
+        "Stage", "State", "Job", "Cores", "Submitted", "Waited", "Predicted", "Starts", "Ran", "Reason",
+    }  # fmt: skip
+    assert "Waited" in lines[top]
+
+
+def test_the_summary_says_what_was_asked_for_again(case):
+    """Its wait holds whatever lay between."""
+    stages = [replace(stage, resubmissions=stage.stage == "add") for stage in case.standing().stages]
+    times = tuple(StageTimes(stage.stage, 1.0, 2.0, critical=True) for stage in stages)
+    metrics = RunMetrics(10.0, 3.0, 1.0, 0.0, 0, 0, 0, 1, times)
+    file = io.StringIO()
+    Console(file=file, width=80).print(summary(replace(case.standing(), stages=stages, metrics=metrics)))
+    [line] = [line for line in file.getvalue().splitlines() if line.startswith("add ")]
+    assert line.rstrip().endswith("asked for again")
+    assert file.getvalue().count("asked for again") == 2
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Runs of long names, one of which cannot be read, in a folder."""
+    place = tmp_path / "several"
+    plan = RunPlan("aaaa", "a-run-with-a-long-name-for-a-narrow-table", "w", STAGES, "asa", "b", SITE, created_s=NOW_S)
+    made = [RunFolder.create(place, plan)]
+    made.append(RunFolder.create(place, replace(plan, id="bbbb", name="flow", created_s=NOW_S + 1)))
+    made.append(RunFolder.create(place, replace(plan, id="cccc", name="flow2", created_s=NOW_S + 2)))
+    made.append(RunFolder.create(place, replace(plan, id="dddd", name="flow", created_s=NOW_S + 3)))
+    lost = place / "lost-1"
+    lost.mkdir()
+    (lost / "run.json").symlink_to("run.json")  # a loop, which nobody can read, root neither
+    return place, [run.path.name for run in made]
+
+
+def test_names_of_runs_are_whole_where_there_is_no_terminal(several):
+    """At whatever width; what cannot be read has a row of its own, with its path."""
+    place, names = several
+    shown = CliRunner().invoke(_app(runs), ["--runs", str(place)], env={"COLUMNS": "40"}).stdout
+    for name in names:
+        assert any(line.startswith(f"{name} ") for line in shown.splitlines())
+    [row] = [line for line in shown.splitlines() if line.startswith("lost-1")]
+    assert f"damaged: {place / 'lost-1' / 'run.json'}: cannot be read" in row
+    assert len(shown.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"),
+    [(200, 5), (80, 4), (70, 3), (50, 2)],
+)
+def test_a_narrow_list_of_runs_loses_columns_not_letters(width, kept):
+    """The name and the state stay."""
+    cells = {
+        "Run": _Cell(42), "Strategy": _Cell(14), "Done": _Cell(3), "Age": _Cell(5), "State": _Cell(100),
+    }  # fmt: skip
+    headings = _headings([cells], width)
+    assert len(headings) == kept
+    assert {"Run", "State"} <= {*headings}
+
+
+class _Cell:
+    def __init__(self, cell_len):
+        self.cell_len = cell_len
+
+
+# ---------------------------------------------------------------------- finding runs, changing them
+
+
+def test_a_runs_own_name_wins_over_beginnings(several):
+    """The latest of that name."""
+    place, names = several
+    assert find_run(place, "flow").path.name == names[3]
+    assert find_run(place, "flow2").path.name == names[2]
+    assert find_run(place, names[1]).path.name == names[1]
+    with pytest.raises(InputError, match="several runs begin"):
+        find_run(place, "flo")
+
+
+def test_a_run_that_cannot_be_read_is_told_with_its_path(several):
+    """As another thing than one that is not there."""
+    place, _ = several
+    with pytest.raises(InputError, match=r"run\.json: cannot be read") as caught:
+        find_run(place, "lost-1")
+    assert "rights" in caught.value.hint
+    (place.parent / "file").touch()
+    with pytest.raises(InputError, match=r"file: cannot be read"):
+        find_run(place.parent / "file", "flow")
+    with pytest.raises(InputError, match="there is no run here"):
+        RunFolder(place / "nowhere")
+
+
+def test_a_run_is_revised_as_a_whole_and_keeps_its_stages(folder):
+    """For jobs are named by their stages' order."""
+    longer = tuple(replace(stage, walltime_s=9000) for stage in STAGES)
+    folder.revise(stages=longer, source="/x/y.toml")
+    assert RunFolder(folder.path).plan.stages == longer
+    assert RunFolder(folder.path).plan.source == "/x/y.toml"
+    with pytest.raises(InputError, match="others, or come in another order"):
+        folder.revise(stages=longer[:2])
+    assert RunFolder(folder.path).plan.stages == longer
+    assert not [path for path in folder.path.iterdir() if path.name.startswith(".run.json")]
+
+
+def test_the_hint_names_the_file_from_here(folder, monkeypatch):
+    """Where it lies below."""
+    monkeypatch.chdir(folder.path)
+    folder.revise(source=str(Path.cwd() / "flows" / "m.toml"))
+    assert "--workflow flows/m.toml" in retry_command(folder)
+    folder.revise(source="")
+    assert "--workflow" not in retry_command(folder)
