@@ -109,6 +109,8 @@ def run_all(
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
     for bank in banks:
         bank.lose_sight()  # it may have followed another queue
+    for wish in wishes():  # what was wanted while nobody drove
+        _fulfil(backend, active, wish)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
         _look(backend, banks, history)
