@@ -110,7 +110,7 @@ def case(folder):
 
 
 def advise(reason):
-    return Advice("Somebody keeps it back.", "Let it go.") if "Held" in reason else Advice("It is that.")
+    return Advice("Somebody keeps it back.", "Let JOBID go.") if "Held" in reason else Advice("It is that.")
 
 
 def told(notices, state=None, trouble="", at_s=NOW_S):
@@ -152,7 +152,7 @@ def test_holds_and_uncommon_reasons_are_told(case):
         return told(notices, case.state)
 
     assert heard("Priority") == heard("Resources") == heard("Dependency") == heard("") == []
-    assert heard("JobHeldUser") == ["fetch: job 100 is on hold: Somebody keeps it back. Let it go. (JobHeldUser)"]
+    assert heard("JobHeldUser") == ["fetch: job 100 is on hold: Somebody keeps it back. Let 100 go. (JobHeldUser)"]
     assert heard("JobHeldUser") == []
     assert heard("Priority") == ["fetch: job 100 is on hold no more"]
     assert heard("QOSUsageThreshold") == ["fetch: job 100 waits: It is that. (QOSUsageThreshold)"]

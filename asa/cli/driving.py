@@ -191,6 +191,7 @@ class _Watch:
     def on_record(self, record: Record) -> None:
         """Show what happened."""
         self._records.append(record)
+        self._notice(None)  # what is heard of a job ends a trouble, and is told after that
         with self._read_by_somebody():
             self._display.happened(record)
 
@@ -198,12 +199,13 @@ class _Watch:
         """Note how the run stands, which is shown while it sleeps."""
         [self._state], self._wake_s = states, wake_s
         self._heard = backend.condition
-        self._notice()
+        self._notice(self._state)
         self.departures.rest()
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, renewing what is shown and giving signs of life."""
-        self._notice()
+        if self._state is not None:  # else it is being connected to
+            self._notice(self._state)
         self.departures.rest()
         self._sign()
         end_s = time.monotonic() + seconds
@@ -217,11 +219,9 @@ class _Watch:
         self.departures.is_acting = True
         return is_wanted
 
-    def _notice(self) -> None:
-        """Tell what has changed that is no event."""
-        if self._state is None:  # nothing was asked yet
-            return
-        for notice in self._notices.news(self._backend.condition, self._state, self._backend.now()):
+    def _notice(self, state: RunState | None) -> None:
+        """Tell what has changed that is no event, with the batch system and of a run's jobs."""
+        for notice in self._notices.news(self._backend.condition, state, self._backend.now()):
             with self._read_by_somebody():
                 self._display.noticed(notice)
 

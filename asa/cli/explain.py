@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.logs import RunOption, last_lines, log_file
+from asa.cli.notices import remedy_of
 from asa.cli.runs import (
     SCHEMA,
     Output,
@@ -230,7 +231,7 @@ def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"The batch system refused its job of {asked}, for good: {stage.reason.rstrip('.')}."
     where = f" in {folder.plan.source}" if folder.plan.source else ""
-    yield f"What to do: mend what the stage asks for{where}, and then go on with:"
+    yield f"What to do: mend what the stage asks for{where}, or a setting by --set; then go on with:"
     yield _Verbatim(retry_command(folder))
 
 
@@ -240,7 +241,7 @@ def _reason(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     advice = advice_on(facility_of(folder), stage.reason)
     yield f"Reason given: {stage.reason}.{f' {advice.meaning}' if advice else ''}"
     if advice is not None and advice.remedy:
-        yield f"What to do: {advice.remedy}"
+        yield f"What to do: {remedy_of(advice, stage.job_id)}"
 
 
 def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from asa.backend import Advice, Condition
     from asa.runner.state import Job, RunState
 
-__all__ = ["Notice", "Notices", "is_on_hold"]
+__all__ = ["Notice", "Notices", "is_on_hold", "remedy_of"]
 
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
+_NUMBER = "JOBID"
 _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 
@@ -69,6 +70,11 @@ def is_on_hold(status: JobStatus) -> bool:
     return status.state is JobState.PENDING and bool(_ON_HOLD.search(status.reason.lower()))
 
 
+def remedy_of(advice: Advice, job_id: str | None) -> str:
+    """Say what to do about a job, with its number where a command wants one."""
+    return advice.remedy.replace(_NUMBER, job_id) if job_id else advice.remedy
+
+
 class Notices:
     """Compares how a run stands with how it stood, and tells each change once.
 
@@ -118,12 +124,12 @@ class Notices:
         if held != seen.is_held:
             seen.is_held = held
             if held:
-                words = f"{whose} is on hold{self._meaning(status.reason)}"
+                words = f"{whose} is on hold{self._meaning(status)}"
                 yield Notice("held", now_s, words, stages, status.job_id, status.reason)
             else:
                 yield Notice("released", now_s, f"{whose} is on hold no more", stages, status.job_id)
         elif not held and status.state is JobState.PENDING and self._is_news(seen, status.reason):
-            words = f"{whose} waits{self._meaning(status.reason)}"
+            words = f"{whose} waits{self._meaning(status)}"
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
 
     def _is_news(self, seen: _Seen, reason: str) -> bool:
@@ -134,9 +140,9 @@ class Notices:
         seen.reasons.add(key)
         return True
 
-    def _meaning(self, reason: str) -> str:
-        advice = self._advise(reason)
+    def _meaning(self, status: JobStatus) -> str:
+        advice = self._advise(status.reason)
         if advice is None:
-            return f": {reason}"
-        remedy = f" {advice.remedy}" if advice.remedy else ""
-        return f": {advice.meaning}{remedy} ({reason})"
+            return f": {status.reason}"
+        remedy = f" {remedy_of(advice, status.job_id)}" if advice.remedy else ""
+        return f": {advice.meaning}{remedy} ({status.reason})"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PlannedSpec", "check_possible", "check_strategy", "plan_of", "print_plan", "read_only_bank"]
 
 _MADE_UP = "JOB-OF-"
-_SCRIPT = "script"
+_LONG = {"script", "variables"}  # what of a preview is shown on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def print_plan(
     place
         That folder, which stands for the run's.
     scripts
-        Print the jobs' scripts, too.
+        Print the jobs' scripts and the names of their variables, too.
     """
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
@@ -177,14 +177,14 @@ def print_plan(
     console = Console(highlight=False)
     for job, preview in zip(jobs, previews, strict=True):
         for title, text in preview.items():
-            if title == _SCRIPT and not scripts:
+            if title in _LONG and not scripts:
                 continue
             console.print(f"{'+'.join(job.planned.stages)}: {title}", style="bold", markup=False)
             console.print(f"{text.rstrip()}\n", markup=False, soft_wrap=True)
     console.print(_heading(plan, jobs))
     console.print(_table(jobs, is_wide=console.width >= 110))
-    hidden = any(_SCRIPT in preview for preview in previews) and not scripts
-    more = " --scripts shows the jobs' scripts, too." if hidden else ""
+    is_hidden = not scripts and any(_LONG & preview.keys() for preview in previews)
+    more = " --scripts shows the jobs' scripts, too." if is_hidden else ""
     console.print(f"\nNothing was submitted.{more}", style="dim")
 
 

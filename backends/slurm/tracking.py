@@ -163,14 +163,14 @@ class TrackedJob:
         job_id, kept = told.job_id, self.kept
         status = replace(told, held=self.status.held or self._is_held_by_others(record, told, clock_s))
         try:
-            marked = {"payload_start_s": self._payload_start_s(told, folder), "steps": self._steps(told, folder)}
+            payload_start_s, steps = self._payload_start_s(told, folder), self._steps(told, folder)
         except UnavailableError:
             if status.state.is_final:
                 raise
             same = self.status.start_s == status.start_s
             payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
-            return replace(status, payload_start_s=payload_start_s, steps=self.status.steps if same else ())
-        status = replace(status, **marked)
+            steps = self.status.steps if same else ()
+        status = replace(status, payload_start_s=payload_start_s, steps=steps)
         if status.state is not JobState.FAILED:
             return status
         code, ended = status.exit_code, folder.ended(job_id, kept.token)

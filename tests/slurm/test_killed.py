@@ -15,7 +15,7 @@ STRATEGIES = ("chained", "per-stage", "asa-naive")
 MOMENTS = [
     *(("journal", at) for at in range(0, 34, 3)),  # 17 entries at least, before and after each
     *(("change", at) for at in range(8)),  # four submissions
-    *(("look", at) for at in (0, 5, 11, 20)),
+    *(("look", at) for at in (0, 3, 6, 9)),
 ]
 FAULTS = [
     Fault("drop-after"),
