@@ -28,8 +28,11 @@ demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a s
 	@mkdir -p out
 	$(BIN)/asa compare montage --system hpc2n --cores 28,56,112 --seeds 20 --plot out/demo.png
 
+# Tests of real daemons mostly wait, so that more workers than cores are of use.
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 5 ? cores : 5)))
+
 test: $(VENV)/.dev  ## Run the tests.
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
 SOURCES := $(shell find asa backends workflows -name '*.py')
