@@ -38,7 +38,8 @@ class SlurmJob:
     nodes
         Exactly so many, 0 for any number.
     memory_bytes
-        For the whole job, 0 for what the site gives. Slurm counts it a node: a link divides by `nodes`, if given.
+        For the whole job, 0 for what the site gives. Slurm counts it a node or a core: a link divides by `nodes`, or
+        by `cores` where those are not given.
     gpus
         For the whole job.
     partition, account, qos, constraint

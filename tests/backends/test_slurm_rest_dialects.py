@@ -1,6 +1,7 @@
 """What is written to slurmrestd, and read from it, agrees with the published descriptions of every version."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from asa.backends.slurm.link import SlurmJob
@@ -143,6 +144,17 @@ def test_every_quantity_is_read_under_a_name_that_the_description_has(data, numb
     assert (partition.nodes, partition.cores, partition.default_walltime_s) == (SEVEN, SEVEN, 420)
     node = reading.node(example(root, entry_schema(root, "/nodes", "nodes")))
     assert (node.name, node.cores, node.memory_bytes, node.partitions) == ("name", SEVEN, 7 * 1024**2, ("partitions",))
+
+
+@pytest.mark.parametrize("number", KNOWN)
+def test_memory_is_counted_by_cores_where_nodes_are_not_said(data, number):
+    asked = dialect(number).submission(replace(JOB, nodes=0, cores=4, memory_bytes=10 * 1024**2))
+    assert "memory_per_node" not in asked["job"]
+    per_core = asked["job"]["memory_per_cpu"]
+    assert (per_core if number == 38 else per_core["number"]) == 3
+    root = document(data, number)
+    job = resolved(root, body_schema(root, "/job/submit")["properties"]["job"])
+    assert not misfits(root, job, {"memory_per_cpu": per_core})
 
 
 def test_quantities_are_rounded_up_to_what_slurm_counts():

@@ -114,7 +114,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
         "output": _path(job.stdout),
         "error": _path(job.stderr),
         "nodes": job.nodes,
-        "mem": f"{math.ceil(job.memory_bytes / max(1, job.nodes) / _MIB)}M" if job.memory_bytes else "",
+        "mem" if job.nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
         "gpus": job.gpus,
         "partition": job.partition,
         "account": job.account,
@@ -140,6 +140,11 @@ def sbatch_input(job: SlurmJob) -> str:
         if not name or "=" in name:
             raise SubmitRejectedError(f"{name!r} is no name of a variable", where=job.name)
     return job.script + "".join(f"{name}={value}\0" for name, value in variables.items())
+
+
+def _mib(job: SlurmJob) -> int:
+    """Memory of each node, or of each core where it is not said how many nodes there are."""
+    return math.ceil(job.memory_bytes / (job.nodes or job.cores) / _MIB)
 
 
 def _path(path: str) -> str:

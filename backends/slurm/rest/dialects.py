@@ -69,7 +69,8 @@ class Dialect(ABC):
         if job.nodes:
             asked["nodes"] = self.nodes(job.nodes)
         if job.memory_bytes:
-            asked["memory_per_node"] = self.number(math.ceil(job.memory_bytes / max(job.nodes, 1) / _MIB))
+            per, share = ("node", job.nodes) if job.nodes else ("cpu", job.cores)
+            asked[f"memory_per_{per}"] = self.number(math.ceil(job.memory_bytes / share / _MIB))
         if job.gpus:
             asked |= self.gpus(job.gpus)
         if job.begin_s is not None:
