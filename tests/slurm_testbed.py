@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("slurm") / "testbed.sh"
+_GOOD = ("idle", "mix", "alloc", "comp")
 NEWER_TREE = Path(os.environ.get("ASA_SLURM_TREE") or Path.home() / ".cache" / "asa" / "slurm-24.11")
 """A folder with a Debian that has Slurm 24.11, as `slurm/newer.sh` makes it."""
 
@@ -48,7 +49,20 @@ class Testbed:
         self._script("start", timeout=180)
         told = self._script("env").stdout
         self.env = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+        if self.accounting:  # the controller hears of the user a moment later
+            until(lambda: f"UserName={self.user}(" in self._users(), what="the user's account")
         return self
+
+    def _users(self):
+        return self.run_as_root("scontrol", "show", "assoc_mgr", "flags=assoc", check=False)
+
+    def mend(self):
+        """Let every node take jobs again."""
+        asked = ("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %t")
+        bad = [line.split()[0] for line in self.run_as_root(*asked).splitlines() if not line.endswith(_GOOD)]
+        if bad:
+            self.run_as_root("scontrol", "update", f"nodename={','.join(bad)}", "state=resume", check=False)
+            until(lambda: all(line.endswith(_GOOD) for line in self.run_as_root(*asked).splitlines()), what="all nodes")
 
     def stop(self):
         """End every daemon and job, and delete everything."""

@@ -161,7 +161,7 @@ def test_what_is_no_bank_is_refused(bank, tmp_path):
         (["--source", ""], 4),
         (["--system", "hpc2n"], 0),
         (["--partition", "long", "--system", "hpc2n"], 6),
-        (["--older-than", "101d"], 8),
+        (["--older-than", "2436h"], 8),
         (["--older-than", "90d", "--source", ""], 10),
         (["--system", "other"], 10),
         (["--all"], 0),
