@@ -1,4 +1,4 @@
-"""Clusters of real Slurm daemons, one of each version for a whole test run."""
+"""Clusters of real Slurm daemons, one of each version for each test process."""
 
 import os
 from pathlib import Path
@@ -9,15 +9,14 @@ from slurm_testbed import Testbed, missing
 VERSIONS = ("22.05", "24.11")
 
 
-@pytest.hookimpl(tryfirst=True)  # before groups are looked at
+def pytest_itemcollected(item):
+    """Mark what starts daemons."""
+    if "slurm" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.slurm)
+
+
 def pytest_collection_modifyitems(items):
-    """Send the tests of one version to one worker, so that it is started once, and first, as they take longest."""
-    for item in items:
-        for version in VERSIONS:
-            if getattr(item, "callspec", None) and item.callspec.params.get("slurm") == version:
-                item.add_marker(pytest.mark.xdist_group(f"slurm {version}"))
-        if "slurm" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slurm)
+    """Begin with them, as they take longest."""
     items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
 
 
