@@ -46,7 +46,15 @@ class Testbed:
     env: dict = field(default_factory=dict)
 
     def start(self):
-        self._script("start", timeout=180)
+        for attempt in range(3):  # many databases that begin at once are more than some hosts bear
+            try:
+                self._script("start", timeout=180)
+                break
+            except (RuntimeError, subprocess.TimeoutExpired):
+                self.stop()
+                if attempt == 2:
+                    raise
+                time.sleep(5.0)
         told = self._script("env").stdout
         self.env = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
         if self.accounting:  # the controller hears of the user a moment later
