@@ -102,6 +102,7 @@ def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int
 def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
     """Run every strategy at once, so that all meet the same load, and again."""
     folder = cluster.folder("runs")
+    os.chdir(folder)  # where payloads run: a folder that nodes see
     other = OtherUser(cluster, seed=1)
     other.start()
     runs: list[CompareRun] = []
