@@ -87,6 +87,7 @@ class Active:
     failures: int = 0  # to send, one after the other
     again_s: float = 0.0  # no sending or looking before
     late_looks: dict[str, int] = field(default_factory=dict)  # for second jobs of doubtful tokens
+    suspects: dict[str, float] = field(default_factory=dict)  # tokens with a second job that could not be cancelled
     told: dict[str, float] = field(default_factory=dict)  # cancellations that the batch system took, and when
     swept: bool = False  # after the end nothing of ours was found that should not be there
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
@@ -142,10 +143,15 @@ class Active:
             return False
         return state.outcome == "completed" or not (state.live_jobs() or self.strays())
 
+    @property
+    def doubtful(self) -> dict[str, float]:
+        """Tokens of which a second job may turn up, and since when."""
+        return {**self.suspects, **self.state.doubtful}
+
     def strays(self) -> list[str]:
         """Tokens without a job, of which one may yet turn up; if the run has ended, nobody wants it any more."""
         have = {job.spec.token for job in self.state.jobs.values()}
-        return [t for t in self.state.doubtful if t not in have and self.late_looks.get(t, 0) < len(LATE_S)]
+        return [t for t in self.doubtful if t not in have and self.late_looks.get(t, 0) < len(LATE_S)]
 
     def to_cancel(self) -> list[str]:
         """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""

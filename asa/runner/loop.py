@@ -70,7 +70,7 @@ def run_all(
     on_record
         Called with each record as it happens; not with those of a journal.
     wishes
-        Asked after each wait for what somebody wants.
+        Asked for what somebody wants: at the beginning and after each wait.
     on_pass
         Called once in each turn of the loop, before it waits, with the state of each run, to be looked at only, and
         the time until which it will wait, if that is planned.

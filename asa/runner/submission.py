@@ -162,7 +162,6 @@ def clear_up(backend: Backend, one: Active) -> float | None:
     if (intent := one.state.open_intent) is None:
         return None
     now = backend.now()
-    one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
     if now < one.again_s:
         return one.again_s
     try:
@@ -173,7 +172,7 @@ def clear_up(backend: Backend, one: Active) -> float | None:
     if found:
         _begin_job(one, found[0])
         if not _cancel_surplus(backend, one, intent.token, found[1:]):
-            one.state.doubtful.setdefault(intent.token, now)  # another look will tell
+            one.suspects.setdefault(intent.token, now)  # another look will tell
         return now
     one.looks += 1
     if one.looks < 2:
@@ -187,7 +186,7 @@ def look_for_twins(backend: Backend, one: Active) -> float | None:
     """Look for second jobs of tokens that were sent again, and cancel them; return when to look next."""
     now, nexts = backend.now(), []
     have = {job.spec.token for job in one.state.jobs.values()}
-    for token, since in one.state.doubtful.items():
+    for token, since in one.doubtful.items():
         done = one.late_looks.get(token, 0)
         if token not in have and one.state.outcome is None:
             continue  # it is about to be sent again
@@ -252,9 +251,11 @@ def give_up_orphans(backend: Backend, one: Active) -> float | None:
     if one.state.outcome is not None:
         return None
     while orphans := list(_orphans(one)):
-        for job_id, before in orphans:
-            cancel(backend, one, job_id, f"job {before}, which it depends on, was given up")
-    return backend.now() + AGAIN_S[0] if one.to_cancel() else None
+        reason = "job {}, which it depends on, was given up"
+        decided = [cancel(backend, one, job_id, reason.format(before)) for job_id, before in orphans]
+        if not any(decided):
+            break  # they have ended, or nothing can be decided now
+    return backend.now() + AGAIN_S[0] if orphans or one.to_cancel() else None
 
 
 def _orphans(one: Active) -> Iterator[tuple[str, str]]:

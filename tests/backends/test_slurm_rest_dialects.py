@@ -166,6 +166,12 @@ def test_quantities_are_rounded_up_to_what_slurm_counts():
 
 
 @pytest.mark.parametrize("number", KNOWN)
+def test_a_span_of_accounting_takes_in_the_second_that_it_ends_in(number):
+    asked = dict(dialect(number).history(100.5, 200.5))
+    assert (asked["start_time"], asked["end_time"]) == ("uts100", "uts201")
+
+
+@pytest.mark.parametrize("number", KNOWN)
 def test_what_is_not_asked_for_is_not_written(number):
     bare = SlurmJob("n", "#!/bin/sh\n", "/f", cores=1, walltime_s=60, stdout="/o", stderr="/e")
     job = dialect(number).submission(bare)["job"]

@@ -6,6 +6,8 @@ nothing of ours stays in the queue, and no payload runs twice.
 
 import math
 from collections import Counter
+from contextlib import closing
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -18,9 +20,11 @@ from asa.backend import Capabilities, JobState
 from asa.errors import JournalError, StateError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.estimators.store import WaitStore
 from asa.records import Cancelled
-from asa.runner import RunFolder, RunPlan, drive
+from asa.runner import Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
 from asa.runner.folder import _WISHES
+from asa.strategies import load_strategy
+from asa.strategies.base import Cancellation, ForecastKind, Plan
 from asa.workflow import Stage, Workflow
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
@@ -69,6 +73,57 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
     assert place.clock() - began_s < 100
     assert place.ended()["x_b"] == "CANCELLED"
     assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
+
+
+class AwayOnceCancelled(FakeLink):
+    """One that is away for two minutes from its first cancellation on."""
+
+    back_s = math.inf
+
+    def cancel(self, job_id):
+        super().cancel(job_id)
+        if self.back_s == math.inf:
+            self.down, self.back_s = True, self.now_s + 120
+
+    def _call(self, name):
+        if self.now_s >= self.back_s:
+            self.down = False
+        return super()._call(name)
+
+
+class GivesBackOnce:
+    """A strategy that chains all jobs and gives the first one back, for no reason, half a minute later."""
+
+    name, forecast = "gives-back-once", ForecastKind.NONE
+
+    def __init__(self):
+        self.chained, self.is_done, self.back_s = load_strategy("chained"), False, math.inf
+
+    def plan(self, view, forecast):
+        first = view.stages["a"]
+        if first.job_id is None:
+            return self.chained.plan(view, forecast)
+        self.back_s = min(self.back_s, view.now_s + 30)
+        if not self.is_done and view.stages["b"].job_id and view.now_s >= self.back_s:
+            self.is_done = True
+            return Plan(cancellations=(Cancellation(first.job_id, "for no reason"),))
+        return replace(self.chained.plan(view, forecast), wake_s=self.back_s if view.now_s < self.back_s else None)
+
+
+def test_what_cannot_start_any_more_is_given_up_once_the_batch_system_can_be_asked(tmp_path):
+    place = Place(tmp_path, [stage("a", "sleep 300"), stage("b", "sleep 5", after=("a",))], link=AwayOnceCancelled)
+    calls = []
+    backend = place.connect(place.folder)
+    backend.status = lambda ids, real=backend.status: calls.append(place.clock()) or real(ids)
+    with closing(backend):
+        run = Run(Workflow("x", place.folder.plan.stages), GivesBackOnce(), id="abcd1234")
+        [result] = run_all(backend, [run])
+    assert result.outcome == "completed", result.reason
+    assert place.clock() - place.link.back_s < 600
+    ended = Counter(job.state for job in place.link.all.values())
+    assert ended == {"COMPLETED": 2, "CANCELLED": 2}
+    away = sum(place.link.back_s - 120 < at < place.link.back_s for at in calls)
+    assert away < 100, "it is asked now and then"
 
 
 class DoubtfulOnce(FakeLink):

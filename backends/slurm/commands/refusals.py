@@ -79,7 +79,7 @@ _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", 
 _LAST_SIGNAL = 128 + 64
 _MOST_WORDS = 1000
 _COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
-_LATER_HINT = "It is asked again later."
+_DOWN_HINT = "Slurm's controller may be down, or out of reach, for now."
 
 
 def words(done: Done) -> str:
@@ -115,7 +115,7 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
     if _says(done, (*_NO_ACCESS, "Protocol authentication error", "Access/permission denied")):
         return AccessError(f"lets nobody in: {words(done)}", where=program)
-    return UnavailableError(f"no answer: {words(done)}", where=program, hint=_LATER_HINT)
+    return UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
 
 
 def refused(program: str, job_id: str, done: Done) -> BackendError:

@@ -167,7 +167,7 @@ class _Dialect38(Dialect):
         return [("job_name", ",".join(names)), ("submit_time", f"uts{int(since_s)}"), ("skip_steps", "true")]
 
     def history(self, since_s: float, until_s: float) -> Query:
-        return [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{int(until_s)}"), ("skip_steps", "true")]
+        return [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{math.ceil(until_s)}"), ("skip_steps", "true")]
 
 
 class _Dialect40(Dialect):
@@ -203,7 +203,7 @@ class _Dialect40(Dialect):
         return [*query, ("usage_time_as_submit_time", "true"), *_UNCUT]
 
     def history(self, since_s: float, until_s: float) -> Query:
-        query = [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{int(until_s)}")]
+        query = [("start_time", f"uts{int(since_s)}"), ("end_time", f"uts{math.ceil(until_s)}")]
         return [*query, ("show_duplicates", "true"), *_UNCUT]
 
 
