@@ -27,6 +27,7 @@ def drive(
     connect: Callable[[RunFolder], Backend],
     *,
     retry: bool = False,
+    again: Sequence[str] = (),
     on_record: Callable[[Record], None] = lambda _: None,
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
 ) -> RunResult:
@@ -40,6 +41,8 @@ def drive(
         Opens the batch system for it, to be slept with by `RunFolder.sleep`.
     retry
         Ask again for what did not end well, if the run has ended without its result.
+    again
+        Stages to run once more, with all that follow them, if the run has ended, however.
     on_record
         Called with each new record as it happens.
     on_pass
@@ -68,7 +71,17 @@ def drive(
         folder.check(journal)
         backend = connect(folder)
         bank = _bank(folder)
-        run = Run(plan.make_workflow(), strategy, name=plan.name, bank=bank, id=plan.id, journal=journal, retry=retry)
+        run = Run(
+            plan.make_workflow(),
+            strategy,
+            name=plan.name,
+            bank=bank,
+            id=plan.id,
+            journal=journal,
+            retry=retry,
+            again=tuple(again),
+            place=str(folder.path),
+        )
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
             folder.pulse(backend.condition, states[0], wake_s)
