@@ -268,10 +268,11 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
             if backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
-        due = next((planned for planned in plan.submissions if planned.submit_s <= now), None)
+        due = next((job for job in plan.submissions if job.submit_s <= now and not one.state.is_too_early(job)), None)
         if due is None or now < one.again_s:
             _note_predictions(one, plan, now)
-            times = [max(planned.submit_s, one.again_s) for planned in plan.submissions]
+            later = [planned for planned in plan.submissions if not one.state.is_too_early(planned)]
+            times = [max(planned.submit_s, one.again_s) for planned in later]
             return min(times if plan.wake_s is None else [*times, plan.wake_s], default=None)
         submit(backend, one, due)  # it changes what is true: the rest is planned on that
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step
@@ -202,8 +202,7 @@ class RunState:
             walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
-        unmet = [name for name in before if self.stages[name].phase is not Phase.DONE]
-        waited_for = sorted({self._job_of(name) for name in unmet}) if planned.keep is Keep.DEPENDENCY else []
+        waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else []
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
@@ -226,11 +225,33 @@ class RunState:
             run_s=max(slot.end_s for slot in slots),
         )
 
+    def _jobs_before(self, before: Iterable[str]) -> set[str]:
+        """Give the jobs that must end well before some stages have.
+
+        A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
+        """
+        unmet = [name for name in before if self.stages[name].phase is not Phase.DONE]
+        return set().union(
+            *(
+                self._jobs_before(self.stages[name].stage.after)
+                if self.stages[name].stage.local
+                else {self._job_of(name)}
+                for name in unmet
+            )
+        )
+
     def token_of(self, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked again after a doubt, it is the same: a stage's n-th job."""
         first = planned.stages[0]
         group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
         return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
+
+    def is_too_early(self, planned: PlannedJob) -> bool:
+        """Whether a planned job must not be submitted before the stages that it follows have ended: a local one."""
+        stages = [self.workflow.stages[name] for name in planned.stages]
+        before = {name for stage in stages for name in stage.after} - set(planned.stages)
+        is_local = all(stage.local for stage in stages)
+        return is_local and any(self.stages[name].phase is not Phase.DONE for name in before)
 
     def _payload(self, stage: Stage) -> str:
         place = f"{self.place}/tasks/{self._mark(stage.name)}" if self.place else ""
