@@ -17,6 +17,7 @@ __all__ = ["Beside", "BesideBackend"]
 
 _PREFIX = "local-"
 _LOOK_S = 0.2
+_LONG_S = 60.0
 _SAME_CLOCK_S = 2.0
 
 
@@ -68,6 +69,7 @@ class BesideBackend:
         self._later_s = 0.0
         self._live: set[str] = set()
         self._news: list[JobStatus] = []
+        self._is_woken = False
 
     def __getattr__(self, name: str) -> Any:
         if name in {"far", "near"}:  # not there yet
@@ -144,20 +146,26 @@ class BesideBackend:
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until something changed, here or there, or the time has come."""
-        if not self._take_news():
-            changed = self.far.wait(until_s if until_s is not None or not self._live else self.far.now() + _LOOK_S)
-            self._take_news()
-        else:
-            changed = ()
+        changed: Sequence[JobStatus] = ()
+        self._is_woken = self._take_news()
+        if not self._is_woken:
+            changed = self.far.wait(until_s)
+        while self._live and not (changed or self._is_woken):  # the far one has nothing to wait for
+            left_s = _LONG_S if until_s is None else until_s - self.far.now()
+            if left_s <= 0:
+                break
+            self.sleep(min(left_s, _LONG_S))
         news, self._news = self._news, []
         return [*changed, *news]
 
     def sleep(self, seconds: float) -> bool:
         """Sleep for the far one; wake when something changed here."""
-        end_s = time.monotonic() + seconds
-        while (left_s := end_s - time.monotonic()) > 0:
-            if self._sleep(min(left_s, _LOOK_S) if self._live else left_s) or self._take_news():
+        while seconds > 0:
+            some_s = min(seconds, _LOOK_S) if self._live else seconds
+            if self._sleep(some_s) or self._take_news():
+                self._is_woken = True
                 return True
+            seconds -= some_s
         return False
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:

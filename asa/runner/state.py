@@ -51,6 +51,7 @@ TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 _HOPELESS = "DependencyNeverSatisfied"
+_NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
 @dataclass(slots=True)
@@ -203,6 +204,8 @@ class RunState:
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
         waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else []
+        if planned.keep is not Keep.NOTHING:
+            walltime += self._local_before(before)
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
@@ -239,6 +242,12 @@ class RunState:
                 for name in unmet
             )
         )
+
+    def _local_before(self, before: Iterable[str]) -> float:
+        """Say for how many seconds an allocation may idle since the client has yet to run local stages."""
+        views = [self.stages[name] for name in before]
+        local = [view.stage for view in views if view.stage.local and view.phase is not Phase.DONE]
+        return max((stage.expected_s + _NOTICE_S + self._local_before(stage.after) for stage in local), default=0.0)
 
     def token_of(self, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked again after a doubt, it is the same: a stage's n-th job."""
