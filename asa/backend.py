@@ -304,6 +304,8 @@ class Capabilities:
         >>> site.impossible(JobSpec("big", cores=56, walltime_s=7200.0))
         "asks for 2h00m in partition 'long', which gives at most 1h00m"
         """
+        if spec.local:
+            return None
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         if cores > self.max_cores:
             return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"

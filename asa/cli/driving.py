@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from asa.cli.live import Display
     from asa.cli.standing import RunStanding
     from asa.records import Record
-    from asa.runner import RunFolder, RunResult
+    from asa.runner import RunFolder, RunPlan, RunResult
 
-__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end"]
+__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end", "with_local_stages"]
 
 _DETACHED = 130
+_LOCAL = "local"
 _LAST_LINES = 10
 _LONG_S = 5.0
 
@@ -79,7 +80,13 @@ def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
 
 
 def drive_here(
-    folder: RunFolder, facility: Facility, display: Display, *, retry: bool = False, greeting: str = ""
+    folder: RunFolder,
+    facility: Facility,
+    display: Display,
+    *,
+    retry: bool = False,
+    again: Sequence[str] = (),
+    greeting: str = "",
 ) -> RunResult:
     """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
 
@@ -93,13 +100,25 @@ def drive_here(
 
     try:
         with ExitStack() as held:
-            watch = _Watch(folder, facility, display, held, greeting)
+            watch = _Watch(folder, with_local_stages(folder.plan, facility), display, held, greeting)
             held.enter_context(display)
             held.enter_context(watch.departures.heeded())
-            return drive(folder, watch.connect, retry=retry, on_record=watch.on_record, on_pass=watch.on_pass)
+            return drive(
+                folder, watch.connect, retry=retry, again=again, on_record=watch.on_record, on_pass=watch.on_pass
+            )
     except Detached:
         _say_left(folder)
         raise
+
+
+def with_local_stages(plan: RunPlan, facility: Facility) -> Facility:
+    """Give a batch system that runs a plan's local stages here, where there are any and it does not do so itself."""
+    if plan.backend == _LOCAL or not any(stage.local for stage in plan.stages):
+        return facility
+    from asa import plugins
+    from asa.runner.beside import Beside
+
+    return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
 def silence_output() -> None:

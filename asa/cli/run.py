@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import Output, OutputOption, RunArgument, RunsOption, command, open_run, read_state, runs_folder
+from asa.cli.runs import (
+    Output,
+    OutputOption,
+    RunArgument,
+    RunsOption,
+    command,
+    open_run,
+    read_state,
+    runs_folder,
+    stage_of,
+)
 from asa.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from asa.backend import Capabilities, Facility
     from asa.cli.live import Display
     from asa.runner import RunFolder, RunPlan
+    from asa.runner.state import RunState
     from asa.sites import OpenedSite
     from asa.workflow import Workflow
 
@@ -88,9 +99,11 @@ def run(
     Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
     where nobody reads what it prints any more.
     """
-    from asa.cli.planning import check_possible, check_strategy, plan_of, print_plan, read_only_bank
+    from asa.cli.advise import learned
+    from asa.cli.planning import print_plan
     from asa.cli.revising import bank_folder, check_bank
     from asa.runner import RunFolder
+    from asa.runner.outlook import check_possible, check_strategy, plan_of, read_only_bank
     from asa.sites import open_facility
 
     flow = _workflow(workflow, cores, dry_run=dry_run)
@@ -110,6 +123,7 @@ def run(
         from asa.cli.driving import opened as connected
 
         with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
+            flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
             plan = _plan(flow, opened, world.capabilities, chosen, estimator, kept_in, name, history, seed)
             plan = replace(plan, source=str(Path(workflow).absolute()) if _is_file(workflow) else "")
             check_possible(plan, how)
@@ -142,11 +156,20 @@ def resume(
         bool,
         typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not end well."),
     ] = False,
+    from_stage: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Of a run that has ended, however: run this stage and all that follow it once more; may be repeated.",
+            metavar="STAGE",
+            show_default=False,
+        ),
+    ] = None,
     workflow: Annotated[
         Path | None,
         typer.Option(
-            help="With --retry: the workflow's file, mended. Its stages are the same; what those ask for and run that "
-            "have not ended well may change.",
+            help="With --retry or --from: the workflow's file, mended. Its stages are the same; what those ask for and "
+            "run that have not ended well may change.",
             metavar="FILE",
             show_default=False,
         ),
@@ -171,18 +194,29 @@ def resume(
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     outcome = state.outcome
-    if workflow is not None and (not retry or outcome not in {"failed", "cancelled"}):
-        why = "is taken with --retry only" if not retry else "cannot change a run that has not failed"
+    again = _stages_again(from_stage or [], state)
+    if workflow is not None and not again and (not retry or outcome not in {"failed", "cancelled"}):
+        why = "is taken with --retry or --from only" if not retry else "cannot change a run that has not failed"
         hint = "Only what is asked for again may change, once the run has failed or was cancelled."
         raise InputError(why, where="--workflow", hint=hint)
-    if outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder)):
+    if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
     facility = reopen(folder, given_settings(settings))
     if workflow is not None:
-        revise(folder, state, workflow)
+        revise(folder, state, workflow, again)
     take_bank(folder, bank)
-    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry)
+    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again)
+
+
+def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
+    """Check the stages that are to be run once more."""
+    for name in named:
+        stage_of(state, name)
+    if named and state.outcome is None:
+        hint = "Cancel it first: asa cancel; or let it end."
+        raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
+    return tuple(named)
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:
@@ -192,15 +226,26 @@ def _has_loose_ends(folder: RunFolder) -> bool:
 
 
 def _drive(
-    folder: RunFolder, facility: Facility, output: Output, words: str, *, quiet: bool, retry: bool = False
+    folder: RunFolder,
+    facility: Facility,
+    output: Output,
+    words: str,
+    *,
+    quiet: bool,
+    retry: bool = False,
+    again: Sequence[str] = (),
 ) -> None:
+    from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, tell_end
 
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
-    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, greeting=greeting)
-    if code := tell_end(folder, as_json=output is Output.JSON):
+    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, again=again, greeting=greeting)
+    code = tell_end(folder, as_json=output is Output.JSON)
+    if output is not Output.JSON:
+        tell_advice(folder)
+    if code:
         raise typer.Exit(code)
 
 
