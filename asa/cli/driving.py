@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from asa.cli.live import Display
     from asa.cli.standing import RunStanding
     from asa.records import Record
-    from asa.runner import RunFolder, RunPlan, RunResult
+    from asa.runner import RunFolder, RunResult
 
-__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end", "with_local_stages"]
+__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end"]
 
 _DETACHED = 130
-_LOCAL = "local"
 _LAST_LINES = 10
 _LONG_S = 5.0
 
@@ -97,6 +96,7 @@ def drive_here(
         order.
     """
     from asa.runner import drive
+    from asa.runner.beside import with_local_stages
 
     try:
         with ExitStack() as held:
@@ -109,16 +109,6 @@ def drive_here(
     except Detached:
         _say_left(folder)
         raise
-
-
-def with_local_stages(plan: RunPlan, facility: Facility) -> Facility:
-    """Give a batch system that runs a plan's local stages here, where there are any and it does not do so itself."""
-    if plan.backend == _LOCAL or not any(stage.local for stage in plan.stages):
-        return facility
-    from asa import plugins
-    from asa.runner.beside import Beside
-
-    return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
 def silence_output() -> None:

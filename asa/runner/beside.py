@@ -9,16 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from asa import plugins
 from asa.backend import Backend, Capabilities, Condition, Facility, JobSpec, JobStatus, Previewing, StepTimes
 from asa.errors import BackendError
+from asa.runner.folder import RunPlan
 from asa.waits import QueueEvent
 
-__all__ = ["Beside", "BesideBackend"]
+__all__ = ["Beside", "BesideBackend", "with_local_stages"]
 
+_LOCAL = "local"
 _PREFIX = "local-"
 _LOOK_S = 0.2
 _LONG_S = 60.0
 _SAME_CLOCK_S = 2.0
+
+
+def with_local_stages(plan: RunPlan, facility: Facility) -> Facility:
+    """Give a batch system that runs a plan's local stages here, where there are any and it does not do so itself."""
+    if plan.backend == _LOCAL or not any(stage.local for stage in plan.stages):
+        return facility
+    return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
 class Beside:

@@ -3,14 +3,17 @@
 from contextlib import closing
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
 from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa import WaitBank
 from asa.backend import Capabilities, PartitionLimits
 from asa.metrics import measure
-from asa.records import Observed, Retrying, StageStarted
+from asa.records import Observed, Retrying, StageEnded, StageStarted
 from asa.runner import Journal, Run, RunFolder, RunPlan, drive, read_journal, run_all
 from asa.runner.beside import Beside
 from asa.runner.state import RunState
@@ -211,3 +214,18 @@ def test_a_local_stage_runs_beside_the_queue(strategy, tmp_path):
         [c] = [job for job in far.link.all.values() if job.job.name.startswith("x_c")]
         assert c.submit_s < began["b"], "asked for ahead of time, behind the stage before the local one"
         assert c.job.dependency.startswith("afterok:")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
+    columns = np.array([(0, 100, 100, 8), (1, 10_000, 10_000, 8)], dtype=np.int64).T
+    world = SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
+    flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=2, local=True), stage("c", ("b",))])
+    [result] = run_all(world, [Run(flow, load_strategy(strategy), bank=WaitBank("last"))])
+    assert result.outcome == "completed"
+    began, ended = (
+        {record.stages[0]: record.time_s for record in result.records if isinstance(record, kind)}
+        for kind in (StageStarted, StageEnded)
+    )
+    assert began["b"] - ended["a"] <= 1
+    assert began["c"] >= ended["b"]
