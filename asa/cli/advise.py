@@ -35,7 +35,7 @@ _WORTH_S = 60.0
 def advise(
     workflow: Annotated[
         Path | None,
-        typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="[FILE]"),
+        typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="FILE"),
     ] = None,
     system: Annotated[
         str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)

@@ -24,7 +24,6 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.cli.screen import cores
-from asa.payload import meaning
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -267,6 +266,8 @@ def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterato
 
 
 def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterator[str]:
+    from asa.payload import meaning
+
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
     means = f": {told}" if (told := meaning(stage.exit_code)) else ""

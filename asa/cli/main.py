@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from asa import plugins
+from asa.cli.advise import advise
 from asa.cli.bank import app as bank_app
 from asa.cli.cancel import cancel
 from asa.cli.compare import compare
@@ -79,6 +80,7 @@ def _gather() -> None:
     app.command("doctor")(doctor)
     app.command("learn")(learn)
     app.command("predict")(predict)
+    app.command("advise")(advise)
     app.command("evaluate")(evaluate)
     app.command("list")(lists)
     app.add_typer(bank_app, name="bank")
