@@ -48,8 +48,8 @@ def meaning(exit_code: int | None) -> str:
 def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     """Write what a stage's job runs.
 
-    A stage with a command and nothing else runs just that. Otherwise the text sets the stage's variables (and
-    ``ASA_STAGE``, ``ASA_CORES``), checks the inputs, runs, and checks the outputs.
+    The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
+    outputs.
 
     Parameters
     ----------
@@ -62,16 +62,15 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
 
     Examples
     --------
-    >>> payload_text(Stage("add", cores=1, command="mAdd corr.tbl"), 1)
-    'mAdd corr.tbl'
-    >>> print(payload_text(Stage("add", cores=1, command="mAdd corr.tbl", outputs=("mosaic.fits",)), 1))
-    ... # doctest: +ELLIPSIS
+    >>> print(payload_text(Stage("add", cores=1, command="mAdd corr.tbl"), 1))
     export ASA_STAGE=add ASA_CORES=1
-    ...
+    mAdd corr.tbl
     """
-    if stage.command.strip() and not (stage.environment or stage.inputs or stage.outputs):
-        return stage.command
+    if stage.is_idle:
+        return ""
     parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
+    if stage.command and not (stage.environment or stage.inputs or stage.outputs):
+        return f"{parts[0]}\n{stage.command}"
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)

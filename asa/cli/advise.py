@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.bank import BankOption
+from asa.cli.check import ParametersOption
+from asa.cli.doctor import given_settings
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.errors import InputError, StateError
 
@@ -37,6 +39,7 @@ def advise(
         Path | None,
         typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="FILE"),
     ] = None,
+    parameters: ParametersOption = None,
     system: Annotated[
         str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)
     ] = None,
@@ -71,7 +74,9 @@ def advise(
     if workflow is None:
         _tell_all(runs, as_json=output is Output.JSON)
     else:
-        _tell_one(_report(workflow, runs, system, folder), as_json=output is Output.JSON)
+        _tell_one(
+            _report(workflow, dict(given_settings(parameters)), runs, system, folder), as_json=output is Output.JSON
+        )
     if runs.damaged:
         sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged, and were left out.\n")
 
@@ -132,12 +137,12 @@ class _Report:
     stages: Sequence[_Advised]
 
 
-def _report(file: Path, runs: RunTimes, wanted: str | None, bank: Path) -> _Report:
+def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str | None, bank: Path) -> _Report:
     from asa.runtimes import advise as advice_on
     from asa.runtimes import forecast_run
     from asa.spec import load_workflow
 
-    flow = load_workflow(file)
+    flow = load_workflow(file, parameters)
     times = runs.of(flow.name)
     systems = list(dict.fromkeys(run.system for run in reversed(times)))
     system = wanted if wanted is not None else next(iter(systems), "")

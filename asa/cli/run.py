@@ -60,7 +60,15 @@ def run(
     ],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SetOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
+            "partition=batch; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -106,11 +114,14 @@ def run(
     from asa.runner.outlook import check_possible, check_strategy, plan_of, read_only_bank
     from asa.sites import open_facility
 
-    flow = _workflow(workflow, cores, dry_run=dry_run)
+    parameters, given = _split(workflow, given_settings(settings))
+    flow = _workflow(workflow, cores, parameters, dry_run=dry_run)
     if strategy is not None:
         check_strategy(strategy)
     _check_estimator(estimator)
-    opened = open_facility(backend, site, given_settings(settings))
+    if _is_file(workflow) and not quiet:
+        _warn(workflow, parameters)
+    opened = open_facility(backend, site, given)
     _check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
     chosen = strategy or opened.strategy or _STRATEGY
     how = check_strategy(chosen)
@@ -125,7 +136,8 @@ def run(
         with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
             flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
             plan = _plan(flow, opened, world.capabilities, chosen, estimator, kept_in, name, history, seed)
-            plan = replace(plan, source=str(Path(workflow).absolute()) if _is_file(workflow) else "")
+            source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
+            plan = replace(plan, source=source, parameters=parameters)
             check_possible(plan, how)
             if dry_run:
                 jobs = plan_of(plan, how, world, read_only_bank(plan, kept_in))
@@ -270,7 +282,25 @@ def _is_file(given: str) -> bool:
     return given.endswith(".toml") or "/" in given
 
 
-def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
+def _split(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Tell the parameters of a workflow file from the settings of a backend."""
+    from asa.spec import parameters_of
+
+    known = parameters_of(workflow) if _is_file(workflow) else {}
+    ours = {name: value for name, value in given.items() if name in known}
+    return ours, {name: value for name, value in given.items() if name not in known}
+
+
+def _warn(workflow: str, parameters: dict[str, str]) -> None:
+    """Say what may keep a workflow from running, such as a program that is not found."""
+    from asa.spec.checks import check_here
+
+    for problem in check_here(workflow, dict(parameters)):
+        if problem.severity == "warning":
+            sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
+
+
+def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
     from asa import plugins
     from asa.cli.revising import check_commands
     from asa.spec import load_workflow
@@ -279,7 +309,7 @@ def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
         if cores is not None:
             hint = "Leave --cores out."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
-        flow = load_workflow(given)
+        flow = load_workflow(given, parameters)
     elif given in plugins.names("asa.workflows"):
         if cores is None:
             raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
