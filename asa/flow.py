@@ -100,7 +100,7 @@ class Call:
 class StageFunction(Generic[P]):
     """A function that a stage can run; called as it is, it runs here.
 
-    It is found again by its file, or its module's name, and its own name, so it must stand at the top level of a file
+    It is found again by its module's name, or its file, and its own name, so it must stand at the top level of a file
     that compute nodes see. What is returned is lost: stages hand on files.
     """
 
@@ -130,15 +130,10 @@ class StageFunction(Generic[P]):
             given = json.dumps([args, kwargs])
         except TypeError as error:
             raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
-        module, file = self._function.__module__, inspect.getsourcefile(self._function)
-        place = str(Path(file).absolute()) if file and (module == "__main__" or _is_loose(module)) else module
-        words = [sys.executable, "-m", "asa.call", place, name, given]
+        file = inspect.getsourcefile(self._function)
+        path = str(Path(file).absolute()) if file else ""
+        words = [sys.executable, "-m", "asa.call", self._function.__module__, path, name, given]
         return Call(name, shlex.join(words), self._resources)
-
-
-def _is_loose(module: str) -> bool:
-    """Whether a module was read from a file that is no part of a package that other processes find."""
-    return module.startswith("__") or getattr(sys.modules.get(module), "__spec__", None) is None
 
 
 def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
