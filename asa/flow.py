@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import chdir, closing, nullcontext
+from contextlib import chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
@@ -26,12 +26,13 @@ from typing import Any, Generic, ParamSpec, TypedDict, Unpack
 
 from asa import __version__
 from asa.backend import Backend
-from asa.errors import InputError, WorkflowError
+from asa.errors import InputError, StateError, WorkflowError
 from asa.estimators.store import default_folder
 from asa.records import Record
 from asa.runner import RunFolder, RunPlan, RunResult, default_runs_folder, drive
 from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_possible, check_strategy
+from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.units import parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
@@ -304,7 +305,11 @@ class Flow:
         with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
+            kept_in = None if bank is None else Path(bank or default_folder()).absolute()
             flow = self.workflow
+            if kept_in is not None:
+                with suppress(StateError):  # what was learned is of use, and no more
+                    flow = expect(flow, RunTimes(kept_in), capabilities).workflow
             plan = RunPlan(
                 id=secrets.token_hex(8),
                 name=flow.name,
@@ -318,7 +323,7 @@ class Flow:
                 capabilities=capabilities,
                 folder=str(Path.cwd()),
                 seed=seed,
-                bank="" if bank is None else str(Path(bank or default_folder()).absolute()),
+                bank=str(kept_in or ""),
                 created_s=time.time(),
                 version=__version__,
             )

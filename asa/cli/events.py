@@ -58,7 +58,7 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
         case RunStarted():
             return "the run begins"
         case RunResumed():
-            return "the run goes on: what did not end well is asked for again"
+            return "the run goes on"
         case Retrying(reason=reason):
             return f"asked for again{_because(reason)}"
         case RunEnded(outcome=outcome, reason=reason):

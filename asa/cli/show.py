@@ -14,6 +14,7 @@ from asa.errors import InputError
 from asa.units import format_duration
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
     from asa.workflow import Stage, Workflow
@@ -132,17 +133,22 @@ def _table(flow: Workflow, *, with_edges: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    stages = [flow.stages[name] for name in flow.order]
+    columns = {
+        "Stage": [stage.name for stage in stages],
+        "Cores": [_size(stage) for stage in stages],
+        "Walltime": [format_duration(stage.walltime_s) for stage in stages],
+        "Expected": [_expected(stage) for stage in stages],
+    }
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("Stage", no_wrap=True)
-    for heading in ("Cores", "Walltime", "Expected"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading, cells in columns.items():  # what a stage runs is cut off first
+        side: JustifyMethod = "left" if heading == "Stage" else "right"
+        table.add_column(heading, justify=side, no_wrap=True, min_width=max(map(len, [heading, *cells])))
     if with_edges:
+        columns["After"] = [", ".join(stage.after) for stage in stages]
         table.add_column("After", overflow="fold")
     table.add_column("Runs", no_wrap=True, overflow="ellipsis")
-    for name in flow.order:
-        stage = flow.stages[name]
-        cells = [name, _size(stage), format_duration(stage.walltime_s), _expected(stage)]
-        cells += [", ".join(stage.after)] if with_edges else []
+    for stage, *cells in zip(stages, *columns.values(), strict=True):
         table.add_row(*map(Text, cells), Text(_runs(stage), style="" if not stage.is_idle else "dim"))
     return table
 

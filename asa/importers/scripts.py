@@ -78,7 +78,7 @@ def import_scripts(
     array_cores
         How many cores the elements of a job array share at most. Elements of one task become tasks of one stage.
     name
-        Of the workflow; that of the first file if not given.
+        Of the workflow; that of the one script, or of the folder that they lie in, if not given.
 
     Raises
     ------
@@ -103,12 +103,17 @@ def import_scripts(
         for stage in group
     ]
     return Imported(
-        Workflow(name or paths[0].stem, stages),
+        Workflow(name or _called(paths), stages),
         scripts=translator.paths,
         notes=notes.sentences(),
         header=header,
         comments=translator.comments,
     )
+
+
+def _called(paths: Sequence[Path]) -> str:
+    """Name a workflow: by its one script, or the folder that its scripts lie in."""
+    return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
 def _befores(
