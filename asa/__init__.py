@@ -15,6 +15,7 @@ from asa.geometry import JobGeometry
 from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
 
 if TYPE_CHECKING:
+    from asa.flow import Flow, stage
     from asa.runner import Run, run_all
     from asa.spec import load_workflow
     from asa.workflow import Stage, Workflow
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Asa",
     "AsaError",
+    "Flow",
     "JobGeometry",
     "Prediction",
     "QueuedJob",
@@ -38,14 +40,17 @@ __all__ = [
     "exactly",
     "load_workflow",
     "run_all",
+    "stage",
 ]
 
 _LAZY = {
+    "Flow": "asa.flow",
     "Run": "asa.runner",
     "Stage": "asa.workflow",
     "Workflow": "asa.workflow",
     "load_workflow": "asa.spec",
     "run_all": "asa.runner",
+    "stage": "asa.flow",
 }
 
 

@@ -117,8 +117,14 @@ class JobSpec:
         What to run; ignored by simulators.
     steps
         What to run in place of `command`, where it is several commands; their names differ.
-    nodes, memory_bytes, gpus, partition
+    nodes, memory_bytes, gpus, partition, account
         Further demands; 0 and empty mean no demand.
+    cpus_per_task
+        Cores that belong together on one node, for one task each; `cores` is a multiple.
+    options
+        Further options in the batch system's own words, as in ``--constraint=haswell``; ignored where it has none.
+    local
+        To be run where the client is, by no batch system's queue. A backend never sees such a job unless it can.
     dependencies
         All of them must be met before the job may start.
     begin_s
@@ -154,6 +160,10 @@ class JobSpec:
     exit_code: int = 0
     token: str = ""
     steps: tuple[Step, ...] = ()
+    account: str = ""
+    cpus_per_task: int = 1
+    options: tuple[str, ...] = ()
+    local: bool = False
 
 
 class JobState(StrEnum):
@@ -294,6 +304,8 @@ class Capabilities:
         >>> site.impossible(JobSpec("big", cores=56, walltime_s=7200.0))
         "asks for 2h00m in partition 'long', which gives at most 1h00m"
         """
+        if spec.local:
+            return None
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         if cores > self.max_cores:
             return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"

@@ -20,6 +20,7 @@ __all__ = [
     "Predicted",
     "Record",
     "Requeued",
+    "Retrying",
     "RunEnded",
     "RunResumed",
     "RunStarted",
@@ -52,6 +53,15 @@ class RunStarted(Record):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(Record):
     """A run that had ended without its result goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying(Record):
+    """A job failed, and its stages are asked for again."""
+
+    stages: tuple[str, ...]
+    job_id: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

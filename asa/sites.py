@@ -51,6 +51,7 @@ _GROUP = "asa.backends"
 _OBSERVED = "observed"
 _STRATEGY = "strategy"
 _DEFAULT = "default"
+_LOCAL = "local"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
 _HEADING = re.compile(r"\s*\[")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -195,7 +196,7 @@ def open_facility(
 
     What `asa doctor` found is said first, then what the site file sets, then `settings`. If neither a backend nor a
     site is named, it is found: the only site there is, the one called ``default``, or a backend that sees its commands
-    on this computer.
+    on this computer; and where there is nothing, this computer itself.
 
     Parameters
     ----------
@@ -316,11 +317,7 @@ def _found_here() -> tuple[str | None, str | None, str]:
         look = getattr(_loaded(name), "found_here", None)
         if look is not None and (why := look()):
             return name, None, str(why)
-    raise InputError(
-        "there is no site file, and no batch system's commands are on this computer",
-        where="--backend",
-        hint=f"Say what to connect to, as in: --backend slurm-rest --set url=https://HOST:6820. {_known_backends()}",
-    )
+    return _LOCAL, None, "there is no site file, and no batch system's commands are on this computer"
 
 
 def _loaded(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MOST_CORES = 20_000_000  # no machine has more
 _MOST_MEMORY_BYTES = 1 << 60
 _LONGEST_S = 366 * 86400.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_RETRIES = 100
+_MOST_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,36 @@ class Stage:
     after
         Names of the stages that must have ended well before.
     command
-        What to run.
+        What to run: text for `sh`.
     memory_bytes, gpus
         Further needs, for the whole stage.
-    partition
-        Where its job is sent; the site's default if not given.
+    partition, account
+        Where its job is sent and who is charged; the site's defaults if not given.
+    script
+        The text of a script, run by the interpreter that its first line names; in place of `command`.
+    tasks
+        Shell commands, one a task, run side by side on all cores; in place of `command`.
+    tasks_file
+        A file of them, one a line, read when the stage begins: a stage before it may write it. In place of `command`.
+    cpus_per_task
+        Cores that belong together, for one task each. `cores` is a multiple.
+    options
+        Further options of the batch system, as in ``--constraint=haswell``.
+    environment
+        Names and values of variables.
+    inputs, outputs
+        Paths, relative to where commands run, with ``*``, ``?`` and ``[]``: what must be there and not empty before it
+        begins, and after it ended.
+    retries
+        How often it is asked for again after it has failed.
+    retry_walltime_factor
+        How much longer a walltime it gets each time that it ran out of it.
+    local
+        It is tiny: it runs where the client is, and waits in no queue.
+    learns_run
+        How long it usually runs is learned from how long it ran; until that is known, `expected_run_s` holds.
+    input_size
+        How much it has to do, in any unit: run times of other amounts are told apart, or scaled.
 
     Examples
     --------
@@ -59,6 +88,20 @@ class Stage:
     memory_bytes: int = 0
     gpus: int = 0
     partition: str = ""
+    account: str = ""
+    script: str = ""
+    tasks: tuple[str, ...] = ()
+    tasks_file: str = ""
+    cpus_per_task: int = 1
+    options: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    retries: int = 0
+    retry_walltime_factor: float = 2.0
+    local: bool = False
+    learns_run: bool = False
+    input_size: float | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -72,6 +115,8 @@ class Stage:
             ("nodes", self.nodes, 1, _MOST_CORES),
             ("gpus", self.gpus, 0, _MOST_CORES),
             ("bytes of memory", self.memory_bytes, 0, _MOST_MEMORY_BYTES),
+            ("cores a task", self.cpus_per_task, 1, _MOST_CORES),
+            ("retries", self.retries, 0, _MOST_RETRIES),
         ):
             if amount is not None and amount < least:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
@@ -86,6 +131,41 @@ class Stage:
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
                 "It would be killed: ask for more walltime, or expect more than nothing.",
             )
+        self._check_payload()
+
+    def _check_payload(self) -> None:
+        ways = [
+            name
+            for name, way in (
+                ("command", self.command.strip()),
+                ("script", self.script),
+                ("tasks", self.tasks),
+                ("tasks_file", self.tasks_file),
+            )
+            if way
+        ]
+        if len(ways) > 1:
+            raise self._error(f"has {' and '.join(ways)}", "Give one of them.")
+        if self.cores is not None and self.cores % self.cpus_per_task:
+            raise self._error(
+                f"asks for {self.cores} cores in tasks of {self.cpus_per_task}", "Give a multiple of those."
+            )
+        if any("\n" in task or not task.strip() for task in self.tasks):
+            raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
+        if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
+            raise self._error(f"sets {bad!r}, which is no name of a variable", "Letters, digits and '_'.")
+        if not 1 <= self.retry_walltime_factor <= _MOST_FACTOR:
+            raise self._error(
+                f"is to be retried with {self.retry_walltime_factor:g} times the walltime",
+                f"Give a factor between 1 and {_MOST_FACTOR}.",
+            )
+        if self.input_size is not None and not 0 < self.input_size < math.inf:
+            raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to run in it."""
+        return not (self.command.strip() or self.script or self.tasks or self.tasks_file)
 
     @property
     def expected_s(self) -> float:
@@ -158,6 +238,11 @@ class Workflow:
         """All stages, each after its predecessors; otherwise as they were given."""
         position = {name: i for i, name in enumerate(self.stages)}
         return tuple(nx.lexicographical_topological_sort(self.graph, key=position.__getitem__))
+
+    def with_followers(self, names: Iterable[str]) -> frozenset[str]:
+        """Give some stages and all that come after them."""
+        chosen = set(names)
+        return frozenset(chosen.union(*(nx.descendants(self.graph, name) for name in chosen)))
 
     @cached_property
     def walltime_s(self) -> float:

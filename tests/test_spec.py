@@ -3,7 +3,7 @@
 import pytest
 
 from asa.errors import InputError
-from asa.spec import load_workflow
+from asa.spec import check_file, load_workflow, parameters_of
 
 GOOD = """\
 name = "mosaic"
@@ -53,17 +53,17 @@ def test_a_file_becomes_a_workflow(tmp_path):
         ('walltime = "30min"', "walltime = 30", 7, "in quotes"),
         ('memory = "4G"', 'memory = "4Q"', 10, "no memory size"),
         ("cores = 64", 'cores = "many"', 6, "cores"),
-        ("cores = 64", "cores = 0", 4, "asks for 0 cores"),
-        ('after = ["project"]', 'after = ["projekt"]', 12, "'projekt', which is no stage"),
-        ('after = ["project"]', 'after = ["add"]', 12, "waits for itself"),
-        ('name = "add"', 'name = "project"', 4, "two stages"),
-        ('expected = "12min"', 'expected = "2h"', 4, "would be killed"),
+        ("cores = 64", "cores = 0", 6, "must be 1 or more, not 0"),
+        ('after = ["project"]', 'after = ["projekt"]', 17, "'projekt', which is no stage\nDid you mean 'project'"),
+        ('after = ["project"]', 'after = ["add"]', 17, "waits for itself"),
+        ('name = "add"', 'name = "project"', 13, "two stages"),
+        ('expected = "12min"', 'expected = "2h"', 8, "would be killed"),
         ("cores = 64", "cores = ", 6, "no TOML"),
-        ('walltime = "1:00:00"', 'walltime = "0s"', 2, "walltime of 0"),
+        ('walltime = "1:00:00"', 'walltime = "0s"', 2, "longer than nothing"),
         ("cores = 64", "cores = true", 6, "cores"),
         ("cores = 64", 'cores = "8"', 6, "cores"),
         ("cores = 64", "cores = 8.0", 6, "cores"),
-        ('after = ["project"]', "after = [1]", 17, "after: Input should be a valid string"),
+        ('after = ["project"]', "after = [1]", 17, "after: must be text in quotes"),
         ('walltime = "1:00:00"', 'walltime = "5min"', 2, "longer than its walltime"),
         ('[[stage]]\nname = "add"', '[[stagee]]\nname = "add"', 12, "no key 'stagee'"),
     ],
@@ -116,3 +116,202 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="UTF-8"):
         load_workflow(path)
+
+
+RICH = """\
+name = "{{survey}}"
+
+[parameters]
+survey = "2mass"
+width = 28
+factor = 1.5
+here = true
+
+[defaults]
+cores = 1
+walltime = "20min"
+partition = "batch"
+environment = { LC_ALL = "C", N = "{{width}}" }
+
+[[stage]]
+name = "list"
+local = "{{here}}"
+command = "mImgtbl {{ survey }} raw.tbl"
+
+[[stage]]
+name = "project"
+after = ["list"]
+ntasks = "{{width}}"
+cpus_per_task = 2
+tasks = [
+  "mProject {{survey}}/a",
+  "mProject {{survey}}/b",
+]
+expected = { learn = true, until = "12min" }
+retries = { times = 2, walltime_factor = "{{factor}}" }
+options = ["--constraint={{survey}}"]
+account = "a1"
+inputs = ["raw/*.fits"]
+outputs = ["proj"]
+environment = { N = 4, OMP_NUM_THREADS = 2 }
+input_size = 2e9
+
+[[stage]]
+name = "add"
+after = ["project"]
+script = "add.sh"
+expected = "learn"
+"""
+
+
+@pytest.fixture
+def rich(tmp_path):
+    (tmp_path / "add.sh").write_text("#!/bin/bash\necho '{{survey}}'\n")
+    return write(tmp_path, RICH)
+
+
+def test_everything_that_a_stage_can_say(rich):
+    """Parameters, defaults, scripts, tasks, retries."""
+    flow = load_workflow(rich)
+    listed, project, add = flow.stages.values()
+    assert flow.name == "2mass"
+    assert (listed.local, listed.cores, listed.command, listed.partition) == (True, 1, "mImgtbl 2mass raw.tbl", "batch")
+    assert (project.cores, project.cpus_per_task) == (56, 2)
+    assert project.tasks == ("mProject 2mass/a", "mProject 2mass/b")
+    assert (project.learns_run, project.expected_run_s, project.walltime_s) == (True, 720, 1200)
+    assert (project.retries, project.retry_walltime_factor) == (2, 1.5)
+    assert (project.options, project.account) == (("--constraint=2mass",), "a1")
+    assert (project.inputs, project.outputs, project.input_size) == (("raw/*.fits",), ("proj",), 2e9)
+    assert dict(project.environment) == {"LC_ALL": "C", "N": "4", "OMP_NUM_THREADS": "2"}
+    assert dict(add.environment) == {"LC_ALL": "C", "N": "28"}
+    assert add.script == "#!/bin/bash\necho '{{survey}}'\n"
+    assert (add.learns_run, add.expected_run_s, add.command) == (True, None, "")
+
+
+def test_parameters_take_other_values_of_their_kind(rich):
+    """From Python, or as text from a command line."""
+    assert parameters_of(rich) == {"survey": "2mass", "width": 28, "factor": 1.5, "here": True}
+    for width in (4, "4"):
+        flow = load_workflow(rich, {"width": width, "survey": 7, "here": "no"})
+        assert (flow.stages["project"].cores, flow.name, flow.stages["list"].local) == (8, "7", False)
+    for given, message in (
+        ({"width": "wide"}, "'wide' is not a whole number"),
+        ({"width": 1.5}, "1.5 is not a whole number"),
+        ({"factor": "x"}, "is not a number"),
+        ({"here": "perhaps"}, "is not true or false"),
+        ({"widht": 4}, "no parameter 'widht'\nDid you mean 'width'"),
+        ({"width": 0}, "ntasks: must be 1 or more, not 0"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            load_workflow(rich, given)
+        assert str(caught.value.where).startswith(f"{rich}:")
+
+
+def test_all_errors_are_told_at_once(tmp_path):
+    """Each with its line, those of the defaults and of lists, too; a mistake in one stage hides none in another."""
+    path = write(tmp_path, """\
+name = "w"
+colour = "red"
+[parameters]
+width = 4
+unused = 1
+[defaults]
+walltime = "soon"
+[[stage]]
+name = "a"
+cores = "{{with}}"
+[[stage]]
+name = "b"
+mem = "4G"
+cores = -1
+after = [
+  "a",
+  "x",
+]
+command = \'\'\'
+echo
+echo {{widt}}
+\'\'\'
+[[stage]]
+name = "c"
+cores = "{{width}}"
+walltime = "1h"
+after = ["d"]
+script = "none.sh"
+[[stage]]
+name = "d"
+after = ["c"]
+walltime = "1h"
+[stage.environment]
+"A B" = "x"
+""")  # fmt: skip
+    found = {(problem.line, problem.severity): problem for problem in check_file(path)}
+    for line, words, hint in (
+        (2, "there is no key 'colour'", "Known keys: name, walltime"),
+        (7, "walltime: 'soon' is no duration", "Mend"),
+        (10, "there is no parameter 'with'", "Did you mean 'width'"),
+        (13, "there is no key 'mem' in stage 'b'", "Did you mean 'memory'"),
+        (14, "cores: must be 1 or more, not -1", "Mend"),
+        (17, "comes after 'x', which is no stage", "Stages are: a, b, c, d"),
+        (21, "there is no parameter 'widt'", "Did you mean 'width'"),
+        (27, "waits for itself: c -> d -> c", "Take one"),
+        (28, "script none.sh cannot be read", "relative to flow.toml's folder"),
+        (29, "'cores' is missing in stage 'd'", "cores = 28"),
+        (34, "'A B' is no name of a variable", "Mend"),
+    ):
+        problem = found.pop((line, "error"))
+        assert words in problem.message
+        assert hint in problem.hint
+        assert problem.file == str(path)
+    assert "'unused' is used nowhere" in found.pop((5, "warning")).message
+    assert not found
+    with pytest.raises(InputError, match="'colour'"):
+        load_workflow(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("cores = 1\nntasks = 2", "has cores and ntasks"),
+        ("cores = 3\ncpus_per_task = 2", "asks for 3 cores in tasks of 2"),
+        ('cores = 1\ncommand = "a"\ntasks = ["b"]', "has command and tasks"),
+        ('cores = 1\nscript = "empty.sh"', "the script empty.sh is empty"),
+        ('cores = 1\nscript = "binary.sh"', "is not UTF-8"),
+        ('cores = 1\nscript = "add.hs"', "cannot be read: No such file or directory\nDid you mean 'add.sh'"),
+        ('cores = 1\noptions = ["-n4"]', "'-n4' is no option"),
+        ('cores = 1\nafter = "a"', 'after: must be a list in brackets in stage \'s\'\nWrite it as after = \\["a"\\]'),
+        ("cores = 1\nenvironment = { A = true }", "write it in quotes"),
+        ("cores = 1\nretries = { walltime_factor = 3 }", "'times' is missing"),
+        ('cores = 1\ntime = "1h"', "no key 'time' in stage 's'\nDid you mean 'walltime'"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_refused(tmp_path, lines, message):
+    """In words that say what to write."""
+    (tmp_path / "empty.sh").write_text("\n")
+    (tmp_path / "binary.sh").write_bytes(b"\xff\xfe")
+    (tmp_path / "add.sh").write_text("true\n")
+    path = write(tmp_path, f'name = "w"\n[[stage]]\nname = "s"\nwalltime = "1h"\n{lines}\n')
+    with pytest.raises(InputError, match=message) as caught:
+        load_workflow(path)
+    assert str(caught.value.where).startswith(f"{path}:")
+
+
+def test_what_a_stage_says_takes_the_place_of_the_defaults(tmp_path):
+    """One way to run, and one way to say how wide, whatever the defaults have."""
+    path = write(
+        tmp_path,
+        """\
+name = "w"
+defaults = { nodes = 2, command = "make", walltime = "1h", options = ["--a"] }
+stage = [{ name = "a" }, { name = "b", cores = 4, tasks = ["x"], options = ["--b"] }]
+""",
+    )
+    a, b = load_workflow(path).stages.values()
+    assert (a.nodes, a.cores, a.command, a.options) == (2, None, "make", ("--a",))
+    assert (b.nodes, b.cores, b.command, b.tasks, b.options) == (None, 4, "", ("x",), ("--b",))
+
+
+def test_local_stages_need_not_say_how_wide_and_how_long(tmp_path):
+    """They are tiny."""
+    stage = load_workflow(write(tmp_path, 'name = "w"\n[[stage]]\nname = "a"\nlocal = true\n')).stages["a"]
+    assert (stage.local, stage.cores, stage.walltime_s) == (True, 1, 600)

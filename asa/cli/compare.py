@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from asa.cli.check import ParametersOption
+from asa.cli.doctor import given_settings
 from asa.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 
 def compare(
     workflow: Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")],
+    parameters: ParametersOption = None,
     system: Annotated[
         str | None,
         typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False),
@@ -96,7 +99,7 @@ def compare(
 
         check_figure_path(plot)
     site = _site(system, trace, trace_cores, age_accrues=age_accrues, poll_s=poll, scheduler=scheduler)
-    make_workflow, counts = _workflow(workflow, cores, site)
+    make_workflow, counts = _workflow(workflow, cores, dict(given_settings(parameters)), site)
     comparison = Comparison(
         make_workflow=make_workflow,
         site=site,
@@ -153,7 +156,9 @@ class _Fixed:
         return self.workflow
 
 
-def _workflow(given: str, cores: str | None, site: Site) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
+def _workflow(
+    given: str, cores: str | None, parameters: dict[str, str], site: Site
+) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
     from asa import plugins
     from asa.experiment import workflow_maker
     from asa.spec import load_workflow
@@ -165,7 +170,7 @@ def _workflow(given: str, cores: str | None, site: Site) -> tuple[Callable[[int]
                 where="--cores",
                 hint="Leave --cores out.",
             )
-        fixed = load_workflow(given)
+        fixed = load_workflow(given, parameters)
         return _Fixed(fixed), (fixed.peak_cores(site.capabilities.cores_per_node),)
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))

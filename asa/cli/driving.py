@@ -79,7 +79,13 @@ def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
 
 
 def drive_here(
-    folder: RunFolder, facility: Facility, display: Display, *, retry: bool = False, greeting: str = ""
+    folder: RunFolder,
+    facility: Facility,
+    display: Display,
+    *,
+    retry: bool = False,
+    again: Sequence[str] = (),
+    greeting: str = "",
 ) -> RunResult:
     """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
 
@@ -90,13 +96,16 @@ def drive_here(
         order.
     """
     from asa.runner import drive
+    from asa.runner.beside import with_local_stages
 
     try:
         with ExitStack() as held:
-            watch = _Watch(folder, facility, display, held, greeting)
+            watch = _Watch(folder, with_local_stages(folder.plan, facility), display, held, greeting)
             held.enter_context(display)
             held.enter_context(watch.departures.heeded())
-            return drive(folder, watch.connect, retry=retry, on_record=watch.on_record, on_pass=watch.on_pass)
+            return drive(
+                folder, watch.connect, retry=retry, again=again, on_record=watch.on_record, on_pass=watch.on_pass
+            )
     except Detached:
         _say_left(folder)
         raise

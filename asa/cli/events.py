@@ -11,6 +11,7 @@ from asa.records import (
     Observed,
     Record,
     Requeued,
+    Retrying,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -52,12 +53,14 @@ def _line(time_s: float, stages: tuple[str, ...], words: str) -> str:
     return f"{clock(time_s)}  {f'{whose}: ' if whose else ''}{words}"
 
 
-def _words(record: Record) -> str | None:  # noqa: C901, PLR0911 - one case each
+def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one case each
     match record:
         case RunStarted():
             return "the run begins"
         case RunResumed():
-            return "the run goes on: what did not end well is asked for again"
+            return "the run goes on"
+        case Retrying(reason=reason):
+            return f"asked for again{_because(reason)}"
         case RunEnded(outcome=outcome, reason=reason):
             return f"the run {'was cancelled' if outcome == 'cancelled' else outcome}{_because(reason)}"
         case Submitted():

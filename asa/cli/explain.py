@@ -266,9 +266,12 @@ def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterato
 
 
 def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterator[str]:
+    from asa.payload import meaning
+
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
-    yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}."
+    means = f": {told}" if (told := meaning(stage.exit_code)) else ""
+    yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
     if stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}:
         yield from _reason(folder, stage)
     file = log_file(folder, state, stage.stage, "err")

@@ -12,17 +12,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from asa import plugins
+from asa.cli.advise import advise
 from asa.cli.bank import app as bank_app
 from asa.cli.cancel import cancel
+from asa.cli.check import check
 from asa.cli.compare import compare
 from asa.cli.doctor import doctor
 from asa.cli.evaluate import evaluate
 from asa.cli.explain import explain
+from asa.cli.exports import app as export_app
+from asa.cli.imports import app as import_app
 from asa.cli.learn import learn
 from asa.cli.lists import lists
 from asa.cli.logs import logs
 from asa.cli.predict import predict
 from asa.cli.run import resume, run
+from asa.cli.schema import schema
+from asa.cli.show import show
 from asa.cli.status import runs, status
 from asa.errors import AsaError, InputError
 
@@ -68,6 +74,8 @@ def _common(
 
 
 def _gather() -> None:
+    app.command("check")(check)
+    app.command("show")(show)
     app.command("run")(run)
     app.command("resume")(resume)
     app.command("status")(status)
@@ -79,9 +87,13 @@ def _gather() -> None:
     app.command("doctor")(doctor)
     app.command("learn")(learn)
     app.command("predict")(predict)
+    app.command("advise")(advise)
     app.command("evaluate")(evaluate)
     app.command("list")(lists)
+    app.command("schema")(schema)
     app.add_typer(bank_app, name="bank")
+    app.add_typer(import_app, name="import")
+    app.add_typer(export_app, name="export")
     for name in plugins.names("asa.commands"):
         command = plugins.load("asa.commands", name)
         if isinstance(command, typer.Typer):

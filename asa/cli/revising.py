@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +66,7 @@ def check_commands(given: str, stages: Iterable[Stage], *, is_file: bool) -> Non
         It names them.
     """
     # the workflows of the paper are models, whose stages have names where their commands would be
-    idle = [stage.name for stage in stages if stage.command.strip() in {"", "" if is_file else stage.name}]
+    idle = [s.name for s in stages if s.is_idle or (not is_file and s.command.strip() == s.name)]
     if idle:
         raise InputError(
             f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
@@ -97,7 +97,7 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
         )
 
 
-def revise(folder: RunFolder, state: RunState, file: Path) -> None:
+def revise(folder: RunFolder, state: RunState, file: Path, again: Collection[str] = ()) -> None:
     """Let what is left of a run that ended be as its workflow's file says now; what has ended well stays as it was.
 
     Raises
@@ -107,11 +107,12 @@ def revise(folder: RunFolder, state: RunState, file: Path) -> None:
     LeaseError
         Another client drives the run.
     """
-    from asa.cli.planning import check_possible, check_strategy
+    from asa.runner.outlook import check_possible, check_strategy
     from asa.spec import load_workflow
 
     flow = load_workflow(file)
-    done = {name for name, view in state.stages.items() if view.phase.value == "done"}
+    once_more = state.workflow.with_followers(again)
+    done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
     stages = _merged(folder.plan.stages, flow, done, file)
     check_commands(str(file), [stage for stage in stages if stage.name not in done], is_file=True)
     plan = replace(folder.plan, stages=stages, walltime_s=flow.walltime_s, source=str(file.absolute()))

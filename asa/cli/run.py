@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import Output, OutputOption, RunArgument, RunsOption, command, open_run, read_state, runs_folder
+from asa.cli.runs import (
+    Output,
+    OutputOption,
+    RunArgument,
+    RunsOption,
+    command,
+    open_run,
+    read_state,
+    runs_folder,
+    stage_of,
+)
 from asa.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from asa.backend import Capabilities, Facility
     from asa.cli.live import Display
     from asa.runner import RunFolder, RunPlan
+    from asa.runner.state import RunState
     from asa.sites import OpenedSite
     from asa.workflow import Workflow
 
@@ -49,7 +60,15 @@ def run(
     ],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: SetOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
+            "partition=batch; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -88,16 +107,21 @@ def run(
     Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
     where nobody reads what it prints any more.
     """
-    from asa.cli.planning import check_possible, check_strategy, plan_of, print_plan, read_only_bank
+    from asa.cli.advise import learned
+    from asa.cli.planning import print_plan
     from asa.cli.revising import bank_folder, check_bank
     from asa.runner import RunFolder
+    from asa.runner.outlook import check_possible, check_strategy, plan_of, read_only_bank
     from asa.sites import open_facility
 
-    flow = _workflow(workflow, cores, dry_run=dry_run)
+    parameters, given = _split(workflow, given_settings(settings))
+    flow = _workflow(workflow, cores, parameters, dry_run=dry_run)
     if strategy is not None:
         check_strategy(strategy)
     _check_estimator(estimator)
-    opened = open_facility(backend, site, given_settings(settings))
+    if _is_file(workflow) and not quiet:
+        _warn(workflow, parameters)
+    opened = open_facility(backend, site, given)
     _check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
     chosen = strategy or opened.strategy or _STRATEGY
     how = check_strategy(chosen)
@@ -110,8 +134,10 @@ def run(
         from asa.cli.driving import opened as connected
 
         with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
+            flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
             plan = _plan(flow, opened, world.capabilities, chosen, estimator, kept_in, name, history, seed)
-            plan = replace(plan, source=str(Path(workflow).absolute()) if _is_file(workflow) else "")
+            source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
+            plan = replace(plan, source=source, parameters=parameters)
             check_possible(plan, how)
             if dry_run:
                 jobs = plan_of(plan, how, world, read_only_bank(plan, kept_in))
@@ -142,11 +168,20 @@ def resume(
         bool,
         typer.Option("--retry", help="Of a run that failed or was cancelled: ask again for what did not end well."),
     ] = False,
+    from_stage: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Of a run that has ended, however: run this stage and all that follow it once more; may be repeated.",
+            metavar="STAGE",
+            show_default=False,
+        ),
+    ] = None,
     workflow: Annotated[
         Path | None,
         typer.Option(
-            help="With --retry: the workflow's file, mended. Its stages are the same; what those ask for and run that "
-            "have not ended well may change.",
+            help="With --retry or --from: the workflow's file, mended. Its stages are the same; what those ask for and "
+            "run that have not ended well may change.",
             metavar="FILE",
             show_default=False,
         ),
@@ -171,18 +206,29 @@ def resume(
     folder = open_run(runs, run)
     state, _ = read_state(folder)
     outcome = state.outcome
-    if workflow is not None and (not retry or outcome not in {"failed", "cancelled"}):
-        why = "is taken with --retry only" if not retry else "cannot change a run that has not failed"
+    again = _stages_again(from_stage or [], state)
+    if workflow is not None and not again and (not retry or outcome not in {"failed", "cancelled"}):
+        why = "is taken with --retry or --from only" if not retry else "cannot change a run that has not failed"
         hint = "Only what is asked for again may change, once the run has failed or was cancelled."
         raise InputError(why, where="--workflow", hint=hint)
-    if outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder)):
+    if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
     facility = reopen(folder, given_settings(settings))
     if workflow is not None:
-        revise(folder, state, workflow)
+        revise(folder, state, workflow, again)
     take_bank(folder, bank)
-    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry)
+    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again)
+
+
+def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
+    """Check the stages that are to be run once more."""
+    for name in named:
+        stage_of(state, name)
+    if named and state.outcome is None:
+        hint = "Cancel it first: asa cancel; or let it end."
+        raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
+    return tuple(named)
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:
@@ -192,15 +238,26 @@ def _has_loose_ends(folder: RunFolder) -> bool:
 
 
 def _drive(
-    folder: RunFolder, facility: Facility, output: Output, words: str, *, quiet: bool, retry: bool = False
+    folder: RunFolder,
+    facility: Facility,
+    output: Output,
+    words: str,
+    *,
+    quiet: bool,
+    retry: bool = False,
+    again: Sequence[str] = (),
 ) -> None:
+    from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, tell_end
 
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
-    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, greeting=greeting)
-    if code := tell_end(folder, as_json=output is Output.JSON):
+    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, again=again, greeting=greeting)
+    code = tell_end(folder, as_json=output is Output.JSON)
+    if output is not Output.JSON:
+        tell_advice(folder)
+    if code:
         raise typer.Exit(code)
 
 
@@ -225,7 +282,25 @@ def _is_file(given: str) -> bool:
     return given.endswith(".toml") or "/" in given
 
 
-def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
+def _split(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Tell the parameters of a workflow file from the settings of a backend."""
+    from asa.spec import parameters_of
+
+    known = parameters_of(workflow) if _is_file(workflow) else {}
+    ours = {name: value for name, value in given.items() if name in known}
+    return ours, {name: value for name, value in given.items() if name not in known}
+
+
+def _warn(workflow: str, parameters: dict[str, str]) -> None:
+    """Say what may keep a workflow from running, such as a program that is not found."""
+    from asa.spec.checks import check_here
+
+    for problem in check_here(workflow, dict(parameters)):
+        if problem.severity == "warning":
+            sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
+
+
+def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
     from asa import plugins
     from asa.cli.revising import check_commands
     from asa.spec import load_workflow
@@ -234,7 +309,7 @@ def _workflow(given: str, cores: int | None, *, dry_run: bool) -> Workflow:
         if cores is not None:
             hint = "Leave --cores out."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
-        flow = load_workflow(given)
+        flow = load_workflow(given, parameters)
     elif given in plugins.names("asa.workflows"):
         if cores is None:
             raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")

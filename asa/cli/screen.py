@@ -126,7 +126,8 @@ def summary(run: RunStanding) -> RenderableType:
 
 def _cost(metrics: RunMetrics) -> str:
     waited, ran = format_duration(metrics.twt_s), format_duration(metrics.execution_s)
-    again = f"; {metrics.resubmissions} jobs were asked for again" if metrics.resubmissions else ""
+    count = metrics.resubmissions
+    again = f"; {count} {'job was' if count == 1 else 'jobs were'} asked for again" if count else ""
     lines = [
         f"The stages waited {waited} in all (TWT), and ran {ran}.",
         f"{metrics.core_hours:,.2f} core-hours, of which {metrics.overhead_core_hours:,.2f} idle{again}.",

@@ -49,6 +49,10 @@ class Run:
         run that was interrupted, which goes on from there.
     retry
         If the journal's run has ended without its result: ask again for what did not end well.
+    again
+        Stages that are run once more, with all that follow them, if the journal's run has ended, however.
+    place
+        Folder in which stages keep what they remember when they are run again; empty for none.
     """
 
     workflow: Workflow
@@ -60,6 +64,8 @@ class Run:
     id: str = ""
     journal: Journal | None = None
     retry: bool = False
+    again: tuple[str, ...] = ()
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 def queues(one: Active, job: Job, since_s: float) -> None:
     """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
-    if one.run.bank is not None and len(job.planned.stages) == 1:
+    if one.run.bank is not None and len(job.planned.stages) == 1 and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
         )

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from asa.backend import Backend
-from asa.errors import StateError
+from asa.errors import AsaError, StateError
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
@@ -17,6 +17,7 @@ from asa.runner.active import Run
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
 from asa.runner.state import RunState
+from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
 
 __all__ = ["drive"]
@@ -27,6 +28,7 @@ def drive(
     connect: Callable[[RunFolder], Backend],
     *,
     retry: bool = False,
+    again: Sequence[str] = (),
     on_record: Callable[[Record], None] = lambda _: None,
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
 ) -> RunResult:
@@ -40,6 +42,8 @@ def drive(
         Opens the batch system for it, to be slept with by `RunFolder.sleep`.
     retry
         Ask again for what did not end well, if the run has ended without its result.
+    again
+        Stages to run once more, with all that follow them, if the run has ended, however.
     on_record
         Called with each new record as it happens.
     on_pass
@@ -68,15 +72,28 @@ def drive(
         folder.check(journal)
         backend = connect(folder)
         bank = _bank(folder)
-        run = Run(plan.make_workflow(), strategy, name=plan.name, bank=bank, id=plan.id, journal=journal, retry=retry)
+        run = Run(
+            plan.make_workflow(),
+            strategy,
+            name=plan.name,
+            bank=bank,
+            id=plan.id,
+            journal=journal,
+            retry=retry,
+            again=tuple(again),
+            place=str(folder.path),
+        )
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
             folder.pulse(backend.condition, states[0], wake_s)
             on_pass(states, backend, wake_s)
 
-        [result] = run_all(
-            backend, [run], history=plan.history, on_record=on_record, wishes=folder.take_wishes, on_pass=each_pass
-        )
+        try:
+            [result] = run_all(
+                backend, [run], history=plan.history, on_record=on_record, wishes=folder.take_wishes, on_pass=each_pass
+            )
+        finally:  # also of a run that is left, which nobody may ever go on with
+            _keep_run_times(folder)
         if bank.store is not None:
             bank.store.close()
     if result.outcome == "completed":
@@ -84,6 +101,16 @@ def drive(
         with suppress(ValueError):  # clocks that contradict each other; the run is what it is
             folder.write_metrics({**asdict(measure(run.workflow, result.records)), **cost})
     return result
+
+
+def _keep_run_times(folder: RunFolder) -> None:
+    """Have in the bank how long the stages ran, as far as is known; a run goes on, and ends, without."""
+    plan = folder.plan
+    with suppress(AsaError):
+        if plan.bank:
+            state, records = folder.state()
+            jobs = {job_id: job.status for job_id, job in state.jobs.items()}
+            RunTimes(plan.bank).observe(run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs))
 
 
 def _bank(folder: RunFolder) -> WaitBank:

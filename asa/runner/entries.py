@@ -131,9 +131,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended without its result goes on: what did not end well is to be asked for again."""
+    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them."""
 
     at_s: float
+    stages: tuple[str, ...] = ()
     kind: Literal["retried"] = "retried"
 
 

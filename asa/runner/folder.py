@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from asa.backend import Capabilities, Condition
+from asa.backend import Capabilities, Condition, Setting
 from asa.errors import InputError, JournalError, LeaseError
 from asa.locks import FileLock, Holder
 from asa.records import Record
@@ -73,6 +73,8 @@ class RunPlan:
         Of asa.
     source
         Path of the file that the workflow was read from; empty if it was from none.
+    parameters
+        With which that was read, where they differ from what the file says.
     """
 
     id: str
@@ -92,6 +94,7 @@ class RunPlan:
     created_s: float = 0.0
     version: str = ""
     source: str = ""
+    parameters: Mapping[str, Setting] = field(default_factory=dict)
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from asa.backend import Foresight, JobSpec
@@ -13,6 +13,8 @@ from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
 __all__ = ["KnownForecast", "LearnedForecast", "NoForecast"]
+
+_NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
 
 
 class NoForecast:
@@ -38,15 +40,22 @@ class LearnedForecast:
         What is known.
     job_of
         The job of a stage, as if it were submitted now.
+    at_once
+        Stages that wait in no queue.
     """
 
-    def __init__(self, bank: WaitBank, job_of: Callable[[str], QueuedJob]) -> None:
+    def __init__(
+        self, bank: WaitBank, job_of: Callable[[str], QueuedJob], at_once: Collection[str] = frozenset()
+    ) -> None:
         self.bank = bank
         self._job_of = job_of
+        self._at_once = at_once
         self._drawn: dict[str, tuple[int, WaitForecast]] = {}
 
     def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the past does not know when
         """Predict the wait of a stage's job."""
+        if stage in self._at_once:
+            return _NO_WAIT
         if not self.bank.draws:
             return self.bank.predict(self._job_of(stage))
         drawn = self._drawn.get(stage)

@@ -168,7 +168,14 @@ def _look(backend: Backend, banks: Sequence[WaitBank], history: int) -> None:
 
 def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Record], None]) -> Active:
     capabilities = backend.capabilities
-    state = RunState(run.name or run.workflow.name, run.workflow, capabilities, run.id or uuid.uuid4().hex, run.run_s)
+    state = RunState(
+        run.name or run.workflow.name,
+        run.workflow,
+        capabilities,
+        run.id or uuid.uuid4().hex,
+        run.run_s,
+        run.place,
+    )
     forecast: Forecast = NoForecast()
 
     def spec_of(name: str) -> JobSpec:
@@ -182,6 +189,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         forecast = LearnedForecast(
             bank,
             lambda name: queued(spec_of(name), capabilities, backend.now(), bank.user),
+            at_once={name for name, stage in run.workflow.stages.items() if stage.local},
         )
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
@@ -200,9 +208,9 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         one.replay(run.journal.entries)
         one.is_behind = True
         catch_up(backend, one)
-    if run.retry and state.outcome not in {None, "completed"}:
+    if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
         _wind_up(backend, one)
-        one.commit(Retried(backend.now()))
+        one.commit(Retried(backend.now(), run.again))
     return one
 
 
@@ -260,10 +268,11 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
             if backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
-        due = next((planned for planned in plan.submissions if planned.submit_s <= now), None)
+        due = next((job for job in plan.submissions if job.submit_s <= now and not one.state.is_too_early(job)), None)
         if due is None or now < one.again_s:
             _note_predictions(one, plan, now)
-            times = [max(planned.submit_s, one.again_s) for planned in plan.submissions]
+            later = [planned for planned in plan.submissions if not one.state.is_too_early(planned)]
+            times = [max(planned.submit_s, one.again_s) for planned in later]
             return min(times if plan.wake_s is None else [*times, plan.wake_s], default=None)
         submit(backend, one, due)  # it changes what is true: the rest is planned on that
     return None

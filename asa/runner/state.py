@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
+from asa.payload import meaning, payload_text
 from asa.records import (
     Cancelled,
     Deferred,
@@ -17,6 +19,7 @@ from asa.records import (
     Outcome,
     Record,
     Requeued,
+    Retrying,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -40,7 +43,7 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
-from asa.workflow import Slot, Workflow
+from asa.workflow import Slot, Stage, Workflow
 
 __all__ = ["Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
 
@@ -48,6 +51,7 @@ TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 _HOPELESS = "DependencyNeverSatisfied"
+_NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
 @dataclass(slots=True)
@@ -61,6 +65,12 @@ class Job:
     given_up: bool = False  # cancelled by us: its stages may have another job by now
     observed: bool = False
     known_as: OwnJob | None = None  # to the bank, once it queues
+
+    @property
+    def is_void(self) -> bool:
+        """What depends on it can never start."""
+        ended_badly = self.status.state.is_final and self.status.state is not JobState.COMPLETED
+        return bool(self.giving_up) or (ended_badly and self.status.reason != TWIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class RunState:
         Distinguishes this run's tokens from those of every other, which a site may remember: letters and digits.
     run_s
         How long each stage really runs; simulators only, the expected times if not given.
+    place
+        Folder in which stages keep what they remember when they are run again; empty for none.
 
     Attributes
     ----------
@@ -106,6 +118,8 @@ class RunState:
         Tokens of which a second job may yet turn up.
     refused
         Stages whose job was refused for good, and why.
+    generations
+        How often a stage that had ended well was asked for again, with all that follow it.
     outcome, reason
         How the run ended; None until then.
     planned
@@ -117,12 +131,14 @@ class RunState:
     capabilities: Capabilities
     unique: str
     run_s: Mapping[str, float] | None = None
+    place: str = ""
     stages: dict[str, StageView] = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
     open_intent: Intended | None = None
     intents: dict[str, Intended] = field(default_factory=dict)
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     refused: dict[str, str] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
     outcome: Outcome | None = None
     reason: str = ""
     planned: tuple[PlannedJob, ...] = ()
@@ -170,31 +186,38 @@ class RunState:
                     self.refused |= dict.fromkeys(intent.planned.stages, reason)
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
-            case Retried(at_s=at_s):
-                yield self._retry(at_s)
+            case Retried(at_s=at_s, stages=stages):
+                yield self._retry(at_s, stages)
 
     # ------------------------------------------------------------------ what the client does
 
     def spec_of(self, planned: PlannedJob) -> JobSpec:
         """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
-        stages = [self.workflow.stages[name] for name in planned.stages]
+        stages = [self.stages[name].stage for name in planned.stages]
         per_node = self.capabilities.cores_per_node
         cores = max(stage.cores_on(per_node) for stage in stages)
         slots = self.workflow.layout(planned.stages, cores, per_node, self.run_s)
         whole = len(planned.stages) == len(self.workflow.stages)
-        walltime = self.workflow.walltime_s if whole and len(stages) > 1 else sum(stage.walltime_s for stage in stages)
+        walltime = sum(stage.walltime_s for stage in stages)
+        if whole and len(stages) > 1:  # those that ran out of theirs have more than the workflow's own counts
+            walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
-        unmet = [name for name in before if self.stages[name].phase is not Phase.DONE]
-        waited_for = sorted({self._job_of(name) for name in unmet}) if planned.keep is Keep.DEPENDENCY else []
+        waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else []
+        if planned.keep is not Keep.NOTHING:
+            walltime += self._local_before(before)
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
             cores=cores,
             walltime_s=walltime + planned.spare_walltime_s,
-            command=stages[0].command if len(stages) == 1 else "",
-            steps=tuple(Step(stage.name, stage.command) for stage in stages) if len(stages) > 1 else (),
+            command=self._payload(stages[0]) if len(stages) == 1 else "",
+            steps=tuple(Step(stage.name, self._payload(stage)) for stage in stages) if len(stages) > 1 else (),
             partition=next((stage.partition for stage in stages if stage.partition), ""),
+            account=next((stage.account for stage in stages if stage.account), ""),
+            cpus_per_task=math.gcd(cores, *(stage.cpus_per_task for stage in stages)),
+            options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+            local=all(stage.local for stage in stages),
             nodes=max(stage.nodes or 0 for stage in stages),
             memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
             gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
@@ -205,11 +228,43 @@ class RunState:
             run_s=max(slot.end_s for slot in slots),
         )
 
+    def _jobs_before(self, before: Iterable[str]) -> set[str]:
+        """Give the jobs that must end well before some stages have.
+
+        A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
+        """
+        unmet = [name for name in before if self.stages[name].phase is not Phase.DONE]
+        return set().union(
+            *(
+                self._jobs_before(self.stages[name].stage.after)
+                if self.stages[name].stage.local
+                else {self._job_of(name)}
+                for name in unmet
+            )
+        )
+
+    def _local_before(self, before: Iterable[str]) -> float:
+        """Say for how many seconds an allocation may idle since the client has yet to run local stages."""
+        views = [self.stages[name] for name in before]
+        local = [view.stage for view in views if view.stage.local and view.phase is not Phase.DONE]
+        return max((stage.expected_s + _NOTICE_S + self._local_before(stage.after) for stage in local), default=0.0)
+
     def token_of(self, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked again after a doubt, it is the same: a stage's n-th job."""
         first = planned.stages[0]
         group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
         return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
+
+    def is_too_early(self, planned: PlannedJob) -> bool:
+        """Whether a planned job must not be submitted before the stages that it follows have ended: a local one."""
+        stages = [self.workflow.stages[name] for name in planned.stages]
+        before = {name for stage in stages for name in stage.after} - set(planned.stages)
+        is_local = all(stage.local for stage in stages)
+        return is_local and any(self.stages[name].phase is not Phase.DONE for name in before)
+
+    def _payload(self, stage: Stage) -> str:
+        place = f"{self.place}/tasks/{self._mark(stage.name)}" if self.place else ""
+        return payload_text(stage, stage.cores_on(self.capabilities.cores_per_node), place=place)
 
     def live_jobs(self) -> list[str]:
         """Jobs that have not ended and that the client has not given up."""
@@ -262,14 +317,17 @@ class RunState:
         self.outcome, self.reason = outcome, reason
         return RunEnded(time_s=at_s, run=self.name, outcome=outcome, reason=reason)
 
-    def _retry(self, at_s: float) -> Record:
-        """Let every stage that has not ended well wait for another job."""
+    def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
+        """Let every stage that has not ended well wait for another job, and those that are to be run once more."""
         self.outcome, self.reason, self.open_intent = None, "", None
         self.refused.clear()
+        once_more = self.workflow.with_followers(stages)
         for name, view in self.stages.items():
-            if view.phase is not Phase.DONE:
+            if name in once_more:  # what it posted and noted the last time does not count any more
+                self.generations[name] = self.generations.get(name, 0) + 1
+            if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
-                self.stages[name] = StageView(view.stage, resubmissions=again)
+                self.stages[name] = StageView(self.workflow.stages[name], resubmissions=again)
         return RunResumed(time_s=at_s, run=self.name)
 
     # ------------------------------------------------------------------ what the batch system tells
@@ -286,7 +344,8 @@ class RunState:
         if status.start_s is not None and (was.start_s is None or requeued):
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
             self._allocated(job, status.start_s)
-        if (observation := observation_of(job.spec, status, self.capabilities)) and not job.observed:
+        observation = None if job.spec.local else observation_of(job.spec, status, self.capabilities)
+        if observation and not job.observed:
             job.observed = True
             yield Observation(self._observed(job, observation), job, observation)
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
@@ -330,10 +389,10 @@ class RunState:
 
     def _is_wanted_no_more(self, job: Job) -> bool:
         """Whether a job is being cancelled, or depends on one that is, or that gave way to another of its token."""
-        if job.giving_up:
-            return True
-        needed = [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
-        return any(before.giving_up or before.status.reason == TWIN for before in needed)
+        return bool(job.giving_up) or any(one.is_void or one.status.reason == TWIN for one in self._needed(job))
+
+    def _needed(self, job: Job) -> list[Job]:
+        return [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
 
     def _begun_after(self, stage: str) -> Iterator[float]:
         """When stages began that follow one: it had ended by then, even if the batch system says so a moment later."""
@@ -378,10 +437,37 @@ class RunState:
             yield from self._stages_done(job, status.payload_start_s, end)
         elif status.state is JobState.TIMEOUT and status.payload_start_s is None:
             self._ask_again(job)  # an allocation that idled until its limit: the stage never began
+        elif self.outcome is not None:
+            return
+        elif status.start_s is None and any(before.is_void for before in self._needed(job)):
+            self._ask_again(job)  # the batch system cancelled what could never start
+        elif (failed := self._to_retry(job)) is not None:
+            self._ask_again(job)
+            self._count_attempt(failed, status.state)
+            why = _why(status)
+            yield Retrying(time_s=end, run=self.name, stages=job.planned.stages, job_id=status.job_id, reason=why)
         else:
-            detail = f" ({status.reason})" if status.reason else ""
-            if self.outcome is None:
-                yield self._end("failed", f"{_names(job)} ended as {status.state.value}{detail}", end)
+            yield self._end("failed", f"{_names(job)} ended as {_why(status)}", end)
+
+    def _to_retry(self, job: Job) -> str | None:
+        """Name the stage of a job that failed, if it may be tried again."""
+        ended = {step.name for step in job.status.steps if step.end_s is not None}
+        failed = next((name for name in job.planned.stages if name not in ended), job.planned.stages[0])
+        view = self.stages[failed]
+        if job.status.state is JobState.CANCELLED or view.job_id != job.status.job_id:
+            return None  # somebody wanted its end
+        return failed if view.attempts < view.stage.retries else None
+
+    def _count_attempt(self, name: str, ended_as: JobState) -> None:
+        """Note that a stage failed; one that ran out of its walltime gets more, as much as its partition gives."""
+        view = self.stages[name]
+        stage = view.stage
+        if ended_as is JobState.TIMEOUT:
+            limits = self.capabilities.partitions.get(stage.partition or self.capabilities.partition)
+            most = (limits.max_walltime_s if limits is not None else None) or math.inf
+            longer = max(min(stage.walltime_s * stage.retry_walltime_factor, most), stage.walltime_s)
+            stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
+        self.stages[name] = replace(view, stage=stage, attempts=view.attempts + 1)
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
@@ -415,7 +501,8 @@ class RunState:
         for name in job.planned.stages:
             stage = self.stages[name]
             if stage.job_id == job.status.job_id:
-                self.stages[name] = StageView(stage.stage, resubmissions=stage.resubmissions + 1)
+                again = stage.resubmissions + 1
+                self.stages[name] = StageView(stage.stage, resubmissions=again, attempts=stage.attempts)
 
     @staticmethod
     def _peak(slots: Sequence[Slot], demand: Mapping[str, int]) -> int:
@@ -435,12 +522,24 @@ class RunState:
         return job_id
 
     def _token(self, stage: str) -> str:
-        return f"{self.unique}/{stage}"
+        return f"{self.unique}/{self._mark(stage)}"
+
+    def _mark(self, stage: str) -> str:
+        """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
+        generation = self.generations.get(stage, 0)
+        return f"{stage}@{generation}" if generation else stage
 
 
 def _names(job: Job) -> str:
     stages = job.planned.stages
     return f"stage {stages[0]!r}" if len(stages) == 1 else f"the job of {len(stages)} stages"
+
+
+def _why(status: JobStatus) -> str:
+    """Say how a job ended that did not end well."""
+    means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
+    detail = means or status.reason
+    return f"{status.state.value} ({detail})" if detail else status.state.value
 
 
 def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:

@@ -244,14 +244,14 @@ def _cancel_strays(backend: Backend, found: Iterable[JobStatus]) -> bool:
 
 
 def give_up_orphans(backend: Backend, one: Active) -> float | None:
-    """Cancel what can never start since a job was given up that it depends on; return when to go on.
+    """Cancel what can never start since a job was given up, or failed, that it depends on; return when to go on.
 
     Its stages are asked for again, and so are those that depend on them in turn.
     """
     if one.state.outcome is not None:
         return None
     while orphans := list(_orphans(one)):
-        reason = "job {}, which it depends on, was given up"
+        reason = "job {}, which it depends on, is no more"
         decided = [cancel(backend, one, job_id, reason.format(before)) for job_id, before in orphans]
         if not any(decided):
             break  # they have ended, or nothing can be decided now
@@ -259,11 +259,11 @@ def give_up_orphans(backend: Backend, one: Active) -> float | None:
 
 
 def _orphans(one: Active) -> Iterator[tuple[str, str]]:
-    """Find live jobs that depend on one that was given up, and name that."""
+    """Find live jobs that depend on one that was given up or failed, and name that."""
     jobs = one.state.jobs
     for job_id in one.state.live_jobs():
         needed = (dependency.job_id for dependency in jobs[job_id].spec.dependencies)
-        before = next((other for other in needed if other in jobs and jobs[other].giving_up), None)
+        before = next((other for other in needed if other in jobs and jobs[other].is_void), None)
         if before is not None:
             yield job_id, before
 

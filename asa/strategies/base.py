@@ -83,7 +83,9 @@ class StageView:
     started_s, ended_s
         When the stage itself (not its allocation) began and ended.
     resubmissions
-        How often its job was given back before the stage began.
+        How often its job was given back before the stage began, or failed and was asked for again.
+    attempts
+        How often it failed and is to be tried again.
     """
 
     stage: Stage
@@ -96,6 +98,7 @@ class StageView:
     started_s: float | None = None
     ended_s: float | None = None
     resubmissions: int = 0
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ class BigJob:
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
         """Submit everything as one job at once."""
-        if any(stage.phase is not Phase.WAITING for stage in view.stages.values()):
+        left = tuple(name for name in view.workflow.order if view.stages[name].phase is not Phase.DONE)
+        if not left or any(view.stages[name].phase is not Phase.WAITING for name in left):
             return Plan()
-        reason = "one job for the whole workflow, as wide as its widest stage"
-        return Plan.of([PlannedJob(view.workflow.order, view.now_s, Keep.NOTHING, reason)])
+        what = "the whole workflow" if len(left) == len(view.workflow.order) else "what is left"
+        reason = f"one job for {what}, as wide as its widest stage"
+        return Plan.of([PlannedJob(left, view.now_s, Keep.NOTHING, reason)])

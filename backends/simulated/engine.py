@@ -72,6 +72,7 @@ class ClientJob:
     launched: int = UNSTARTED
     reason: str = ""
     doomed: bool = field(default=False)
+    beside: bool = False
 
     @property
     def will_time_out(self) -> bool:
@@ -153,8 +154,12 @@ class Engine:
         posts: Iterable[str] = (),
         qos: int = 0,
         partition: int = 0,
+        beside: bool = False,
     ) -> int:
-        """Submit a client's job now and return its number; the next `advance` schedules it."""
+        """Submit a client's job now and return its number; the next `advance` schedules it.
+
+        One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back.
+        """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
         request, run = min(request, LONGEST_S), min(run, LONGEST_S)
@@ -170,6 +175,7 @@ class Engine:
             held,
             frozenset(awaits),
             frozenset(posts),
+            beside=beside,
         )
         self.clients.append(job)
         self._consider(job)
@@ -185,7 +191,7 @@ class Engine:
             job.state, job.end = JobState.CANCELLED, self.now
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
-            self._core.give_back(job.index, job.start + job.request)
+            self._give_back(job)
         else:
             return
         self._changed[number] = None
@@ -326,11 +332,7 @@ class Engine:
             job = self.clients[job_index - rows]
             self._changed[job_index - rows] = None
             if fate is Fate.STARTED:
-                job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
-                job.launched, self._launched = self._launched, self._launched + 1
-                if job.awaits <= self._posted:
-                    job.payload_start = self.now
-                self._plan_end(job)
+                self._begin(job)
             else:
                 job.planned_end, job.reason = NEVER, _REASONS[fate]
                 if again:
@@ -342,6 +344,13 @@ class Engine:
             for job in self.clients if fate is Fate.STARTED else ():
                 if any(need.on == job_index - rows and need.type is DependencyType.AFTER for need in job.needs):
                     self._consider(job)
+
+    def _begin(self, job: ClientJob) -> None:
+        job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
+        job.launched, self._launched = self._launched, self._launched + 1
+        if job.awaits <= self._posted:
+            job.payload_start = self.now
+        self._plan_end(job)
 
     def _plan_end(self, job: ClientJob) -> None:
         limit = job.start + job.request
@@ -356,9 +365,13 @@ class Engine:
             job.state = JobState.TIMEOUT
         else:
             job.state = JobState.COMPLETED if job.exit_code == 0 else JobState.FAILED
-        self._core.give_back(job.index, job.start + job.request)
+        self._give_back(job)
         self._changed[job.index - len(self.table)] = None
         self._settle(job)
+
+    def _give_back(self, job: ClientJob) -> None:
+        if not job.beside:
+            self._core.give_back(job.index, job.start + job.request)
 
     def _settle(self, ended: ClientJob) -> None:
         """Post an ended job's tokens and look again at the jobs that waited for it."""
@@ -405,6 +418,10 @@ class Engine:
             heappush(self._timers, (ready, job.index - len(self.table)))
             return
         job.eligible = self.now
+        if job.beside:
+            self._begin(job)
+            self._changed[job.index - len(self.table)] = None
+            return
         self._core.insert(job.index, job.submit if self.age_accrues else job.eligible)
 
     def _dequeue(self, job: ClientJob) -> None:

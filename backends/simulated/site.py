@@ -147,7 +147,7 @@ class SimulatedBackend:
         return float(job.start)
 
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
-        cores = self._machine.allocated(spec.cores, spec.nodes)
+        cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
         if not 1 <= cores <= engine.capacity:
             raise SubmitRejectedError(
@@ -170,6 +170,7 @@ class SimulatedBackend:
             held=spec.held,
             awaits=spec.awaits,
             posts=spec.posts,
+            beside=spec.local,
         )
 
     def _number(self, job_id: str) -> int:

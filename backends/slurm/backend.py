@@ -293,7 +293,7 @@ class SlurmBackend:
             memory_bytes=spec.memory_bytes,
             gpus=spec.gpus,
             partition=spec.partition or defaults.partition,
-            account=defaults.account,
+            account=spec.account or defaults.account,
             qos=defaults.qos,
             constraint=defaults.constraint,
             dependency=passed.words,
@@ -301,6 +301,8 @@ class SlurmBackend:
             held=spec.held,
             environment=defaults.variables(),
             comment=f"{_COMMENT}{spec.token}" if spec.token else "",
+            cpus_per_task=spec.cpus_per_task,
+            options=spec.options,
         )
 
     # ------------------------------------------------------------------ changes
@@ -695,7 +697,7 @@ def _number(job_id: str) -> str:
 def _texts(spec: JobSpec) -> tuple[str, ...]:
     """All text of a job that a script or Slurm is to hold."""
     steps = (text for step in spec.steps for text in (step.name, step.command))
-    return spec.name, spec.command, spec.partition, *spec.awaits, *spec.posts, *steps
+    return spec.name, spec.command, spec.partition, spec.account, *spec.awaits, *spec.posts, *steps
 
 
 def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:

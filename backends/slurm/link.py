@@ -30,7 +30,7 @@ class SlurmJob:
     folder
         Absolute path of the working directory.
     cores
-        Tasks of one CPU each, or CPUs; at least 1.
+        CPUs, at least 1; in tasks of `cpus_per_task` each.
     walltime_s
         Seconds; Slurm counts minutes, and a link rounds up.
     stdout, stderr
@@ -54,6 +54,11 @@ class SlurmJob:
         Variables of the job; a link adds nothing of its own process to it.
     comment
         Free text.
+    cpus_per_task
+        CPUs of each task, on one node; `cores` is a multiple.
+    options
+        Further options as sbatch takes them, as in ``--exclusive`` or ``--nice=10``; what is said here overrides `qos`
+        and `constraint`.
     """
 
     name: str
@@ -75,6 +80,13 @@ class SlurmJob:
     held: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
+    cpus_per_task: int = 1
+    options: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks of `cpus_per_task` it has, for all of its cores."""
+        return -(-self.cores // self.cpus_per_task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 from asa.errors import SubmitRejectedError
 
 from ..link import SlurmJob
+from ..options import checked
 
 __all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_command", "sbatch_input", "through"]
 
@@ -104,12 +105,20 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
 
 
 def sbatch_command(job: SlurmJob) -> list[str]:
-    """Write sbatch with its options."""
+    """Write sbatch with its options; a stage's own come last, so that they count.
+
+    Raises
+    ------
+    SubmitRejectedError
+        One of those says what another key of a stage is for.
+    """
+    checked(job.options, job.name)
     options: dict[str, object] = {
         "export-file": 3,
         "job-name": job.name,
         "chdir": job.folder,
-        "ntasks": job.cores,
+        "ntasks": job.tasks,
+        "cpus-per-task": job.cpus_per_task if job.cpus_per_task > 1 else 0,
         "time": minutes(job.walltime_s),
         "output": _path(job.stdout),
         "error": _path(job.stderr),
@@ -125,7 +134,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
         "comment": job.comment,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
-    return clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []))
+    return clean("sbatch", "--parsable", *given, *(["--hold"] if job.held else []), *job.options)
 
 
 def sbatch_input(job: SlurmJob) -> str:

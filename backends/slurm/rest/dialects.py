@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from asa.errors import BackendError, InputError
 
 from ..link import SlurmJob
+from ..options import Keys, keys_of_38, keys_of_40, rest_keys
 
 __all__ = ["KNOWN", "Dialect", "dialect", "number_of"]
 
@@ -47,13 +48,19 @@ class Dialect(ABC):
         self.name = f"v0.0.{number}"
 
     def submission(self, job: SlurmJob) -> dict[str, Any]:
-        """Make the body that submits a job."""
+        """Make the body that submits a job.
+
+        Raises
+        ------
+        SubmitRejectedError
+            An option cannot be said in this version.
+        """
         asked: dict[str, Any] = {
             "name": job.name,
             "current_working_directory": job.folder,
             "standard_output": _literal(job.stdout),
             "standard_error": _literal(job.stderr),
-            "tasks": job.cores,
+            "tasks": job.tasks,
             "time_limit": self.minutes(job.walltime_s),
             "environment": self.environment(dict(job.environment) or {"PATH": _PATH}),
         }
@@ -66,6 +73,8 @@ class Dialect(ABC):
             "comment": job.comment,
         }
         asked |= {key: value for key, value in texts.items() if value}
+        if job.cpus_per_task > 1:
+            asked["cpus_per_task"] = job.cpus_per_task
         if job.nodes:
             asked["nodes"] = self.nodes(job.nodes)
         if job.memory_bytes:
@@ -77,6 +86,7 @@ class Dialect(ABC):
             asked["begin_time"] = self.time(job.begin_s)
         if job.held:
             asked["hold"] = True
+        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name)
         return self.wrapped(asked, job.script)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
@@ -113,6 +123,10 @@ class Dialect(ABC):
     @abstractmethod
     def gpus(self, count: int) -> dict[str, Any]:
         """Write so many GPUs for the whole job."""
+
+    @abstractmethod
+    def option_keys(self) -> Keys:
+        """Give the words for options of sbatch."""
 
     @abstractmethod
     def time(self, moment_s: int) -> Any:
@@ -154,6 +168,9 @@ class _Dialect38(Dialect):
     def gpus(self, count: int) -> dict[str, Any]:
         return {"gpus": str(count)}
 
+    def option_keys(self) -> Keys:
+        return keys_of_38()
+
     def time(self, moment_s: int) -> str:
         return f"uts{moment_s}"  # a plain number is refused, and a date would be in slurmrestd's time zone
 
@@ -188,6 +205,9 @@ class _Dialect40(Dialect):
 
     def gpus(self, count: int) -> dict[str, Any]:
         return {"tres_per_job": f"gres/gpu:{count}"}
+
+    def option_keys(self) -> Keys:
+        return keys_of_40(self.number)
 
     def time(self, moment_s: int) -> dict[str, Any]:
         return self.number(moment_s)

@@ -1,0 +1,36 @@
+"""What a stage runs that calls a Python function: ``python -m asa.call MODULE FILE FUNCTION ARGUMENTS``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from asa import flow
+
+__all__ = ["main"]
+
+
+def main(module: str, file: str, name: str, given: str) -> None:
+    """Find a function in a module, or in a file if there is no such module here, and call it with arguments in JSON."""
+    flow._inside_a_stage = True  # noqa: SLF001 - the two are one
+    sys.path[:0] = [str(Path(file).parent)] if file else []
+    args, kwargs = json.loads(given)
+    _names(module, file)[name](*args, **kwargs)
+
+
+def _names(module: str, file: str) -> dict[str, Any]:
+    if module != "__main__":
+        try:
+            return vars(importlib.import_module(module))
+        except ModuleNotFoundError as error:
+            if not file or error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise
+    return runpy.run_path(file, run_name="__asa_stage__")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,424 @@
+"""``asa advise``: what to ask for, from how long the stages really ran; and what else is made of that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.cli.bank import BankOption
+from asa.cli.check import ParametersOption
+from asa.cli.doctor import given_settings
+from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.errors import InputError, StateError
+
+if TYPE_CHECKING:
+    from asa.backend import Capabilities
+    from asa.estimators import WaitBank
+    from asa.runner import RunFolder
+    from asa.runtimes import RunForecast, RunTime, RunTimes, WalltimeAdvice
+    from asa.workflow import Workflow
+
+__all__ = ["advise", "learned", "tell_advice"]
+
+_BEGIN = (
+    "Each `asa run` notes in the bank how long its stages ran; after some five runs there is advice. A stage that says "
+    '`expected = "learn"` is also expected to run as long as it did.'
+)
+_ENOUGH_WAITS = 20
+_WORTH_S = 60.0
+
+
+def advise(
+    workflow: Annotated[
+        Path | None,
+        typer.Argument(help="A workflow file (.toml). [default: show all run times known]", metavar="FILE"),
+    ] = None,
+    parameters: ParametersOption = None,
+    system: Annotated[
+        str | None, typer.Option(help="Where it runs. [default: where it ran last]", show_default=False)
+    ] = None,
+    bank: BankOption = None,
+    forget: Annotated[
+        str | None,
+        typer.Option(help="Remove the run times of a workflow, or of one stage, for good.", metavar="WORKFLOW[/STAGE]"),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say which walltimes to ask for, from how long the stages really ran.
+
+    A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
+    killed. Where the bank knows the queue well enough, it is told by how much the wait would change.
+
+    Nothing is kept but names of workflows and stages, and numbers.
+
+    Example: `asa advise flow.toml`
+
+    Exit codes: 0 also where nothing is known yet, 2 the input cannot be used.
+    """
+    from asa.estimators.store import default_folder
+    from asa.runtimes import RunTimes
+
+    folder = bank or default_folder()
+    runs = RunTimes(folder)
+    if forget is not None:
+        if workflow is not None:
+            raise InputError("goes with no file", where="--forget", hint="Leave the file out.")
+        _forget(runs, forget)
+        return
+    if workflow is None:
+        _tell_all(runs, as_json=output is Output.JSON)
+    else:
+        _tell_one(
+            _report(workflow, dict(given_settings(parameters)), runs, system, folder), as_json=output is Output.JSON
+        )
+    if runs.damaged:
+        sys.stderr.write(f"Note: {runs.damaged} lines in {runs.folder} are damaged, and were left out.\n")
+
+
+def _forget(runs: RunTimes, what: str) -> None:
+    flow, _, stage = what.partition("/")
+    if not flow:
+        raise InputError(f"{what!r} names no workflow", where="--forget", hint="Write WORKFLOW or WORKFLOW/STAGE.")
+    count = runs.forget(flow, stage)
+    sys.stderr.write(f"{_counted(count, 'run time')} of {what} forgotten.\n")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+# ---------------------------------------------------------------------- one workflow
+
+
+@dataclass(frozen=True, slots=True)
+class _Advised:
+    """A stage's advice, and what the bank says of the two waits; None where it does not know enough."""
+
+    cores: int | None
+    advice: WalltimeAdvice
+    waits_s: tuple[float, float] | None = None
+
+    @property
+    def saved_s(self) -> float | None:
+        return None if self.waits_s is None else self.waits_s[0] - self.waits_s[1]
+
+    def as_dict(self) -> dict[str, Any]:
+        forecast = self.advice.forecast
+        return {
+            "stage": self.advice.stage,
+            "cores": self.cores,
+            "walltime_s": self.advice.asked_s,
+            "verdict": self.advice.verdict,
+            "suggested_s": self.advice.suggested_s,
+            "hit_limit": self.advice.hit_limit,
+            "run": None if forecast is None else _forecast_dict(forecast),
+            "wait_s": None if self.waits_s is None else self.waits_s[0],
+            "suggested_wait_s": None if self.waits_s is None else self.waits_s[1],
+        }
+
+
+def _forecast_dict(forecast: RunForecast) -> dict[str, Any]:
+    told = asdict(forecast)
+    quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), told.pop("quantiles_s"), strict=True)
+    return {**dict(quantiles), **told}
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    workflow: str
+    system: str
+    others: Sequence[str]
+    stages: Sequence[_Advised]
+
+
+def _report(file: Path, parameters: dict[str, str], runs: RunTimes, wanted: str | None, bank: Path) -> _Report:
+    from asa.runtimes import advise as advice_on
+    from asa.runtimes import forecast_run
+    from asa.spec import load_workflow
+
+    flow = load_workflow(file, parameters)
+    times = runs.of(flow.name)
+    systems = list(dict.fromkeys(run.system for run in reversed(times)))
+    system = wanted if wanted is not None else next(iter(systems), "")
+    rows = []
+    for name in flow.order:
+        stage = flow.stages[name]
+        if stage.local:  # it waits in no queue, whatever it asks for
+            continue
+        own = [run for run in times if run.stage == name]
+        cores = _cores(stage.cores if stage.nodes is None else None, own, system)
+        known = None if cores is None else forecast_run(own, cores, input_size=stage.input_size, system=system)
+        rows.append(_Advised(cores, advice_on(name, stage.walltime_s, known)))
+    rows = _with_waits(rows, {name: stage.partition for name, stage in flow.stages.items()}, system, bank)
+    return _Report(flow.name, system, [name for name in systems if name != system], rows)
+
+
+def _cores(asked: int | None, times: Sequence[RunTime], system: str) -> int | None:
+    """Give a stage's cores; of one that asks for nodes, those that it had there last."""
+    if asked is not None:
+        return asked
+    there = [run.cores for run in times if run.system == system] or [run.cores for run in times]
+    return there[-1] if there else None
+
+
+def _with_waits(rows: list[_Advised], partitions: Mapping[str, str], system: str, bank: Path) -> list[_Advised]:
+    """Add what the bank of waits says, if there is one and it is of use."""
+    changing = [row for row in rows if row.advice.verdict in {"less", "more"}]
+    if not changing or not bank.is_dir():
+        return rows
+    waits = _Waits(bank, system)
+    return [
+        _Advised(
+            row.cores,
+            row.advice,
+            waits.of(row.cores, (row.advice.asked_s, row.advice.suggested_s), partitions[row.advice.stage]),
+        )
+        if row in changing and row.cores is not None
+        else row
+        for row in rows
+    ]
+
+
+class _Waits:
+    """What a bank knows of the waits on a system, as of the last submission in it."""
+
+    def __init__(self, folder: Path, system: str) -> None:
+        from asa.estimators import WaitBank, WaitStore
+        from asa.estimators.bank import most_records
+
+        self._system = system
+        latest = WaitStore(folder, create=False).read()
+        self._records = [record for record in latest if record.job.system == system][-most_records() :]
+        self._bank: WaitBank | None = None
+        if self._records:
+            self._bank = WaitBank("asa-blind")  # a bank does not know who waits now
+            self._bank.take(self._records)
+
+    def of(self, cores: int, walltimes_s: tuple[float, float], partition: str) -> tuple[float, float] | None:
+        """Predict the waits of two walltimes; None if too few jobs of their kinds were seen."""
+        from asa.waits import QueuedJob
+
+        if self._bank is None:
+            return None
+        now_s = max(record.job.submit_s for record in self._records)
+        own = {record.job.partition for record in self._records}
+        place = partition or (next(iter(own)) if len(own) == 1 else "")
+        predicted = []
+        for walltime_s in walltimes_s:
+            job = QueuedJob(now_s, cores, walltime_s, system=self._system, partition=place)
+            if sum(record.job.geometry == job.geometry for record in self._records) < _ENOUGH_WAITS:
+                return None
+            predicted.append(self._bank.predict(job).at(0.5))
+        return predicted[0], predicted[1]
+
+
+def _tell_one(report: _Report, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(
+            {
+                "workflow": report.workflow,
+                "system": report.system,
+                "stages": [row.as_dict() for row in report.stages],
+            }
+        )
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if all(row.advice.forecast is None for row in report.stages):
+        words = f"Nothing is known yet of how long the stages of {report.workflow} run. {_BEGIN}"
+        console.print(words, markup=False, soft_wrap=not console.is_terminal)
+        return
+    place = f" on {report.system}" if report.system else ""
+    console.print(f"{report.workflow}{place}\n", style="bold", markup=False)
+    console.print(_table(report.stages))
+    for row in report.stages:
+        if words := _words(row):
+            console.print(f"\n{words}", markup=False)
+    if all(row.advice.verdict == "fits" for row in report.stages):
+        console.print("\nThe walltimes fit.")
+    if report.others:
+        others = ", ".join(name or "an unnamed system" for name in report.others)
+        console.print(f"\nIt ran elsewhere, too: {others}. See --system.", style="dim", markup=False)
+
+
+def _table(rows: Iterable[_Advised]) -> Any:
+    from rich.table import Table
+
+    from asa.units import format_duration
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("Stage", overflow="fold")
+    for heading in ("Cores", "Runs", "p50", "p90", "p99", "Longest", "Asked", "Better"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        advice, known = row.advice, row.advice.forecast
+        times = ["", "", "", ""]
+        if known is not None:
+            times = [format_duration(t) for t in (known.p50_s, known.p90_s, known.p99_s, known.longest_s)]
+        style = {"less": "green", "more": "yellow"}.get(advice.verdict)
+        better = format_duration(advice.suggested_s) if style else {"fits": "fits"}.get(advice.verdict, "?")
+        table.add_row(
+            advice.stage,
+            "" if row.cores is None else str(row.cores),
+            "0" if known is None else str(known.count),
+            *times,
+            format_duration(advice.asked_s),
+            f"[{style}]{better}[/]" if style else better,
+        )
+    return table
+
+
+def _words(row: _Advised) -> str:
+    """Say in a sentence or two what is to be done about a stage's walltime; empty if nothing is."""
+    advice = row.advice
+    if advice.forecast is None:
+        return f"{advice.stage}: was not seen to run yet."
+    if advice.verdict == "unknown":
+        why = "too far off for advice" if advice.forecast.is_guess else "too few for advice"
+        return f"{advice.stage}: {advice.forecast.how}: {why}."
+    if advice.verdict == "less":
+        return _less(row)
+    return f"{_one_line(advice)}." if advice.verdict == "more" else ""
+
+
+def _less(row: _Advised) -> str:
+    """Say how much less a stage would wait, as far as the bank knows."""
+    from asa.units import format_duration
+
+    told = _one_line(row.advice)
+    if row.saved_s is None:
+        return f"{told}. By how much less it would wait, the bank does not know enough to tell."
+    if row.saved_s < _WORTH_S:
+        return f"{told}. By what the bank knows it would wait as long."
+    return f"{told}, and would wait {format_duration(row.saved_s)} less by what the bank knows."
+
+
+def _one_line(advice: WalltimeAdvice) -> str:
+    """Say what is asked, what would do and why."""
+    from asa.units import format_duration
+
+    known = advice.forecast
+    assert known is not None
+    asked, better = format_duration(advice.asked_s), format_duration(advice.suggested_s)
+    said = known.how.removeprefix("from ")
+    if advice.verdict == "less":
+        return f"{advice.stage} asks for {asked}; of {said}, p99 is {format_duration(known.p99_s)}: {better} would do"
+    if advice.hit_limit:
+        return f"{advice.stage} was cut off at its walltime of {asked} ({said}): ask for {better}"
+    close = format_duration(known.p90_s)
+    return f"{advice.stage} is close to its walltime of {asked}; of {said}, p90 is {close}: ask for {better}"
+
+
+def _print_json(document: Mapping[str, Any]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n")
+
+
+# ---------------------------------------------------------------------- all workflows
+
+
+def _tell_all(runs: RunTimes, *, as_json: bool) -> None:
+    from asa.runtimes import forecast_run
+
+    groups: dict[tuple[str, str, str, int], list[RunTime]] = {}
+    for run in runs.read():
+        groups.setdefault((run.workflow, run.stage, run.system, run.cores), []).append(run)
+    known = {
+        key: forecast
+        for key, times in sorted(groups.items())
+        if (forecast := forecast_run(times, key[3], system=key[2])) is not None
+    }
+    if as_json:
+        names = ("workflow", "stage", "system", "cores")
+        rows = [{**dict(zip(names, key, strict=True)), **_forecast_dict(seen)} for key, seen in known.items()]
+        _print_json({"stages": rows})
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not known:
+        console.print(f"No run times are known yet. {_BEGIN}", markup=False, soft_wrap=not console.is_terminal)
+        return
+    console.print(_all_table(known))
+    console.print("\nadvice on a workflow:  asa advise FILE", style="dim")
+
+
+def _all_table(known: Mapping[tuple[str, str, str, int], RunForecast]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from asa.units import format_duration
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("Workflow", "Stage", "System"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("Cores", "Runs", "p50", "p90", "p99", "Longest"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for (flow, stage, system, cores), seen in known.items():
+        times = (seen.p50_s, seen.p90_s, seen.p99_s, seen.longest_s)
+        names = (Text(flow), Text(stage), Text(system))
+        table.add_row(*names, str(cores), str(seen.count), *map(format_duration, times))
+    return table
+
+
+# ---------------------------------------------------------------------- for `asa run`
+
+
+def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, quiet: bool = False) -> Workflow:
+    """Expect of stages that learn their run time what is known of it, and say on stderr where it comes from."""
+    from asa.runtimes import Expected, RunTimes, expect
+    from asa.units import format_duration
+
+    learning = [name for name, stage in flow.stages.items() if stage.learns_run]
+    if not learning:
+        return flow
+    found = Expected(flow, {})
+    try:
+        if bank is not None:
+            found = expect(flow, RunTimes(bank), capabilities)
+    except StateError as error:
+        found = Expected(flow, {}, f"cannot be read: {error}")
+    if not quiet:
+        lines = [f"Note: what was learned of run times is not used: {found.trouble}"] if found.trouble else []
+        for name in learning:
+            known = None if found.trouble else found.forecasts.get(name)
+            how = "nothing is known yet of how long it runs" if known is None else known.how
+            lines.append(f"{name}: expected {format_duration(found.workflow.stages[name].expected_s)}, {how}")
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+    return found.workflow
+
+
+def tell_advice(folder: RunFolder) -> None:
+    """Say in a line on stderr, when a run has ended, if another walltime would have been better."""
+    from asa.runtimes import RunTimes
+    from asa.runtimes import advise as advice_on
+
+    plan = folder.plan
+    if not plan.bank:
+        return
+    with suppress(StateError, OSError):
+        runs = RunTimes(plan.bank)
+        found = []
+        for stage in (stage for stage in plan.stages if not stage.local):
+            limits = plan.capabilities.partitions.get(stage.partition or plan.capabilities.partition)
+            most_s = limits.max_walltime_s if limits is not None else None
+            cores = stage.cores_on(plan.capabilities.cores_per_node)
+            known = runs.forecast(plan.workflow, stage.name, cores, stage.input_size, plan.capabilities.system)
+            advice = advice_on(stage.name, stage.walltime_s, known, most_s=most_s or float("inf"))
+            if advice.verdict in {"less", "more"}:
+                found.append(advice)
+        if found:
+            # a run that is cut off costs more than one that waits
+            first = max(found, key=lambda one: (one.verdict == "more", one.asked_s - one.suggested_s))
+            more = f", and of {_counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
+            sooner = ", and may start sooner" if first.verdict == "less" else ""
+            about = f" More on this{more}: asa advise {Path(plan.source).name if plan.source else ''}".rstrip()
+            sys.stderr.write(f"{_one_line(first)}{sooner}.{about}\n")

@@ -1,0 +1,96 @@
+"""``asa export``: workflows in the formats of others."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.cli.check import ParametersOption
+from asa.cli.doctor import given_settings
+from asa.cli.imports import ForceOption, OutOption, write_text
+from asa.cli.runs import RunsOption, open_run, read_state
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.importers.wfformat import Measured
+    from asa.runner import RunFolder
+    from asa.workflow import Workflow
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Write a workflow in the format of others.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@app.callback()
+def _others() -> None:
+    """Write a workflow in the format of others."""
+
+
+@app.command("wfformat")
+def wfformat(
+    workflow: Annotated[
+        str, typer.Argument(help="A workflow file (.toml); not with --run.", metavar="[FILE]", show_default=False)
+    ] = "",
+    out: OutOption = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="A run that completed, for its workflow and its run times: a beginning of its name, or its folder.",
+            metavar="RUN",
+            show_default=False,
+        ),
+    ] = None,
+    runs: RunsOption = None,
+    parameters: ParametersOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Write a workflow as an instance of WfFormat 1.5: with the run times of a run, or else the expected ones.
+
+    A stage is a task; a stage with a list of tasks is as many as it lists.
+    """
+    from asa.importers import export_wfformat
+    from asa.spec import load_workflow
+
+    measured = None
+    if run is not None:
+        if workflow:
+            raise InputError("a workflow file and a run are given", where="--run", hint="Give one of them.")
+        flow, measured = _of_run(open_run(runs, run))
+    elif workflow:
+        flow = load_workflow(workflow, given_settings(parameters))
+    else:
+        raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
+    document = export_wfformat(flow, made_s=time.time(), measured=measured)
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text, force=force)
+    if measured is None:
+        sys.stderr.write("note: run times are the expected ones; --run RUN takes those of a run.\n")
+
+
+def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
+    """Give the workflow of a run that completed, and its times."""
+    from asa.importers.wfformat import Measured
+    from asa.records import RunEnded, RunStarted
+
+    state, records = read_state(folder)
+    if state.outcome != "completed":
+        raise InputError(
+            "has not completed, so not all run times are known",
+            where=f"run {folder.plan.id}",
+            hint="Export its workflow file, for the expected ones.",
+        )
+    began_s = min(record.time_s for record in records if isinstance(record, RunStarted))
+    ended_s = max(record.time_s for record in records if isinstance(record, RunEnded))
+    runs_s = {
+        name: view.ended_s - view.started_s
+        for name, view in state.stages.items()
+        if view.started_s is not None and view.ended_s is not None
+    }
+    return state.workflow, Measured(began_s, ended_s - began_s, runs_s)

@@ -1,0 +1,215 @@
+"""``asa show``: a workflow's graph drawn on the terminal, with what each stage takes and what all of them cost."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.cli.check import ParametersOption
+from asa.cli.doctor import given_settings
+from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.errors import InputError
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.table import Table
+
+    from asa.workflow import Stage, Workflow
+
+__all__ = ["show"]
+
+_WORDS = 60
+
+
+def show(
+    workflow: Annotated[
+        str, typer.Argument(help="A workflow file (.toml), or with --cores an installed workflow such as montage.")
+    ],
+    parameters: ParametersOption = None,
+    cores: Annotated[
+        int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+    ] = None,
+    cores_per_node: Annotated[
+        int | None,
+        typer.Option(help="To count the cores of stages that ask for whole nodes.", min=1, show_default=False),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Draw a workflow: its stages, which follow which, and what they take.
+
+    Boxes are as wide as their stages have cores, where there is room. Below: the widest stage, the longest way through
+    the graph, and core-hours.
+    """
+    flow = _workflow(workflow, cores, dict(given_settings(parameters)))
+    facts = _facts(flow, cores_per_node)
+    if output is Output.JSON:
+        _print_json(flow, facts)
+    else:
+        _print(flow, facts)
+
+
+def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Workflow:
+    from asa import plugins
+    from asa.spec import load_workflow
+
+    if given.endswith(".toml") or "/" in given:
+        if cores is not None:
+            hint = "Leave --cores out; --set gives values to the file's parameters."
+            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
+        return load_workflow(given, parameters)
+    if given not in plugins.names("asa.workflows"):
+        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
+    if parameters:
+        raise InputError("only a workflow file has parameters", where="--set", hint="Leave --set out.")
+    if cores is None:
+        raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
+    flow: Workflow = plugins.load("asa.workflows", given)(cores)
+    return flow
+
+
+def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
+    """Sum a workflow up; what depends on how wide a node is stays None unless that is known."""
+    path = _critical_path(flow)
+    facts: dict[str, Any] = {
+        "critical_path": path,
+        "critical_path_s": sum(flow.stages[name].expected_s for name in path),
+        "peak_cores": None,
+        "core_hours": None,
+        "one_job_core_hours": None,
+    }
+    if cores_per_node is not None or all(stage.nodes is None for stage in flow.stages.values()):
+        per_node = cores_per_node or 1
+        peak = flow.peak_cores(per_node)
+        facts["peak_cores"] = peak
+        facts["core_hours"] = flow.stage_core_hours(per_node)
+        facts["one_job_core_hours"] = peak * flow.execution_s(per_node) / 3600.0
+    return facts
+
+
+def _critical_path(flow: Workflow) -> list[str]:
+    """Stages on the way through the graph that takes longest."""
+    ends: dict[str, float] = {}
+    latest: dict[str, str | None] = {}
+    for name in flow.order:
+        stage = flow.stages[name]
+        latest[name] = max(stage.after, key=ends.__getitem__, default=None)
+        ends[name] = stage.expected_s + (ends[before] if (before := latest[name]) is not None else 0.0)
+    path = [max(ends, key=ends.__getitem__)]
+    while (before := latest[path[-1]]) is not None:
+        path.append(before)
+    return path[::-1]
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def _print(flow: Workflow, facts: dict[str, Any]) -> None:
+    import networkx as nx
+    from rich.console import Console
+    from rich.text import Text
+
+    from asa.spec.drawing import draw_graph
+
+    console = Console(highlight=False)
+    count = len(flow.stages)
+    console.print(Text.assemble((flow.name, "bold"), f"  {count} stage{'' if count == 1 else 's'}\n"))
+    drawing = draw_graph(flow, console.width)
+    if drawing is None:
+        console.print(Text("The graph is too wide to be drawn here; the table says what comes after what.\n"))
+    else:
+        console.print(Text(drawing, no_wrap=True, overflow="ignore"), soft_wrap=True)
+        if nx.transitive_reduction(flow.graph).number_of_edges() < flow.graph.number_of_edges():
+            console.print(Text("Lines that a longer way makes needless are not drawn.", style="dim"))
+        console.print()
+    console.print(_table(flow, with_edges=drawing is None))
+    console.print(Text("\n" + "\n".join(_told(facts))))
+
+
+def _table(flow: Workflow, *, with_edges: bool) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    stages = [flow.stages[name] for name in flow.order]
+    columns = {
+        "Stage": [stage.name for stage in stages],
+        "Cores": [_size(stage) for stage in stages],
+        "Walltime": [format_duration(stage.walltime_s) for stage in stages],
+        "Expected": [_expected(stage) for stage in stages],
+    }
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading, cells in columns.items():  # what a stage runs is cut off first
+        side: JustifyMethod = "left" if heading == "Stage" else "right"
+        table.add_column(heading, justify=side, no_wrap=True, min_width=max(map(len, [heading, *cells])))
+    if with_edges:
+        columns["After"] = [", ".join(stage.after) for stage in stages]
+        table.add_column("After", overflow="fold")
+    table.add_column("Runs", no_wrap=True, overflow="ellipsis")
+    for stage, *cells in zip(stages, *columns.values(), strict=True):
+        table.add_row(*map(Text, cells), Text(_runs(stage), style="" if not stage.is_idle else "dim"))
+    return table
+
+
+def _size(stage: Stage) -> str:
+    if stage.local:
+        return "here"
+    nodes = "" if stage.nodes is None else f"{stage.nodes} node{'' if stage.nodes == 1 else 's'}"
+    return f"{stage.cores}, {nodes}" if stage.cores and nodes else nodes or str(stage.cores)
+
+
+def _expected(stage: Stage) -> str:
+    known = "" if stage.expected_run_s is None else format_duration(stage.expected_run_s)
+    return f"{known} or learned".removeprefix(" or ") if stage.learns_run else known
+
+
+def _runs(stage: Stage) -> str:
+    """First words of what a stage runs."""
+    if stage.tasks:
+        text = f"{len(stage.tasks)} tasks: {stage.tasks[0]}"
+    elif stage.tasks_file:
+        text = f"tasks in {stage.tasks_file}"
+    elif stage.script:
+        lines = [line.strip() for line in stage.script.splitlines()]
+        text = f"script: {next((line for line in lines if line and not line.startswith('#')), lines[0])}"
+    else:
+        text = next((line.strip() for line in stage.command.splitlines() if line.strip()), "nothing")
+    return text if len(text) <= _WORDS else f"{text[: _WORDS - 1]}…"
+
+
+def _told(facts: dict[str, Any]) -> list[str]:
+    path = " → ".join(facts["critical_path"])
+    lines = [f"Longest way: {format_duration(facts['critical_path_s'])}, {path}"]
+    if facts["peak_cores"] is None:
+        return [*lines, "Cores of whole nodes are not known: give --cores-per-node for the peak and core-hours."]
+    peak = facts["peak_cores"]
+    lines.insert(0, f"Widest stage: {peak} core{'' if peak == 1 else 's'}")
+    lines.append(
+        f"Core-hours: {facts['core_hours']:,.1f} if each stage holds what it needs, "
+        f"{facts['one_job_core_hours']:,.1f} in one job of {peak} core{'' if peak == 1 else 's'}"
+    )
+    return lines
+
+
+# ---------------------------------------------------------------------- for programs
+
+
+def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
+    import json
+
+    stages = [
+        {
+            "name": stage.name,
+            "after": list(stage.after),
+            "cores": stage.cores,
+            "nodes": stage.nodes,
+            "walltime_s": stage.walltime_s,
+            "expected_s": stage.expected_s,
+            "runs": "" if stage.is_idle else _runs(stage),
+        }
+        for stage in (flow.stages[name] for name in flow.order)
+    ]
+    document = {"schema": SCHEMA, "workflow": flow.name, "walltime_s": flow.walltime_s, "stages": stages, **facts}
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")

@@ -1,0 +1,383 @@
+"""Workflows in Python: stages of commands and of functions, put together and run on any batch system.
+
+Three lines wrap a command that exists::
+
+    flow = Flow("mosaic")
+    flow.stage("project", "mProject raw.fits projected.fits region.hdr", cores=4, walltime="20min")
+    flow.run()
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import chdir, closing, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, TypedDict, Unpack
+
+from asa import __version__
+from asa.backend import Backend
+from asa.errors import InputError, StateError, WorkflowError
+from asa.estimators.store import default_folder
+from asa.records import Record
+from asa.runner import RunFolder, RunPlan, RunResult, default_runs_folder, drive
+from asa.runner.beside import with_local_stages
+from asa.runner.outlook import check_possible, check_strategy
+from asa.runtimes import RunTimes, expect
+from asa.sites import open_facility
+from asa.units import parse_duration, parse_memory
+from asa.workflow import Stage, Workflow
+
+__all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
+
+P = ParamSpec("P")
+
+Duration = str | float | timedelta
+"""Seconds, or text such as ``"40min"`` or ``"1:30:00"``."""
+
+_inside_a_stage = False
+
+
+class Resources(TypedDict, total=False):
+    """What a stage asks for, and what is checked of it; `asa.Stage` says what each means.
+
+    Parameters
+    ----------
+    cores, nodes, cpus_per_task, gpus
+        One core if neither cores nor nodes are given.
+    memory
+        Bytes, or text such as ``"4G"``.
+    walltime, expected
+        An hour if not given; `expected` may be ``"learn"``.
+    partition, account, options
+        For the batch system.
+    environment
+        Variables.
+    inputs, outputs
+        Paths.
+    retries, retry_walltime_factor
+        After a failure.
+    local, input_size
+        As in `asa.Stage`.
+    """
+
+    cores: int
+    nodes: int
+    cpus_per_task: int
+    gpus: int
+    memory: int | str
+    walltime: Duration
+    expected: Duration
+    partition: str
+    account: str
+    options: Iterable[str]
+    environment: Mapping[str, str]
+    inputs: Iterable[str]
+    outputs: Iterable[str]
+    retries: int
+    retry_walltime_factor: float
+    local: bool
+    input_size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function to be called in a stage, with its arguments: what `StageFunction.bind` gives."""
+
+    name: str
+    command: str
+    resources: Resources
+
+
+class StageFunction(Generic[P]):
+    """A function that a stage can run; called as it is, it runs here.
+
+    It is found again by its module's name, or its file, and its own name, so it must stand at the top level of a file
+    that compute nodes see. What is returned is lost: stages hand on files.
+    """
+
+    def __init__(self, function: Callable[P, object], resources: Resources) -> None:
+        self._function, self._resources = function, resources
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> object:
+        """Call the function, here and now."""
+        return self._function(*args, **kwargs)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """Give the call for a stage; arguments are what JSON holds.
+
+        Raises
+        ------
+        InputError
+            The function cannot be found by its name, or an argument cannot be written down.
+        """
+        name = self._function.__name__
+        where = f"function {name!r}"
+        if "." in self._function.__qualname__:
+            hint = "Move it to the top level of its file."
+            raise InputError("stands inside another function or class", where=where, hint=hint)
+        try:
+            inspect.signature(self._function).bind(*args, **kwargs)
+            given = json.dumps([args, kwargs])
+        except TypeError as error:
+            raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
+        file = inspect.getsourcefile(self._function)
+        path = str(Path(file).absolute()) if file else ""
+        words = [sys.executable, "-m", "asa.call", self._function.__module__, path, name, given]
+        return Call(name, shlex.join(words), self._resources)
+
+
+def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
+    """Make a function one that stages can run.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> @stage(cores=4, walltime="10min")
+    ... def count(path: str, *, least: int = 0) -> None:
+    ...     print(sum(1 for line in Path(path).open() if len(line) > least))
+    >>> count.bind("words", least=3).name
+    'count'
+    """
+
+    def made(function: Callable[P, object]) -> StageFunction[P]:
+        return StageFunction(function, resources)
+
+    return made
+
+
+class Flow:
+    """A workflow that is put together stage by stage.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+
+    Examples
+    --------
+    >>> flow = Flow("count")
+    >>> split = flow.stage("split", "split -n l/8 words part.", walltime="5min")
+    >>> count = flow.stage("count", tasks=[f"wc -l part.a{x} >{x}.n" for x in "abcdefgh"], cores=8, after=split)
+    >>> add = flow.stage("add", "cat ?.n | paste -sd+ | bc >total", after=[count], outputs=["total"])
+    >>> flow.workflow.order
+    ('split', 'count', 'add')
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._stages: dict[str, Stage] = {}
+
+    @property
+    def workflow(self) -> Workflow:
+        """The workflow as it stands, checked."""
+        return Workflow(self.name, self._stages.values())
+
+    def stage(
+        self,
+        name: str,
+        command: str = "",
+        *,
+        script: str | Path = "",
+        tasks: Iterable[str] = (),
+        tasks_file: str = "",
+        after: str | Stage | Iterable[str | Stage] = (),
+        **resources: Unpack[Resources],
+    ) -> Stage:
+        """Add a stage, and return it for others to come after.
+
+        Parameters
+        ----------
+        name
+            Unique in the workflow.
+        command, script, tasks, tasks_file
+            What it runs, one of these: text for a shell, the path of a script, shell commands to be run side by side on
+            its cores, the path of a file of such commands.
+        after
+            The stages that it follows, or their names.
+        **resources
+            What it asks for.
+
+        Raises
+        ------
+        WorkflowError
+            It makes no sense, or one of its name is there.
+        InputError
+            The script cannot be read.
+        """
+        if name in self._stages:
+            raise WorkflowError("there is one of this name", where=f"stage {name!r}", hint="Name each differently.")
+        befores = [after] if isinstance(after, str | Stage) else after
+        self._stages[name] = Stage(
+            name,
+            command=command,
+            script=_read(Path(script)) if script else "",
+            tasks=tuple(tasks),
+            tasks_file=tasks_file,
+            after=tuple(before.name if isinstance(before, Stage) else before for before in befores),
+            **_fields(resources),
+        )
+        return self._stages[name]
+
+    def call(
+        self,
+        call: Call,
+        *,
+        name: str = "",
+        after: str | Stage | Iterable[str | Stage] = (),
+        **resources: Unpack[Resources],
+    ) -> Stage:
+        """Add a stage that calls a function, as in ``flow.call(count.bind("words"), after=split)``.
+
+        Parameters
+        ----------
+        call
+            What `StageFunction.bind` gave.
+        name
+            The function's if not given.
+        after
+            The stages that it follows, or their names.
+        **resources
+            What it asks for other than the function's decorator says.
+        """
+        asked: Resources = {**call.resources, **resources}
+        return self.stage(name or call.name, call.command, after=after, **asked)
+
+    def run(
+        self,
+        *,
+        backend: str | None = None,
+        site: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        strategy: str = "",
+        estimator: str = "asa",
+        folder: str | Path = ".",
+        runs: str | Path | None = None,
+        bank: str | Path | None = "",
+        seed: int = 0,
+        on_record: Callable[[Record], None] = lambda _: None,
+    ) -> RunResult:
+        """Run it, and wait until it has ended; `asa resume` goes on with it should this process die.
+
+        Parameters
+        ----------
+        backend, site, settings
+            Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
+        strategy, estimator
+            Their names; the site's own strategy if not given, else `asa`.
+        folder
+            Where commands run.
+        runs
+            In which folder the run's own is made; `asa-runs`, or what ``$ASA_RUNS`` says, if not given.
+        bank
+            Folder of what is known of waits; the usual one if not given, none with None.
+        seed
+            Of whatever is drawn.
+        on_record
+            Called with all that happens.
+
+        Returns
+        -------
+        RunResult
+            Its `outcome` is ``completed``, ``failed`` or ``cancelled``.
+
+        Raises
+        ------
+        AsaError
+            As ``asa run`` would tell.
+        """
+        if _inside_a_stage:
+            hint = 'Write it below `if __name__ == "__main__":`.'
+            raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
+        opened = open_facility(backend, site, settings)
+        chosen = strategy or opened.strategy or "asa"
+        how = check_strategy(chosen)
+        with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
+            with _closing(opened.facility.connect(Path(place))) as world:
+                capabilities = world.capabilities
+            kept_in = None if bank is None else Path(bank or default_folder()).absolute()
+            flow = self.workflow
+            if kept_in is not None:
+                with suppress(StateError):  # what was learned is of use, and no more
+                    flow = expect(flow, RunTimes(kept_in), capabilities).workflow
+            plan = RunPlan(
+                id=secrets.token_hex(8),
+                name=flow.name,
+                workflow=flow.name,
+                stages=tuple(flow.stages.values()),
+                walltime_s=flow.walltime_s,
+                strategy=chosen,
+                estimator=estimator,
+                backend=opened.backend,
+                settings=dict(opened.settings),
+                capabilities=capabilities,
+                folder=str(Path.cwd()),
+                seed=seed,
+                bank=str(kept_in or ""),
+                created_s=time.time(),
+                version=__version__,
+            )
+            check_possible(plan, how)
+            run = RunFolder.create((Path(runs) if runs else default_runs_folder()).absolute(), plan)
+            facility = with_local_stages(plan, opened.facility)
+            backends: list[Backend] = []
+
+            def connect(where: RunFolder) -> Backend:
+                backends.append(facility.connect(where.path, sleep=where.sleep))
+                return backends[-1]
+
+            try:
+                return drive(run, connect, on_record=on_record)
+            finally:
+                for one in backends:
+                    with _closing(one):
+                        pass
+
+
+def _closing(backend: Backend) -> Any:
+    return closing(backend) if hasattr(backend, "close") else nullcontext(backend)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
+
+
+def _seconds(given: Duration) -> float:
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    return parse_duration(given) if isinstance(given, str) else float(given)
+
+
+def _fields(asked: Resources) -> dict[str, Any]:
+    """Translate what a user asks for into the fields of a `Stage`."""
+    fields: dict[str, Any] = dict(asked)
+    if "cores" not in fields and "nodes" not in fields:
+        fields["cores"] = fields.get("cpus_per_task", 1)
+    expected = fields.pop("expected", None)
+    if expected == "learn":
+        fields["learns_run"] = True
+    elif expected is not None:
+        fields["expected_run_s"] = _seconds(expected)
+    fields["walltime_s"] = _seconds(fields.pop("walltime", 3600.0))
+    if "memory" in fields:
+        memory = fields.pop("memory")
+        fields["memory_bytes"] = parse_memory(memory) if isinstance(memory, str) else memory
+    if "environment" in fields:
+        fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
+    for several in ("options", "inputs", "outputs"):
+        if several in fields:
+            fields[several] = tuple(fields[several])
+    return fields

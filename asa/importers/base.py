@@ -1,0 +1,216 @@
+"""What all importers share: their result, names that are safe, walltimes for people, and how tasks fill cores."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+import networkx as nx
+
+from asa.errors import InputError
+from asa.workflow import Workflow
+
+__all__ = [
+    "Imported",
+    "Names",
+    "Notes",
+    "as_toml",
+    "direct",
+    "generous_walltime_s",
+    "lpt_makespan_s",
+    "near",
+    "quantile",
+    "read_text",
+    "safe_name",
+]
+
+_LONGEST_NAME = 64
+_HUMAN_S = [60.0 * m for m in (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)]
+_DAY_S = 86400.0
+_LONGEST_S = 366 * _DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A workflow that was made from something else.
+
+    Parameters
+    ----------
+    workflow
+        The workflow.
+    scripts
+        Of stages whose script is a file: that file, as it was given.
+    notes
+        What was left out, guessed or changed, a sentence each.
+    header
+        Comments for the top of the workflow file.
+    comments
+        Comments for some of its stages, above each.
+    """
+
+    workflow: Workflow
+    scripts: Mapping[str, Path] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    header: Sequence[str] = ()
+    comments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Notes:
+    """Gathers what a user should know; what is true of several places is said once."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+
+    def add(self, text: str, where: str = "") -> None:
+        """Say something of a place, or of the whole."""
+        places = self._places.setdefault(text, [])
+        if where and where not in places:
+            places.append(where)
+
+    def sentences(self) -> tuple[str, ...]:
+        """All that was said, in the order in which it came up."""
+        return tuple(f"{_listed(places)}: {text}" if places else text for text, places in self._places.items())
+
+
+def _listed(places: Sequence[str]) -> str:
+    shown = ", ".join(places[:4])
+    return f"{shown} and {len(places) - 4} more" if len(places) > 4 else shown
+
+
+class Names:
+    """Gives out names of stages, each once."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, wished: str) -> str:
+        """Make a name that is safe and not taken from one that is wished for."""
+        base = safe_name(wished)
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            tail = f"-{number}"
+            name = base[: _LONGEST_NAME - len(tail)] + tail
+        self._taken.add(name)
+        return name
+
+
+def safe_name(text: str) -> str:
+    """Make a stage's name from any text.
+
+    Examples
+    --------
+    >>> [safe_name(text) for text in ("align reads", "NFCORE:RNA:FASTQC", "---", "été")]
+    ['align-reads', 'NFCORE-RNA-FASTQC', 'stage', 't']
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
+    name = re.sub(r"^[^A-Za-z0-9]+", "", name)
+    return name[:_LONGEST_NAME] or "stage"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Say which known names are like one that is not known; all of them if none is."""
+    names = list(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else f"Known are: {', '.join(names) or 'none'}."
+
+
+def read_text(path: Path) -> str:
+    """Read a text file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no UTF-8 text.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
+
+
+def generous_walltime_s(expected_s: float) -> float:
+    """Choose a walltime for a stage of which only its run time is known: half as long again, in a human figure.
+
+    Examples
+    --------
+    >>> [generous_walltime_s(s) / 60 for s in (1, 200, 900, 3600, 100_000)]
+    [5.0, 5.0, 30.0, 90.0, 2880.0]
+    """
+    wanted = 1.5 * expected_s
+    for choice in _HUMAN_S:
+        if wanted <= choice:
+            return choice
+    return min(_LONGEST_S, _DAY_S * math.ceil(wanted / _DAY_S))
+
+
+def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
+    """Tell how long tasks take on so many workers, the longest task first: what a stage's task list comes to.
+
+    Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the best possible.
+
+    Examples
+    --------
+    >>> lpt_makespan_s([3, 3, 2, 2, 2], 2)
+    7.0
+    """
+    ends = [0.0] * max(1, workers)
+    for run_s in sorted(runs_s, reverse=True):
+        heapq.heapreplace(ends, ends[0] + run_s)
+    return max(ends)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Give the smallest value that so large a share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Keep of each one's predecessors those that no other of them comes after; the graph must have no cycle.
+
+    Examples
+    --------
+    >>> direct({"a": (), "b": ("a",), "c": ("a", "b")})
+    {'a': (), 'b': ('a',), 'c': ('b',)}
+    """
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(edges)
+    graph.add_edges_from((before, name) for name, befores in edges.items() for before in befores)
+    reduced = nx.transitive_reduction(graph)
+    return {name: tuple(b for b in edges if reduced.has_edge(b, name)) for name in edges}
+
+
+def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping[str, str]], str]) -> str:
+    """Write an imported workflow as the text of a workflow file.
+
+    Parameters
+    ----------
+    imported
+        What to write.
+    folder
+        Where the file will lie: scripts are named relative to it.
+    write
+        Writes a workflow, with the paths of scripts by stage.
+    """
+    scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
+    plain = write(imported.workflow, scripts)
+    lines = plain.splitlines()
+    told = [f"# {line}".rstrip() for line in imported.header] + [""] if imported.header else []
+    for number, line in enumerate(lines):
+        if line.strip() == "[[stage]]" and number + 1 < len(lines):
+            name = re.fullmatch(r"\s*name\s*=\s*\"([^\"]*)\"\s*", lines[number + 1])
+            told += [f"# {comment}" for comment in imported.comments.get(name[1] if name else "", ())]
+        told.append(line)
+    annotated = "\n".join(told) + "\n"
+    # a line of a command may look like the beginning of a stage: a comment there would change it
+    return annotated if tomllib.loads(annotated) == tomllib.loads(plain) else plain

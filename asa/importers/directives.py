@@ -1,0 +1,200 @@
+"""What sbatch is told by a script's first lines, or on a command line.
+
+It is read as sbatch reads it, which was found by experiment with sbatch 22.05: lines that begin with ``#SBATCH``,
+before the first command; quotes and backslashes as there; an unquoted ``#`` ends the line, even inside a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asa.errors import InputError
+
+__all__ = ["KNOWN", "Directive", "head", "read_directives", "take_options"]
+
+_SHORT: Final[Mapping[str, str]] = {
+    "a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
+    "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",
+    "J": "job-name", "k": "no-kill", "L": "licenses", "m": "distribution", "M": "clusters", "n": "ntasks",
+    "N": "nodes", "o": "output", "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet", "s": "oversubscribe",
+    "S": "core-spec", "t": "time", "v": "verbose", "w": "nodelist", "W": "wait", "x": "exclude",
+}  # fmt: skip
+_FLAG_NAMES: Final = (
+    "contiguous hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue share spread-job "
+    "stepmgr test-only use-min-nodes verbose wait"
+)
+_FLAGS: Final = frozenset(_FLAG_NAMES.split())
+_OPTIONAL_NAMES: Final = "exclusive get-user-env nice no-kill propagate resv-ports x11"
+_OPTIONAL: Final = frozenset(_OPTIONAL_NAMES.split())
+_VALUE_NAMES: Final = (
+    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container "
+    "container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency "
+    "distribution error exclude export export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node "
+    "gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type "
+    "mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks "
+    "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition "
+    "power prefer priority profile qos reservation segment signal sockets-per-node switches thread-spec "
+    "threads-per-core time time-min tmp tres-bind tres-per-task uid wckey workdir wrap"
+)
+_WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
+KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE
+"""Names of the options of sbatch."""
+_OTHER_NAMES: Final = {"share": "oversubscribe", "workdir": "chdir"}
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """An option of sbatch, as given in a script or on a command line.
+
+    Parameters
+    ----------
+    name
+        The long name, whole.
+    value
+        None where it has none.
+    where
+        File and line.
+    """
+
+    name: str
+    value: str | None
+    where: str
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"--{self.name}"
+        return f"--{self.name}={self.value}"
+
+
+def read_directives(text: str, file: str) -> list[Directive]:
+    r"""Read the ``#SBATCH`` lines of a script.
+
+    Parameters
+    ----------
+    text
+        The script.
+    file
+        Its name, for messages.
+
+    Raises
+    ------
+    InputError
+        sbatch would refuse it: an option that it does not know how to read, unmatched quotes, text that is no option.
+
+    Examples
+    --------
+    >>> read_directives("#!/bin/sh\n#SBATCH -n4 --time 30 # short\n", "a.sh")
+    [Directive(name='ntasks', value='4', where='a.sh:2'), Directive(name='time', value='30', where='a.sh:2')]
+    """
+    found: list[Directive] = []
+    for number, line in head(text):
+        if line.startswith("#SBATCH"):
+            where = f"{file}:{number}"
+            options, rest = take_options(_words(line.removeprefix("#SBATCH"), where), where)
+            if rest and rest[0] in {"hetjob", "packjob"}:
+                raise InputError(
+                    "is a job of unlike parts", where=where, hint="Give each part a script of its own, or run it alone."
+                )
+            if rest:
+                raise InputError(f"{rest[0]!r} is no option", where=where, hint="sbatch would refuse this line, too.")
+            found += options
+    return found
+
+
+def head(text: str) -> Iterator[tuple[int, str]]:
+    """Give the lines before the first command."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            return
+        yield number, line
+
+
+_PIECE = re.compile(
+    r"""(?P<gap>\s+) | (?P<comment>\#.*) | (?P<open>["']) (?P<quoted>(?:\\.|(?!(?P=open)).)*?) (?P<close>(?P=open)|$)
+    | (?P<plain>(?:[^\s"'\\\#]|\\\S)+) | \\""",
+    re.VERBOSE,
+)
+
+
+def _words(line: str, where: str) -> list[str]:
+    """Split a directive's line as sbatch does."""
+    if line.lstrip().startswith(":"):
+        raise InputError("':' is no option", where=where, hint="sbatch would refuse this line, too.")
+    words: list[str] = []
+    begun = False
+    for piece in _PIECE.finditer(line):
+        if piece["comment"]:
+            break
+        if piece["open"] and not piece["close"]:
+            raise InputError(f"{piece['open']} is not closed", where=where, hint="sbatch would refuse this line, too.")
+        if piece["gap"]:
+            begun = False
+            continue
+        if not begun:
+            words.append("")
+        begun = True
+        words[-1] += re.sub(r"\\(.)", r"\1", piece["quoted"] or piece["plain"] or "")
+    return words
+
+
+def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:
+    """Take the options from the front of a command line; return them and the rest."""
+    found: list[Directive] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            found.append(_long(word, rest, where))
+        else:
+            found += _short(word, rest, where)
+    return found, rest
+
+
+def _long(word: str, rest: list[str], where: str) -> Directive:
+    given, equals, value = word[2:].partition("=")
+    name = _whole(given, where)
+    if equals:
+        return Directive(name, value, where)
+    if name in _FLAGS or name in _OPTIONAL:
+        return Directive(name, None, where)
+    if name in _WITH_VALUE:
+        return Directive(name, _next(rest, f"--{name}", where), where)
+    return Directive(name, rest.pop(0) if rest and not rest[0].startswith("-") else None, where)  # of a site's plugin
+
+
+def _whole(given: str, where: str) -> str:
+    """Complete a name that was shortened, as sbatch does."""
+    matches = [given] if given in KNOWN else sorted(name for name in KNOWN if name.startswith(given))
+    if len(matches) > 1:
+        hint = f"It may be {' or '.join(f'--{name}' for name in matches[:6])}: write it whole."
+        raise InputError(f"--{given} is ambiguous", where=where, hint=hint)
+    name = matches[0] if matches else given
+    return _OTHER_NAMES.get(name, name)
+
+
+def _short(word: str, rest: list[str], where: str) -> Iterator[Directive]:
+    letters = word[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        name = _SHORT.get(letter)
+        if name is None:
+            raise InputError(f"-{letter} is no option of sbatch", where=where, hint="Write the option's long name.")
+        if name in _FLAGS:
+            yield Directive(name, None, where)
+        elif name in _OPTIONAL:
+            yield Directive(name, letters or None, where)
+            return
+        else:
+            yield Directive(name, letters or _next(rest, f"-{letter}", where), where)
+            return
+
+
+def _next(rest: list[str], option: str, where: str) -> str:
+    if not rest:
+        raise InputError(f"{option} has no value", where=where, hint="sbatch would refuse this line, too.")
+    return rest.pop(0)

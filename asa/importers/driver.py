@@ -1,0 +1,287 @@
+"""Shell scripts that submit batch scripts with sbatch: which ones, and which of them wait for which.
+
+No shell is run, so only what is written plainly is understood: the patterns by which people chain jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from asa.errors import InputError
+
+from .base import Notes, near, read_text
+from .directives import Directive, head, read_directives, take_options
+
+__all__ = ["Script", "is_driver", "read_driver", "read_script"]
+
+_SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w+=\S*)\s+)*(sbatch)(?=\s)")
+_KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")
+_ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
+_REDIRECTED = re.compile(r"\d*>")
+_LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
+_DONE = re.compile(r"(?:^|;|\s)done\b")
+_AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
+_QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
+_PLAIN_HINT = "Nothing is run to find out: write it plainly, or import the batch scripts themselves."
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A batch script, and how it is submitted.
+
+    Parameters
+    ----------
+    path
+        Its file; None where a command is submitted with ``--wrap``.
+    text
+        What is in it.
+    directives
+        The options by their names; of two the last.
+    where
+        The file; or file and line, if it is submitted by another.
+    after
+        What its comments say that it comes after, and where each is said; None if they say nothing.
+    arguments
+        What it is called with.
+    submitted_after
+        Of a driver: the indices of those that it waits for.
+    """
+
+    path: Path | None
+    text: str
+    directives: Mapping[str, Directive]
+    where: str
+    after: tuple[tuple[str, str], ...] | None = None
+    arguments: tuple[str, ...] = ()
+    submitted_after: tuple[int, ...] | None = None
+
+
+def read_script(path: Path) -> Script:
+    """Read a batch script.
+
+    Raises
+    ------
+    InputError
+        sbatch would refuse it.
+    """
+    text = read_text(path)
+    if not text.startswith("#!"):
+        hint = "Begin it with the line #!/bin/sh, or with what else is to run it."
+        raise InputError("is no batch script: sbatch would refuse it", where=f"{path}:1", hint=hint)
+    if "\r\n" in text:
+        raise InputError("has the line ends of DOS", where=f"{path}:1", hint="sbatch refuses it; dos2unix mends it.")
+    directives = {directive.name: directive for directive in read_directives(text, str(path))}
+    return Script(path, text, directives, str(path), _predecessors(text, str(path)))
+
+
+def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
+    said: list[tuple[str, str]] | None = None
+    for number, line in head(text):
+        if match := _AFTER.match(line.strip()):
+            said = (said or []) + [(name, f"{file}:{number}") for name in re.split(r"[\s,]+", match[1]) if name]
+    return None if said is None else tuple(said)
+
+
+def is_driver(path: Path) -> bool:
+    """Whether a shell script submits others with sbatch."""
+    text = read_text(path)
+    return not read_directives(text, str(path)) and any(
+        _SBATCH.search(statement) for _, line in _lines(text) for statement in _statements(line)
+    )
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give the lines without comments, those that are continued as one."""
+    begun, number = "", 0
+    for i, line in enumerate(text.split("\n"), start=1):
+        number = number if begun else i
+        if line.endswith("\\"):
+            begun += line[:-1] + " "
+            continue
+        whole, begun = begun + line, ""
+        if not whole.lstrip().startswith("#"):
+            yield number, whole
+
+
+def read_driver(path: Path, notes: Notes) -> list[Script]:
+    """Read which batch scripts a shell script submits, with which options, and which wait for which.
+
+    It knows ``j=$(sbatch --parsable a.sh)``, also with backquotes or with ``| awk '{print $4}'`` behind it, variables
+    that are put together from others, options on the command line, and ``-d`` or ``--dependency`` with ``afterok``,
+    ``afterany`` and ``after``.
+
+    Raises
+    ------
+    InputError
+        Something decides only when it runs, such as a loop around sbatch; with file and line.
+    """
+    driver = _Driver(path, notes)
+    for number, line in _lines(read_text(path)):
+        for statement in _statements(line):
+            driver.statement(statement, f"{path}:{number}")
+    return driver.scripts
+
+
+class _Driver:
+    """What is known of a driver's variables, line by line."""
+
+    def __init__(self, path: Path, notes: Notes) -> None:
+        self.scripts: list[Script] = []
+        self._path = path
+        self._notes = notes
+        self._jobs: dict[str, tuple[int, ...]] = {}
+        self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
+        self._depth = 0
+
+    def statement(self, line: str, where: str) -> None:
+        """Take in a command."""
+        if _LOOP.match(line):
+            self._depth += 1
+        match = _SBATCH.search(line)
+        if match is not None and self._depth:
+            raise InputError("sbatch stands in a loop", where=where, hint=_PLAIN_HINT)
+        assigned = _ASSIGNED.fullmatch(line)
+        if match is not None:
+            index = self._submission(_command_at(line, match.start(1)), where)
+            if assigned and not assigned[2]:
+                self._jobs[assigned[1]] = (index,)
+            elif assigned:
+                self._jobs[assigned[1]] = (*self._jobs.get(assigned[1], ()), index)
+        elif assigned:
+            self._assignment(assigned[1], assigned[3].strip(), adds=bool(assigned[2]))
+        elif not self._depth and not _QUIET.match(line):
+            self._notes.add("what the script does beside sbatch is not taken over", where)
+        if self._depth and _DONE.search(line):
+            self._depth -= 1
+
+    def _assignment(self, name: str, value: str, *, adds: bool) -> None:
+        jobs = self._jobs.get(name, ()) if adds else ()
+        for reference in _VARIABLE.finditer(value):
+            jobs += self._jobs.get(reference[1] or reference[2], ())
+        self._texts.pop(name, None)
+        self._jobs.pop(name, None)
+        if jobs:
+            self._jobs[name] = tuple(dict.fromkeys(jobs))
+        elif not re.search(r"[`(]", value):
+            words = shlex.split(value, comments=True)
+            self._texts[name] = self._filled(words[0], "") if len(words) == 1 else ""
+
+    def _submission(self, command: str, where: str) -> int:
+        if "<" in command:
+            raise InputError("sbatch reads the script from its input", where=where, hint=_PLAIN_HINT)
+        try:
+            words = list(takewhile(lambda word: not _REDIRECTED.match(word), shlex.split(command, comments=True)[1:]))
+        except ValueError as error:
+            raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
+        given, rest = take_options(words, where)
+        before = tuple(dict.fromkeys(i for option in given for i in self._waited_for(option)))
+        plain = [self._known(option) for option in given if option.name != "dependency"]
+        if any(option.name == "wrap" for option in plain):
+            script = Script(None, "", {}, where)
+        elif not rest:
+            raise InputError("sbatch is given no script", where=where, hint=_PLAIN_HINT)
+        else:
+            script = read_script(self._found(self._filled(rest[0], where), where))
+        directives = {name: directive for name, directive in script.directives.items() if name != "dependency"}
+        directives |= {option.name: option for option in plain}
+        arguments = tuple(self._filled(word, where) for word in rest[1:])
+        self.scripts.append(Script(script.path, script.text, directives, where, None, arguments, before))
+        return len(self.scripts) - 1
+
+    def _known(self, option: Directive) -> Directive:
+        value = None if option.value is None else self._filled(option.value, option.where)
+        return Directive(option.name, value, option.where)
+
+    def _found(self, name: str, where: str) -> Path:
+        """Find a script as the shell would in the current folder, or else beside the driver."""
+        candidates = [Path(name), self._path.parent / name]
+        found = next((candidate for candidate in candidates if candidate.is_file()), None)
+        if found is None:
+            raise InputError(f"submits {name}, which is not there", where=where, hint=near(name, self._neighbours()))
+        return found
+
+    def _neighbours(self) -> Iterable[str]:
+        return sorted(entry.name for entry in self._path.parent.iterdir() if entry.is_file())[:50]
+
+    def _filled(self, text: str, where: str) -> str:
+        """Put the values of variables in."""
+
+        def value(reference: re.Match[str]) -> str:
+            name = reference[1] or reference[2]
+            if name not in self._texts and where:
+                raise InputError(f"${name} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+            return self._texts.get(name, reference[0])
+
+        if where and ("$(" in text or "`" in text):
+            raise InputError(f"{text} is known only when the script runs", where=where, hint=_PLAIN_HINT)
+        return _VARIABLE.sub(value, text)
+
+    def _waited_for(self, option: Directive) -> list[int]:
+        if option.name != "dependency":
+            return []
+        found: list[int] = []
+        value = option.value or ""
+        direct = _VARIABLE.fullmatch(value)
+        if direct and (direct[1] or direct[2]) in self._jobs:  # deps="afterok:$j1:$j2"
+            return list(self._jobs[direct[1] or direct[2]])
+        for part in re.split(r"[,?]", value):
+            kind, _, ids = part.partition(":")
+            if kind in {"singleton", "expand"}:
+                self._notes.add(f"the dependency `{kind}` is left out", option.where)
+                continue
+            if kind != "afterok":
+                self._notes.add(f"`{kind}` becomes: after the other has ended well", option.where)
+            found += self._numbers(ids, option.where)
+        return found
+
+    def _numbers(self, ids: str, where: str) -> Sequence[int]:
+        found: list[int] = []
+        for reference in _VARIABLE.finditer(ids):
+            name = reference[1] or reference[2]
+            if name not in self._jobs:
+                hint = near(name, self._jobs) if self._jobs else _PLAIN_HINT
+                raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
+            found += self._jobs[name]
+        if not found:
+            self._notes.add("a dependency on a job from elsewhere is left out", where)
+        return found
+
+
+def _statements(line: str) -> Iterator[str]:
+    """Split a line at the semicolons that part its commands; a keyword before a command falls away."""
+    begin = 0
+    while begin <= len(line):
+        end = _end_of_command(line, begin, ";")
+        yield _KEYWORD.sub("", line[begin:end])
+        begin = end + 1
+
+
+def _command_at(line: str, start: int) -> str:
+    """Cut the command out that begins there."""
+    return line[start : _end_of_command(line, start, ")`|;&")]
+
+
+def _end_of_command(line: str, start: int, ends: str) -> int:
+    """Find what ends a command in a shell: one of some characters, outside of quotes and brackets."""
+    depth, quote, i = 0, "", start
+    while i < len(line):
+        char = line[i]
+        if char == "\\" and quote != "'":
+            i += 1
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in ends and not depth:
+            break
+        else:
+            depth += (char == "(") - (char == ")" and depth > 0)
+        i += 1
+    return min(i, len(line))

@@ -1,0 +1,73 @@
+"""Graphs as other tools draw them: the dot language of Graphviz, and the flowcharts of Mermaid."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["Drawing", "read_dot", "read_mermaid"]
+
+_ID = r'(?:"(?:[^"\\]|\\.)*"|[\w.]+)'
+_EDGE = re.compile(rf"\s*({_ID})\s*->\s*({_ID})\s*(?:\[.*\])?\s*;?\s*")
+_NODE = re.compile(rf"\s*({_ID})\s*\[(.*)\]\s*;?\s*")
+_ATTRIBUTE = re.compile(r'(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,\]]+)')
+_DEFAULTS = {"graph", "node", "edge"}
+
+_ARROW = re.compile(r"\s*(\w+)\s*-->\s*(?:\|[^|]*\|\s*)?(\w+)\s*")
+_STADIUM = re.compile(r'\s*(\w+)\s*\(\[\s*"?(.*?)"?\s*\]\)\s*')
+
+
+@dataclass(slots=True)
+class Drawing:
+    """A graph that was drawn.
+
+    Parameters
+    ----------
+    nodes
+        Each node's attributes, `label` among them; what is only at the end of an edge has none.
+    edges
+        Pairs of nodes.
+    """
+
+    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_dot(text: str) -> Drawing:
+    r"""Read a graph in the dot language, with a node or an edge a line, as tools write it.
+
+    Examples
+    --------
+    >>> read_dot('digraph x {\n 0[label = "align\\ns: a", color = "0.0 0.6"];\n 1 -> 0\n}')
+    Drawing(nodes={'0': {'label': 'align\\ns: a', 'color': '0.0 0.6'}, '1': {}}, edges=[('1', '0')])
+    """
+    drawing = Drawing()
+    for line in text.splitlines():
+        if edge := _EDGE.fullmatch(line):
+            pair = edge[1].strip('"'), edge[2].strip('"')
+            drawing.edges.append(pair)
+            for end in pair:
+                drawing.nodes.setdefault(end, {})
+        elif (node := _NODE.fullmatch(line)) and node[1] not in _DEFAULTS:
+            told = {name: value.strip('"') for name, value in _ATTRIBUTE.findall(node[2])}
+            drawing.nodes[node[1].strip('"')] = told
+    return drawing
+
+
+def read_mermaid(text: str) -> Drawing:
+    r"""Read a flowchart of Mermaid; only nodes that are drawn as stadiums, ``v1([NAME])``, get a label.
+
+    Examples
+    --------
+    >>> read_mermaid("flowchart TB\n  v1([FASTQC])\n  v2(( ))\n  v1 --> v2")
+    Drawing(nodes={'v1': {'label': 'FASTQC'}, 'v2': {}}, edges=[('v1', 'v2')])
+    """
+    drawing = Drawing()
+    for line in text.splitlines():
+        if arrow := _ARROW.fullmatch(line):
+            drawing.edges.append((arrow[1], arrow[2]))
+            for end in (arrow[1], arrow[2]):
+                drawing.nodes.setdefault(end, {})
+        elif stadium := _STADIUM.fullmatch(line):
+            drawing.nodes[stadium[1]] = {"label": stadium[2]}
+    return drawing

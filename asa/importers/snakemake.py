@@ -1,0 +1,238 @@
+"""Snakemake's graph of rules, or of jobs, as a workflow in which each rule is a stage that Snakemake itself runs.
+
+A stage runs ``snakemake --until RULE``: all jobs of that rule, and nothing that comes after. What comes before has been
+made by the stages before it, so that nothing of it is run again. Seen with Snakemake 9.27, of which several instances
+worked in one folder:
+
+* ``--nolock``, for stages without an order run at the same time;
+* ``--rerun-incomplete``, or one instance refuses to begin while another writes; it makes again only what it is to make;
+* ``--rerun-triggers mtime``, or a rule that was edited meanwhile is run again inside the stage of another rule;
+* ``--allowed-rules`` does not do instead: the workflow's target is not among them;
+* files that are ``temp()`` live until the last rule that reads them has run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import networkx as nx
+
+from asa.errors import InputError
+from asa.workflow import Stage, Workflow
+
+from .base import Imported, Names, Notes, direct, read_text
+from .graphs import read_dot
+
+__all__ = ["import_snakemake"]
+
+_TARGET: Final = "all"
+_PLACEHOLDER_CORES: Final = 4
+_PLACEHOLDER_WALLTIME_S: Final = 3600.0
+_MIB: Final = 1 << 20
+_RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
+_STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
+_THREADS = re.compile(r"\s+threads: (\d+)")
+_RESOURCES = re.compile(r"\s+resources: (.*)")
+
+
+@dataclass(slots=True)
+class _Rule:
+    """What is known of a rule's jobs; 0 where it is not."""
+
+    jobs: int = 0
+    threads: int = 0
+    memory_mib: int = 0
+    minutes: float = 0.0
+    is_local: bool = False
+
+
+def import_snakemake(
+    path: Path,
+    *,
+    jobs: Path | None = None,
+    cores: int | None = None,
+    command: str = "snakemake",
+    name: str = "",
+) -> Imported:
+    """Make a workflow of a graph of Snakemake.
+
+    Parameters
+    ----------
+    path
+        What ``snakemake --rulegraph`` printed, or ``snakemake --dag --forceall``, which also tells how many jobs a
+        rule has.
+    jobs
+        What ``snakemake --dry-run --forceall --cores 1000`` printed: how many jobs each rule has, with how many
+        threads, and their resources ``mem_mb`` and ``runtime``. Without it, cores and walltimes are placeholders.
+    cores
+        Of a stage: at most so many where the jobs are known, exactly so many where they are not (4 if not given).
+    command
+        How Snakemake is called, with what it always needs, as in ``snakemake -s workflow/Snakefile --use-conda``.
+    name
+        Of the workflow; the file's if not given.
+
+    Raises
+    ------
+    InputError
+        There is no such graph in the file; or a file cannot be read.
+    """
+    notes = Notes()
+    rules, edges = _graph(path)
+    if jobs is not None:
+        _take_in(jobs, rules)
+    rules, edges = _without_target(rules, edges, notes)
+    names = Names()
+    parts = _in_order(rules, edges, notes)
+    called = {part: names.take("-".join(part)) for part in parts}
+    owner = {rule: called[part] for part in parts for rule in part}
+    befores = direct(
+        {called[part]: {owner[b] for rule in part for b in edges[rule] if b not in part} for part in parts}
+    )
+    stages: list[Stage] = []
+    comments: dict[str, list[str]] = {}
+    for part, stage_name in called.items():
+        known = [rules[rule] for rule in part]
+        stage = _stage(
+            stage_name, part, known, befores[stage_name], is_counted=jobs is not None, most_cores=cores, command=command
+        )
+        stages.append(stage)
+        comments[stage_name] = _comments(known, stage, is_counted=jobs is not None)
+    if jobs is None:
+        notes.add("cores and walltimes are placeholders: mend them, or give --jobs what the dry run printed")
+    elif any(not rule.minutes for rule in rules.values()):
+        notes.add("some rules have no resource `runtime`: their walltime of an hour is a placeholder")
+    notes.add("rules behind a checkpoint are in no graph before it ran: add stages for them")
+    return Imported(
+        Workflow(name or path.stem, stages),
+        notes=notes.sentences(),
+        header=[
+            f"From {path} by `asa import snakemake`. Each stage lets Snakemake run one rule, in the folder where asa",
+            "is started: the one in which Snakemake is started.",
+        ],
+        comments=comments,
+    )
+
+
+def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
+    text = read_text(path)
+    drawing = read_dot(text)
+    label = {node: re.split(r"\\n|\n", told.get("label", ""))[0].strip() for node, told in drawing.nodes.items()}
+    if "digraph" not in text or not drawing.nodes or not all(label.values()):
+        hint = "Make it with: snakemake --rulegraph >rules.dot"
+        raise InputError("is no graph of rules in the dot language", where=str(path), hint=hint)
+    rules: dict[str, _Rule] = {}
+    for node in drawing.nodes:
+        rules.setdefault(label[node], _Rule()).jobs += 1
+    edges: dict[str, set[str]] = {rule: set() for rule in rules}
+    for before, after in drawing.edges:
+        edges[label[after]].add(label[before])
+    return rules, edges
+
+
+def _take_in(path: Path, rules: dict[str, _Rule]) -> None:
+    """Read what a dry run tells of the jobs of each rule."""
+    text = read_text(path)
+    statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
+    for line in statistics[1].splitlines() if statistics else ():
+        if (counted := _STATISTIC.fullmatch(line)) and counted[1] in rules:
+            rules[counted[1]].jobs = int(counted[2])
+    current: _Rule | None = None
+    found = False
+    for line in text.splitlines():
+        if rule := _RULE.fullmatch(line.strip()):
+            current = rules.get(rule[2])
+            found = found or current is not None
+            if current is not None:
+                current.is_local = bool(rule[1])
+        elif current is not None:
+            _take_in_line(line, current)
+    if not found:
+        hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
+        raise InputError("tells of no job of these rules", where=str(path), hint=hint)
+
+
+def _take_in_line(line: str, rule: _Rule) -> None:
+    if threads := _THREADS.fullmatch(line):
+        rule.threads = max(rule.threads, int(threads[1]))
+    elif resources := _RESOURCES.fullmatch(line):
+        told = dict(re.findall(r"(\w+)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
+        rule.memory_mib = max(rule.memory_mib, math.ceil(float(told.get("mem_mb", 0)) * 1e6 / _MIB))
+        rule.minutes = max(rule.minutes, float(told.get("runtime", 0)))
+
+
+def _without_target(
+    rules: dict[str, _Rule], edges: dict[str, set[str]], notes: Notes
+) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
+    """Take out the rule that only names what is wanted in the end."""
+    is_last = _TARGET in rules and not any(_TARGET in befores for befores in edges.values())
+    if not is_last or len(rules) == 1:
+        return rules, edges
+    notes.add(f"the rule {_TARGET!r} is no stage, as it only names what is wanted")
+    kept = {rule: known for rule, known in rules.items() if rule != _TARGET}
+    return kept, {rule: edges[rule] for rule in kept}
+
+
+def _in_order(rules: Mapping[str, _Rule], edges: Mapping[str, set[str]], notes: Notes) -> list[tuple[str, ...]]:
+    """Put rules in an order; those that wait for each other, as in several rounds, become one stage."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(rules)
+    graph.add_edges_from((before, rule) for rule, befores in edges.items() for before in befores)
+    rounds = nx.condensation(graph)
+    position = {rule: i for i, rule in enumerate(rules)}
+    parts = [
+        tuple(sorted(rounds.nodes[node]["members"], key=position.__getitem__)) for node in nx.topological_sort(rounds)
+    ]
+    for part in parts:
+        if len(part) > 1:
+            notes.add(f"the rules {', '.join(part)} take turns, and are one stage")
+    return parts
+
+
+def _stage(
+    name: str,
+    rules: Sequence[str],
+    known: Sequence[_Rule],
+    after: tuple[str, ...],
+    *,
+    is_counted: bool,
+    most_cores: int | None,
+    command: str,
+) -> Stage:
+    is_local = all(rule.is_local for rule in known)
+    width, waves, memory_mib = 1, 1, 0
+    if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
+        per_job = max(max(1, rule.threads) for rule in known)
+        jobs = max(rule.jobs for rule in known)
+        at_once = jobs if most_cores is None else max(1, min(jobs, most_cores // per_job))
+        width, waves = at_once * per_job, math.ceil(jobs / at_once)
+        memory_mib = at_once * max(rule.memory_mib for rule in known)
+    elif not is_local:
+        width = most_cores or _PLACEHOLDER_CORES
+    minutes = sum(rule.minutes for rule in known) * waves
+    call = [f'--cores "${{ASA_CORES:-{width}}}"', "--nolock --rerun-incomplete --rerun-triggers mtime"]
+    return Stage(
+        name=name,
+        cores=width,
+        walltime_s=60.0 * minutes or _PLACEHOLDER_WALLTIME_S,
+        after=after,
+        command=" ".join([command, *call, "--until", shlex.join(rules)]),
+        memory_bytes=memory_mib * _MIB,
+        local=is_local,
+    )
+
+
+def _comments(known: Sequence[_Rule], stage: Stage, *, is_counted: bool) -> list[str]:
+    jobs = max(rule.jobs for rule in known)
+    threads = max(rule.threads for rule in known)
+    told = [f"jobs: {jobs}" + (f", threads: {threads}" if threads else "")] if jobs > 1 or threads else []
+    if not is_counted and not stage.local:
+        told.append("cores: a placeholder; mend it")
+    if not any(rule.minutes for rule in known):
+        told.append("walltime: a placeholder; mend it")
+    return told

@@ -1,0 +1,195 @@
+"""The text that a stage's job runs: what a user wants run, between checks of what it needs and of what it made.
+
+It is plain text for any POSIX shell, so it is the same under every backend, alone in a job or one of several steps.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from asa.workflow import Stage
+
+__all__ = ["INPUT_EXIT", "OUTPUT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
+
+TASK_EXIT = 83
+"""Exit code of a stage of which some tasks failed."""
+
+INPUT_EXIT = 84
+"""Exit code of a stage that did not begin since something that it needs is missing."""
+
+OUTPUT_EXIT = 85
+"""Exit code of a stage whose command ended well and left something missing or empty that it was to make."""
+
+_MEANINGS = {
+    TASK_EXIT: "some of its tasks failed",
+    INPUT_EXIT: "an input is missing or empty",
+    OUTPUT_EXIT: "its command ended well, but an output is missing or empty",
+    126: "what it was to run cannot be executed",
+    127: "what it was to run was not found",
+}
+
+_GLOB = re.compile(r"([*?]|\[[^]/]+\])")
+_PLAIN_SHELL = ("sh", "/bin/sh")
+
+
+def meaning(exit_code: int | None) -> str:
+    """Say in words what a stage's exit code means; empty if it is the command's own.
+
+    Examples
+    --------
+    >>> meaning(127)
+    'what it was to run was not found'
+    """
+    return _MEANINGS.get(exit_code, "") if exit_code is not None else ""
+
+
+def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
+    """Write what a stage's job runs.
+
+    The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
+    outputs.
+
+    Parameters
+    ----------
+    stage
+        The stage.
+    cores
+        That it has on this site.
+    place
+        A folder, which may be made, for what the stage is to remember if it is run again: which tasks ended well.
+
+    Examples
+    --------
+    >>> print(payload_text(Stage("add", cores=1, command="mAdd corr.tbl"), 1))
+    export ASA_STAGE=add ASA_CORES=1
+    mAdd corr.tbl
+    """
+    if stage.is_idle:
+        return ""
+    parts = [f"export ASA_STAGE={shlex.quote(stage.name)} ASA_CORES={cores}"]
+    if stage.command and not (stage.environment or stage.inputs or stage.outputs):
+        return f"{parts[0]}\n{stage.command}"
+    parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
+    if stage.inputs or stage.outputs:
+        parts.append(_CHECK)
+    if stage.inputs:
+        parts.append(f"need {INPUT_EXIT} input {_patterns(stage.inputs)}")
+    if stage.tasks or stage.tasks_file:
+        parts.append(_tasks(stage, cores, place))
+    elif stage.script:
+        parts.append(_script(stage.script))
+    else:
+        parts.append(f"sh -c -- {shlex.quote(stage.command)}")
+    if stage.outputs:
+        parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
+        parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}")
+    return "\n".join(parts)
+
+
+def _patterns(paths: Iterable[str]) -> str:
+    """Write paths each as one word, which the shell does not expand before it is time."""
+    return " ".join(shlex.quote(_pattern(path)) for path in paths)
+
+
+def _pattern(path: str) -> str:
+    """Write a path for `eval`: only what matches stays without quotes."""
+    parts = _GLOB.split(path)
+    text = "".join(part if i % 2 else (shlex.quote(part) if part else "") for i, part in enumerate(parts))
+    return f"./{text}" if path.startswith("-") else text
+
+
+def _script(text: str) -> str:
+    """Run a script's text as the batch system would: as a file, by the interpreter that its first line names."""
+    first, _, _ = text.partition("\n")
+    interpreter = first[2:].split() if first.startswith("#!") else ["sh"]
+    end = "ASA_END"
+    while re.search(rf"(?m)^{end}$", text):
+        end += "_"
+    body = text if text.endswith("\n") else f"{text}\n"
+    lines = [
+        'asa_script=$(mktemp "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87',
+        "trap 'rm -f \"$asa_script\"' EXIT",
+        f"cat >\"$asa_script\" <<'{end}'\n{body}{end}",
+        f'{shlex.join(interpreter)} "$asa_script"',
+    ]
+    return "\n".join(lines)
+
+
+def _tasks(stage: Stage, cores: int, place: str) -> str:
+    workers = max(1, cores // stage.cpus_per_task)
+    listed = "".join(f"{task}\n" for task in stage.tasks)
+    end = "ASA_END"
+    while f"\n{end}\n" in f"\n{listed}":
+        end += "_"
+    lines = [
+        f"asa_done={shlex.quote(place)}",
+        f"asa_cpus_per_task={stage.cpus_per_task}",
+        f"asa_workers={workers}",
+        '[ -z "$asa_done" ] || mkdir -p "$asa_done" || asa_done=',
+        'asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || exit 87',  # for all nodes to see
+        "trap 'rm -f \"$asa_list\"' EXIT",
+    ]
+    if stage.tasks_file:
+        name = shlex.quote(stage.tasks_file)
+        missing = shlex.quote(f"asa: the list of tasks is missing: {stage.tasks_file}")
+        lines.append(f"[ -r {name} ] || {{ echo {missing} >&2; exit {INPUT_EXIT}; }}")
+        lines.append(f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name} >\"$asa_list\"")
+    else:
+        lines.append(f"cat >\"$asa_list\" <<'{end}'\n{listed}{end}")
+    return "\n".join([*lines, _RUN_TASKS])
+
+
+_CHECK = r"""
+# A path that is there, and no file without content; of a pattern one is enough.
+need() {
+  asa_code=$1 asa_what=$2 asa_lack=
+  shift 2
+  for asa_pattern do
+    eval "set -- $asa_pattern"
+    for asa_path do
+      if [ -d "$asa_path" ] || [ -s "$asa_path" ]; then continue; fi
+      asa_lack=y
+      if [ -e "$asa_path" ]; then asa_how=empty; else asa_how=missing; fi
+      printf 'asa: the %s %s is %s\n' "$asa_what" "$asa_path" "$asa_how" >&2
+    done
+  done
+  [ -z "$asa_lack" ] || exit "$asa_code"
+}
+""".strip()
+
+# Each line of the list is a task, and its number tells it from the others. What ended well is noted beside its text, so
+# that a stage that is run again, after a failure or on another node, does not run it again. On several nodes each takes
+# every n-th line.
+_RUN_TASKS = rf"""
+asa_count=$(grep -c '' <"$asa_list")
+if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
+export asa_done asa_count
+asa_task='
+  number=${{1%%:*}} task=${{1#*:}}
+  if [ -n "$asa_done" ] && [ "$(cat "$asa_done/$number" 2>/dev/null)" = "$task" ]; then exit 0; fi
+  ASA_TASK=$number; export ASA_TASK
+  sh -c -- "$task" </dev/null
+  code=$?
+  if [ "$code" -ne 0 ]; then
+    printf "asa: task %s of %s failed with exit code %s: %s\n" "$number" "$asa_count" "$code" "$task" >&2
+    exit 1
+  fi
+  [ -z "$asa_done" ] || {{
+    printf "%s\n" "$task" >"$asa_done/.$number.$$" && mv -f "$asa_done/.$number.$$" "$asa_done/$number"
+  }} || :
+'
+if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
+  export asa_list asa_task asa_cpus_per_task
+  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 sh -c '
+    workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
+    [ "$workers" -gt 0 ] || workers=1
+    grep -n "" <"$asa_list" | awk -v n="$SLURM_NTASKS" -v r="$SLURM_PROCID" "NR % n == r % n" |
+      tr "\n" "\0" | xargs -0 -r -n 1 -P "$workers" sh -c "$asa_task" asa-task'
+else
+  grep -n '' <"$asa_list" | tr '\n' '\0' | xargs -0 -n 1 -P "$asa_workers" sh -c "$asa_task" asa-task
+fi
+asa_code=$?
+[ "$asa_code" -eq 0 ] || exit {TASK_EXIT}
+""".strip()

@@ -1,0 +1,219 @@
+"""Tiny jobs run where the client is, beside a batch system that runs all others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asa import plugins
+from asa.backend import Backend, Capabilities, Condition, Facility, JobSpec, JobStatus, Previewing, StepTimes
+from asa.errors import BackendError
+from asa.runner.folder import RunPlan
+from asa.waits import QueueEvent
+
+__all__ = ["Beside", "BesideBackend", "with_local_stages"]
+
+_LOCAL = "local"
+_PREFIX = "local-"
+_LOOK_S = 0.2
+_LONG_S = 60.0
+_SAME_CLOCK_S = 2.0
+
+
+def with_local_stages(plan: RunPlan, facility: Facility) -> Facility:
+    """Give a batch system that runs a plan's local stages here, where there are any and it does not do so itself."""
+    if plan.backend == _LOCAL or not any(stage.local for stage in plan.stages):
+        return facility
+    return Beside(facility, plugins.load("asa.backends", _LOCAL)())
+
+
+class Beside:
+    """A batch system, and beside it another that takes the jobs that are to run where the client is.
+
+    Parameters
+    ----------
+    far
+        The batch system; what it can explain, this can.
+    near
+        Where jobs with `JobSpec.local` go.
+    """
+
+    def __init__(self, far: Facility, near: Facility) -> None:
+        self._far, self._near = far, near
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._far, name)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about both."""
+        return [*self._far.notes, *self._near.notes]
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> BesideBackend:
+        """Open both for one run; see `asa.backend.Facility.connect`."""
+        backend = BesideBackend(sleep)
+        backend.far = self._far.connect(folder, sleep=backend.sleep)
+        backend.near = self._near.connect(folder, sleep=lambda _: True)
+        backend.compare_clocks()
+        return backend
+
+
+class BesideBackend:
+    """Two backends as one, on the clock of the far one; see `asa.backend.Backend`.
+
+    Parameters
+    ----------
+    sleep
+        What is slept with.
+    """
+
+    far: Backend
+    near: Backend
+
+    def __init__(self, sleep: Callable[[float], bool | None]) -> None:
+        self._sleep = sleep
+        self._later_s = 0.0
+        self._live: set[str] = set()
+        self._news: list[JobStatus] = []
+        self._is_woken = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"far", "near"}:  # not there yet
+            raise AttributeError(name)
+        return getattr(self.far, name)
+
+    def compare_clocks(self) -> None:
+        """Find out how much later it is for the far one, if the clocks differ by more than they may be read off."""
+        later_s = self.far.now() - self.near.now()
+        self._later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
+
+    def close(self) -> None:
+        """Let go of both."""
+        for backend in (self.near, self.far):
+            if (close := getattr(backend, "close", None)) is not None:
+                close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the far one can do."""
+        return self.far.capabilities
+
+    @property
+    def condition(self) -> Condition:
+        """How well the far one can be asked."""
+        return self.far.condition
+
+    def now(self) -> float:
+        """Read the far one's clock."""
+        return self.far.now()
+
+    def submit(self, spec: JobSpec) -> str:
+        """Submit a job where it belongs. One to be run here is submitted once nothing keeps it back any more."""
+        if not spec.local:
+            return self.far.submit(spec)
+        job_id = self.near.submit(replace(spec, dependencies=(), begin_s=None))
+        self._live.add(job_id)
+        return f"{_PREFIX}{job_id}"
+
+    def preview(self, spec: JobSpec) -> Mapping[str, str]:
+        """Show what would be sent, where that can be told."""
+        backend = self.near if spec.local else self.far
+        return backend.preview(spec) if isinstance(backend, Previewing) else {}
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens, here first: what runs here is not asked for elsewhere."""
+        wanted = list(tokens)
+        found = {token: [self._adopt(s) for s in statuses] for token, statuses in self.near.find(wanted).items()}
+        elsewhere = [token for token in wanted if not found.get(token)]
+        return found | (self.far.find(elsewhere) if elsewhere else {})
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, wherever it is."""
+        backend, own = self._of(job_id)
+        backend.cancel(own)
+
+    def hold(self, job_id: str) -> None:
+        """Keep a pending job from starting."""
+        backend, own = self._of(job_id)
+        backend.hold(own)
+
+    def release(self, job_id: str) -> None:
+        """Let a held job go."""
+        backend, own = self._of(job_id)
+        backend.release(own)
+
+    def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Ask for several jobs, each where it is."""
+        wanted = list(job_ids)
+        near = [job_id.removeprefix(_PREFIX) for job_id in wanted if job_id.startswith(_PREFIX)]
+        far = [job_id for job_id in wanted if not job_id.startswith(_PREFIX)]
+        told = {status.job_id: status for status in map(self._adopt, self.near.status(near).values())} if near else {}
+        return told | (self.far.status(far) if far else {})
+
+    def wait(self, until_s: float | None) -> Sequence[JobStatus]:
+        """Sleep until something changed, here or there, or the time has come."""
+        changed: Sequence[JobStatus] = ()
+        self._is_woken = self._take_news()
+        if not self._is_woken:
+            changed = self.far.wait(until_s)
+        while self._live and not (changed or self._is_woken):  # the far one has nothing to wait for
+            left_s = _LONG_S if until_s is None else until_s - self.far.now()
+            if left_s <= 0:
+                break
+            self.sleep(min(left_s, _LONG_S))
+        news, self._news = self._news, []
+        return [*changed, *news]
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep for the far one; wake when something changed here."""
+        while seconds > 0:
+            some_s = min(seconds, _LOOK_S) if self._live else seconds
+            if self._sleep(some_s) or self._take_news():
+                self._is_woken = True
+                return True
+            seconds -= some_s
+        return False
+
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what others' jobs did in the far one's queue; nobody queues here."""
+        return self.far.queue_events(most, ends=ends)
+
+    # ------------------------------------------------------------------
+
+    def _of(self, job_id: str) -> tuple[Backend, str]:
+        if job_id.startswith(_PREFIX):
+            return self.near, job_id.removeprefix(_PREFIX)
+        return self.far, job_id
+
+    def _take_news(self) -> bool:
+        """Hear what became of jobs here; tell whether something did that was not handed on yet."""
+        if self._live:
+            with suppress(BackendError):  # it is asked again in a moment
+                self._news += [self._adopt(status) for status in self.near.wait(self.near.now())]
+        return bool(self._news)
+
+    def _adopt(self, status: JobStatus) -> JobStatus:
+        """Tell a job from those of the far one, and its times on the far one's clock."""
+        if status.state.is_final:
+            self._live.discard(status.job_id)
+        else:
+            self._live.add(status.job_id)
+        later = self._later
+        return replace(
+            status,
+            job_id=f"{_PREFIX}{status.job_id}",
+            submit_s=status.submit_s + self._later_s,
+            eligible_s=later(status.eligible_s),
+            start_s=later(status.start_s),
+            payload_start_s=later(status.payload_start_s),
+            end_s=later(status.end_s),
+            expected_start_s=later(status.expected_start_s),
+            steps=tuple(StepTimes(s.name, s.start_s + self._later_s, later(s.end_s)) for s in status.steps),
+        )
+
+    def _later(self, time_s: float | None) -> float | None:
+        return None if time_s is None else time_s + self._later_s

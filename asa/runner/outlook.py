@@ -1,0 +1,135 @@
+"""What a run would do, before anything is done: which jobs, when, why, and whether they can ever run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asa.backend import Backend, JobSpec, JobState, JobStatus
+from asa.errors import InputError
+from asa.estimators import WaitBank, WaitStore
+from asa.runner.active import queued
+from asa.runner.entries import Accepted, Intended
+from asa.runner.folder import RunPlan
+from asa.runner.forecasts import LearnedForecast, NoForecast
+from asa.runner.state import RunState
+from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, Strategy, load_strategy
+from asa.waits import LEVELS, WaitForecast
+
+__all__ = ["MADE_UP", "PlannedSpec", "check_possible", "check_strategy", "plan_of", "read_only_bank"]
+
+MADE_UP = "JOB-OF-"
+"""What ids begin with of jobs that are not there yet; the first stage's name follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSpec:
+    """A job that a run would submit, as things stand before it begins.
+
+    Parameters
+    ----------
+    planned, spec
+        As planned, and as it would be sent. It may depend on jobs that are not there yet.
+    in_s
+        In how many seconds it would be submitted; None if only when the stages before it have ended.
+    """
+
+    planned: PlannedJob
+    spec: JobSpec
+    in_s: float | None
+
+
+class _NoWaits:
+    """A forecast for a look at the jobs alone."""
+
+    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
+        """Predict no wait."""
+        return WaitForecast((0.0,) * len(LEVELS), 0.0)
+
+
+def check_strategy(name: str) -> Strategy:
+    """Make a strategy that can drive a real run.
+
+    Raises
+    ------
+    InputError
+        There is none of that name, or it needs to know the future.
+    """
+    strategy = load_strategy(name)
+    if strategy.forecast is ForecastKind.KNOWN:
+        raise InputError(
+            "needs to know the future, which only a simulator does", where=f"strategy {name!r}", hint="Take `asa`."
+        )
+    return strategy
+
+
+def check_possible(plan: RunPlan, strategy: Strategy) -> None:
+    """Refuse a run of which a job could never start.
+
+    Raises
+    ------
+    InputError
+        It tells of every such stage.
+    """
+    told: dict[str, str] = {}
+    for job in _jobs(plan, strategy, _NoWaits(), 0.0):
+        if (why := plan.capabilities.impossible(job.spec)) is not None:
+            told["+".join(job.planned.stages)] = why
+    if told:
+        lines = "".join(f"\n  {stages}: {why}" for stages, why in told.items())
+        count = "a job" if len(told) == 1 else f"{len(told)} jobs"
+        raise InputError(
+            f"{count} could never start on {plan.capabilities.system}:{lines}",
+            where=f"workflow {plan.workflow!r}",
+            hint="Nothing was submitted. Ask for less, or for another partition.",
+        )
+
+
+def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
+    """Open what is known of waits, so that nothing is changed."""
+    store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
+    return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
+
+
+def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank) -> list[PlannedSpec]:
+    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing."""
+    state = _state(plan)
+    forecast: Forecast = NoForecast()
+    if strategy.forecast is ForecastKind.LEARNED:
+        if plan.history:
+            bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
+
+        def job_of(name: str) -> Any:
+            spec = state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
+            return queued(spec, plan.capabilities, backend.now(), bank.user)
+
+        at_once = {name for name, stage in state.workflow.stages.items() if stage.local}
+        forecast = LearnedForecast(bank, job_of, at_once)
+    return list(_jobs(plan, strategy, forecast, backend.now()))
+
+
+def _state(plan: RunPlan) -> RunState:
+    return RunState(plan.name, plan.make_workflow(), plan.capabilities, plan.id)
+
+
+def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
+    """Give the jobs of a plan, then those that follow once the stages before them have ended."""
+    state = _state(plan)
+    planned = strategy.plan(state.view(now_s), forecast).submissions
+    for job in planned:
+        spec = state.spec_of(job)
+        yield PlannedSpec(job, spec, None if state.is_too_early(job) else max(job.submit_s - now_s, 0.0))
+        job_id = f"{MADE_UP}{job.stages[0]}"
+        for entry in (
+            Intended(spec.token, job, spec, now_s),
+            Accepted(spec.token, JobStatus(job_id, JobState.PENDING, job.submit_s)),
+        ):
+            list(state.apply(entry))
+    listed = {name for job in planned for name in job.stages}
+    for name in (name for name in state.workflow.order if name not in listed):
+        later = PlannedJob(
+            (name,), now_s, Keep.NOTHING, f"when it is its turn: after {', '.join(state.stages[name].stage.after)}"
+        )
+        yield PlannedSpec(later, state.spec_of(later), None)

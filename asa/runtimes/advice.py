@@ -1,0 +1,103 @@
+"""What run times say of the walltime to ask for: enough for 99 runs in 100, and not much more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from asa.runtimes.forecast import RunForecast
+
+__all__ = ["WalltimeAdvice", "advise", "round_walltime"]
+
+_SAFETY = 1.2  # of p99
+_LEAST_SAFETY = 1.1  # of the longest that was seen
+_FEWEST = 5  # runs for advice other than that a limit was hit
+_CLOSE = 0.8  # of the walltime
+_PAYS = 2 / 3  # of the walltime: less than that begins to fit into other gaps
+_HIT = 0.95  # of the walltime, at which a run that was cut off was cut off by it
+_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class WalltimeAdvice:
+    """What to ask for a stage.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    asked_s
+        The walltime that it asks for.
+    verdict
+        ``less`` or ``more`` would be better, it ``fits``, or too little is ``unknown``.
+    suggested_s
+        The better walltime; what is asked where it fits or nothing is known.
+    forecast
+        How long it runs; None if it was never seen.
+    """
+
+    stage: str
+    asked_s: float
+    verdict: Literal["less", "more", "fits", "unknown"]
+    suggested_s: float
+    forecast: RunForecast | None
+
+    @property
+    def hit_limit(self) -> bool:
+        """Whether a run was cut off by this walltime."""
+        return self.forecast is not None and self.forecast.longest_cut_s >= _HIT * self.asked_s
+
+
+def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: float = math.inf) -> WalltimeAdvice:
+    """Advise on a stage's walltime.
+
+    Enough is p99 with a fifth more, and a tenth more than the longest run, rounded up to a figure that people use. Less
+    is advised where that is at most two thirds of what is asked; more, where p90 exceeds four fifths of it, or a run
+    was cut off by it.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    asked_s
+        The walltime that it asks for.
+    forecast
+        How long it runs; None if it was never seen.
+    most_s
+        The longest that the site gives.
+
+    Examples
+    --------
+    >>> runs = RunForecast((780.0, 800.0, 820.0, 840.0), 14, 0, 830.0, 0.0, "from 14 runs")
+    >>> advise("search", 7200.0, runs).suggested_s, advise("search", 900.0, runs).verdict
+    (1200.0, 'more')
+    """
+    if forecast is None:
+        return WalltimeAdvice(stage, asked_s, "unknown", asked_s, None)
+    enough_s = round_walltime(max(_SAFETY * forecast.p99_s, _LEAST_SAFETY * forecast.longest_s))
+    hit = forecast.longest_cut_s >= _HIT * asked_s
+    known = forecast.count >= _FEWEST and not forecast.is_guess
+    longer_s = min(max(enough_s, round_walltime(asked_s + 1.0)), most_s)
+    if longer_s > asked_s and (hit or (known and forecast.p90_s > _CLOSE * asked_s)):
+        return WalltimeAdvice(stage, asked_s, "more", longer_s, forecast)
+    if not known:
+        return WalltimeAdvice(stage, asked_s, "unknown", asked_s, forecast)
+    if enough_s <= _PAYS * asked_s:
+        return WalltimeAdvice(stage, asked_s, "less", enough_s, forecast)
+    return WalltimeAdvice(stage, asked_s, "fits", asked_s, forecast)
+
+
+def round_walltime(seconds: float) -> float:
+    """Round up to a walltime that people ask for.
+
+    Examples
+    --------
+    >>> [round_walltime(s) / 60 for s in (0, 300, 1008, 3601)], round_walltime(100_000) / 3600
+    ([5.0, 5.0, 20.0, 90.0], 48.0)
+    """
+    for minutes in _MINUTES:
+        if seconds <= 60.0 * minutes:
+            return 60.0 * minutes
+    return math.ceil(seconds / _DAY_S) * _DAY_S

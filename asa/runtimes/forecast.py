@@ -1,0 +1,296 @@
+"""How long a stage runs next, from how long it ran before.
+
+Few runs are the rule: a pipeline has run five times, not five hundred. What is done follows from that.
+
+- *Inside what was seen*, quantiles are order statistics by the rule i / (n + 1). On average it is right for any number
+  of runs and any distribution, as long as the next run is like those before: it may as well fall into any of the n + 1
+  gaps. Later runs weigh more, by half every 50 runs, for inputs and codes change. For the p50 alone it is every 4, so
+  that it follows a shift: on the logs of three centres it errs by a sixth to a third less for that.
+- *Beyond what was seen*, as p90 is until nine runs are known, and p99 always, the tail is a log-normal's whose spread
+  is not known, that is Student's t in the logarithm. Its spread is drawn towards what stages usually show, ever less
+  up to 20 runs. It never lies inside what was seen.
+- *Runs that were cut off* tell that it would have been at least so long. Their weight goes to those that ran longer
+  (Kaplan and Meier's estimate, in Efron's form); where none did, to half as long again.
+- *Other amounts of input* are scaled by a power of the size: the slope in the logarithms (Theil and Sen's, which
+  outliers do not sway), drawn towards 1 as far as the data leave it open.
+- *Other widths and systems* are a guess, and used only where nothing better is known. How a stage scales is not known
+  from one width: the middle between not at all and perfectly is taken, and the range made wide enough for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.runtimes.log import RunTime
+
+__all__ = ["LEVELS", "RunForecast", "forecast_run"]
+
+LEVELS = (0.1, 0.5, 0.9, 0.99)
+"""Probabilities whose quantiles a forecast states."""
+
+_LATEST = 200
+_HALF_LIFE, _HALF_LIFE_OF_P50 = 50.0, 4.0  # runs
+_USUAL_SPREAD = 0.25  # of the logarithm
+_USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
+_ENOUGH = 20.0  # which fades until so many are known
+_BEYOND = 1.5  # times its bound, for a run that was cut off and that none outlasted
+_SPREAD_OF_POWER = 0.5  # of the power of the size about 1, before anything is known
+_MOST_POWER = 2.0
+_OTHER_SYSTEM = 0.5  # spread of the logarithm between systems
+_SAME = 1e-9
+
+_Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RunForecast:
+    """What is believed of a stage's run time before it runs.
+
+    Parameters
+    ----------
+    quantiles_s
+        Seconds that are not exceeded with the probabilities of `LEVELS`; ascending.
+    count
+        From how many runs.
+    cut_off
+        How many of them were cut off at their walltime.
+    longest_s
+        The longest of them, brought to this size and width.
+    longest_cut_s
+        The longest at which one was cut off; 0 if none was.
+    how
+        Where the numbers come from, in words: ``from 14 runs``.
+    is_guess
+        Whether it was learned on another width or system.
+    """
+
+    quantiles_s: tuple[float, float, float, float]
+    count: int
+    cut_off: int
+    longest_s: float
+    longest_cut_s: float
+    how: str
+    is_guess: bool = False
+
+    @property
+    def p10_s(self) -> float:
+        """Seconds that 1 run in 10 does not exceed."""
+        return self.quantiles_s[0]
+
+    @property
+    def p50_s(self) -> float:
+        """Seconds that half the runs do not exceed."""
+        return self.quantiles_s[1]
+
+    @property
+    def p90_s(self) -> float:
+        """Seconds that 9 runs in 10 do not exceed."""
+        return self.quantiles_s[2]
+
+    @property
+    def p99_s(self) -> float:
+        """Seconds that 99 runs in 100 do not exceed."""
+        return self.quantiles_s[3]
+
+
+def forecast_run(
+    times: Sequence[RunTime], cores: int, *, input_size: float | None = None, system: str = ""
+) -> RunForecast | None:
+    """Forecast how long a stage runs.
+
+    Parameters
+    ----------
+    times
+        Run times of this stage, on whatever width and system, the latest last.
+    cores
+        That it gets.
+    input_size
+        How much it has to do; None where that is not said.
+    system
+        Where it will run.
+
+    Returns
+    -------
+    RunForecast or None
+        None if it was never seen to run.
+
+    Raises
+    ------
+    InputError
+        No cores, or a size that is none.
+    """
+    if cores < 1 or (input_size is not None and not 0 < input_size < math.inf):
+        raise InputError(f"a stage on {cores} cores with an input of {input_size} has no run time", where="run times")
+    if not times:
+        return None
+    chosen = _alike(times, cores, system)
+    width, place = chosen[-1].cores, chosen[-1].system
+    words = []
+    if width != cores or place != system:
+        words.append(f"on {_place(width, place, cores, system)}, a guess for {_place(cores, system, width, place)}")
+    wide = _distance(width, place, cores, system)
+    factor = np.full(len(chosen), math.sqrt(width / cores))
+    if input_size is not None and any(run.input_size is not None for run in chosen):
+        chosen = [run for run in chosen if run.input_size is not None]
+        by_size, wide_by_size, power = _by_size(chosen, input_size)
+        factor = factor[: len(chosen)] * by_size
+        wide = math.hypot(wide, wide_by_size)
+        if power is not None:
+            words.append(f"scaled by input size to the power {power:.2g}")
+    runs = np.array([run.run_s for run in chosen]) * factor
+    is_cut = np.array([run.kind == "at_least" for run in chosen])
+    count, cut_off = len(chosen), int(is_cut.sum())
+    if cut_off:
+        words.append(f"{cut_off} of them cut off at the walltime")
+    return RunForecast(
+        _quantiles(runs, is_cut, wide),
+        count,
+        cut_off,
+        float(runs.max()),
+        float(runs[is_cut].max(initial=0.0)),
+        f"from {count} {'run' if count == 1 else 'runs'}{''.join(f', {word}' for word in words)}",
+        is_guess=width != cores or place != system,
+    )
+
+
+# ---------------------------------------------------------------------- which runs
+
+
+def _alike(times: Sequence[RunTime], cores: int, system: str) -> list[RunTime]:
+    """Give the latest runs on this width and system or, where there are none, on those nearest to them."""
+    groups: dict[tuple[int, str], list[RunTime]] = {}
+    for run in times:
+        groups.setdefault((run.cores, run.system), []).append(run)
+    nearest = min(groups, key=lambda at: (_distance(at[0], at[1], cores, system), -groups[at][-1].at_s))
+    return groups[nearest][-_LATEST:]
+
+
+def _place(cores: int, system: str, other_cores: int, other_system: str) -> str:
+    """Name a width and system by what tells them from others."""
+    differs = [f"{cores} cores"] if cores != other_cores else []
+    differs += [system or "an unnamed system"] if system != other_system else []
+    return " of ".join(differs)
+
+
+def _distance(width: int, place: str, cores: int, system: str) -> float:
+    """Spread of the logarithm that another width and system add: half of that between scaling perfectly and not."""
+    return math.hypot(0.5 * math.log(width / cores), _OTHER_SYSTEM if place != system else 0.0)
+
+
+def _by_size(runs: Sequence[RunTime], size: float) -> tuple[_Floats, float, float | None]:
+    """Say by what run times of other sizes are multiplied, the spread that this adds, and the power if it matters."""
+    x = np.log([run.input_size or 1.0 for run in runs])
+    offset = math.log(size) - x
+    if np.all(np.abs(offset) < _SAME):
+        return np.ones(len(runs)), 0.0, None
+    whole = np.array([run.kind == "exact" for run in runs])
+    power, spread = _power(x[whole], np.log(np.maximum([run.run_s for run in runs], 1.0))[whole])
+    return np.exp(power * offset), spread * abs(float(np.average(offset, weights=_ages(len(runs))))), power
+
+
+def _power(x: _Floats, y: _Floats) -> tuple[float, float]:
+    """Estimate the slope, drawn towards 1, and its spread."""
+    one, other = np.triu_indices(len(x), k=1)
+    apart = np.abs(x[one] - x[other]) > _SAME
+    before = 1.0 / _SPREAD_OF_POWER**2
+    if not apart.any():
+        return 1.0, _SPREAD_OF_POWER
+    dx, dy = (x[other] - x[one])[apart], (y[other] - y[one])[apart]
+    slope = _median(dy / dx, np.abs(dx))
+    rest = y - slope * x
+    rest -= np.median(rest)
+    # a robust measure of the scatter, with the usual spread for as long as there are few
+    scatter = (1.4826 * float(np.median(np.abs(rest)))) ** 2
+    variance = (_USUAL_WEIGHT * _USUAL_SPREAD**2 + len(x) * scatter) / (_USUAL_WEIGHT + len(x))
+    told = float(np.sum((x - x.mean()) ** 2)) / variance
+    mean = (told * slope + before * 1.0) / (told + before)
+    return min(max(mean, 0.0), _MOST_POWER), 1.0 / math.sqrt(told + before)
+
+
+def _median(values: _Floats, weights: _Floats) -> float:
+    order = np.argsort(values)
+    sums = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(sums, sums[-1] / 2)])
+
+
+# ---------------------------------------------------------------------- quantiles
+
+
+def _ages(count: int, half_life: float = _HALF_LIFE) -> _Floats:
+    """Weights of runs, the latest last, which has 1."""
+    return 0.5 ** (np.arange(count - 1, -1, -1) / half_life)
+
+
+def _ranks(weights: _Floats) -> _Floats:
+    """Say with what probability the run to come, of weight 1, is not above each of those seen."""
+    ranks: _Floats = np.cumsum(weights) / (weights.sum() + 1.0)
+    return ranks
+
+
+def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[float, float, float, float]:
+    values, weights = _redistributed(runs, _ages(len(runs)), is_cut)
+    ranks = _ranks(weights)
+    logs = np.log1p(values)
+    weight = float(weights.sum())
+    runs_worth = weight**2 / float(np.sum(weights**2))
+    middle = float(np.interp(0.5, ranks, logs))
+    usual = _USUAL_WEIGHT * max(0.0, 1.0 - len(runs) / _ENOUGH)
+    freedom = max(usual + runs_worth - 1.0, 1.0)
+    scatter = runs_worth * float(np.sum(weights * (logs - middle) ** 2)) / weight
+    spread = math.sqrt((usual * _USUAL_SPREAD**2 + scatter) / freedom * (1.0 + 1.0 / runs_worth))
+
+    def at(level: float) -> float:
+        seen_s = float(np.interp(level, ranks, values))
+        if ranks[0] <= level <= ranks[-1]:
+            return seen_s
+        beyond_s = math.expm1(middle + _student(level, freedom) * spread)
+        return max(seen_s, beyond_s) if level > 0.5 else min(seen_s, max(beyond_s, 0.0))
+
+    lately, shares = _redistributed(runs, _ages(len(runs), _HALF_LIFE_OF_P50), is_cut)
+    half_s = float(np.interp(0.5, _ranks(shares), lately))
+    low_s, high_s, most_s = (_widened(at(level), half_s, level, wide) for level in (LEVELS[0], *LEVELS[2:]))
+    return min(low_s, half_s), half_s, max(high_s, half_s), max(most_s, high_s, half_s)
+
+
+def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -> tuple[_Floats, _Floats]:
+    """Give run times in order, each with its weight and what of those that were cut off before falls to it."""
+    order = np.lexsort((is_cut, runs))  # of equal ones, those that were cut off ran longer
+    rests = np.cumsum(weights[order][::-1])[::-1]
+    values, shares = [], []
+    times = 1.0
+    for place, run in enumerate(order):
+        rest = rests[place + 1] if place + 1 < len(order) else 0.0
+        if is_cut[run] and rest > 0:
+            times *= (rest + weights[run]) / rest
+            continue
+        values.append(max(runs[run], 1.0) * _BEYOND if is_cut[run] else runs[run])
+        shares.append(weights[run] * times)
+    return np.array(values), np.array(shares)
+
+
+def _widened(value_s: float, half_s: float, level: float, wide: float) -> float:
+    """Move a quantile away from the middle by a further spread of the logarithm."""
+    if wide == 0:
+        return value_s
+    z = NormalDist().inv_cdf(level)
+    away = math.hypot(math.log1p(value_s) - math.log1p(half_s), wide * z)
+    return max(math.expm1(math.log1p(half_s) + math.copysign(away, z)), 0.0)
+
+
+def _student(level: float, freedom: float) -> float:
+    """Quantile of Student's t, by Cornish and Fisher's expansion; good to some percent from 3 degrees on."""
+    z = NormalDist().inv_cdf(level)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3

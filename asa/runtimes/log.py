@@ -1,0 +1,381 @@
+"""The run times of stages, in a folder beside the bank's waits that many processes on many hosts write to.
+
+Run times come a run at a time, so each run's go into a file of their own: written aside, then renamed into place. It
+is there whole or not at all, never changes, and needs no lock. Many small files become one now and then; that one says
+in its first line which files it *took*, and readers pass over those from then on, deleted or not. So merging and
+forgetting happen in one step, as in `asa.estimators.store`, which appends to files where this need not.
+
+A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a bound, a
+longer one before a shorter. So a run may tell all that it knows as often as it likes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from asa.errors import InputError, LeaseError, StateError
+from asa.locks import FileLock
+from asa.runtimes.forecast import RunForecast, forecast_run
+
+__all__ = ["RunTime", "RunTimes"]
+
+_FOLDER = "runtimes"
+_FORMAT = "asa-run-times"
+_VERSION = 1
+_FILE = re.compile(r"(kept|all)-[0-9a-f]{16}\.jsonl")
+_TEMPORARY = re.compile(r"tmp-[0-9a-f]{16}\.jsonl")
+_MANY_FILES = 64
+_STEADY_S = 30.0
+_DEAD_S = 24 * 3600.0
+_MOST_CORES = 1 << 53
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """How long a stage ran, once.
+
+    Parameters
+    ----------
+    workflow, stage
+        Their names.
+    cores
+        That it had.
+    run_s
+        Seconds from its beginning to its end, without what its job waited or idled.
+    at_s
+        When it ended, on the batch system's clock: later ones count for more.
+    system
+        Where; may be empty.
+    input_size
+        How much it had to do, in the workflow's unit; None if that was not said.
+    kind
+        ``exact``, or ``at_least`` if it was cut off at its walltime.
+    id
+        Tells it from all others, for life. Empty for a new one; the log gives it one.
+
+    Raises
+    ------
+    InputError
+        No stage runs like that.
+    """
+
+    workflow: str
+    stage: str
+    cores: int
+    run_s: float
+    at_s: float
+    system: str = ""
+    input_size: float | None = None
+    kind: Literal["exact", "at_least"] = "exact"
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if not _is_sound(self):
+            raise InputError(
+                f"no stage runs like {astuple(self)}",
+                where="run times",
+                hint="Times are finite and not negative, cores at least 1, sizes above 0.",
+            )
+
+    def tells_more_than(self, other: RunTime) -> bool:
+        """Whether this is to stand for both, where they are of one id."""
+        return (self.kind == "exact", self.run_s) > (other.kind == "exact", other.run_s)
+
+
+_FIELDS = tuple(field.name for field in fields(RunTime))
+
+
+def _is_sound(run: RunTime) -> bool:
+    size = run.input_size
+    try:
+        return (
+            all(isinstance(text, str) for text in (run.workflow, run.stage, run.system, run.id))
+            and math.isfinite(run.run_s)
+            and math.isfinite(run.at_s)
+            and run.run_s >= 0
+            and 1 <= run.cores < _MOST_CORES
+            and run.cores == int(run.cores)
+            and (size is None or 0 < size < math.inf)
+            and run.kind in {"exact", "at_least"}
+        )
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+class RunTimes:
+    """The run times that a bank's folder holds.
+
+    Parameters
+    ----------
+    folder
+        The bank's; run times are in a folder of their own in it, which is made when there is something to be written.
+    lock_wait_s
+        For how many seconds forgetting waits for another process that does the same.
+
+    Attributes
+    ----------
+    folder
+        Where the run times are.
+    damaged
+        How many lines could not be understood, and were left out, when it was last read.
+
+    Raises
+    ------
+    StateError
+        All methods raise it where a file cannot be read or written, or is of a later version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs = RunTimes(folder)
+    ...     runs.observe(RunTime("blast", "search", 112, 600.0, at_s=float(i), id=f"run-{i}") for i in range(5))
+    ...     runs.observe([RunTime("blast", "search", 112, 600.0, at_s=4.0, id="run-4")])
+    ...     forecast = runs.forecast("blast", "search", 112)
+    ...     forecast.p50_s, forecast.count, forecast.how
+    5
+    0
+    (600.0, 5, 'from 5 runs')
+    """
+
+    def __init__(self, folder: str | Path, *, lock_wait_s: float = 30.0) -> None:
+        self.folder = Path(folder) / _FOLDER
+        self.lock_wait_s = lock_wait_s
+        self.damaged = 0
+        self._files: dict[str, _File] = {}  # they never change
+
+    def observe(self, times: Iterable[RunTime]) -> int:
+        """Keep run times: all of them or, if it fails or is killed, none.
+
+        Parameters
+        ----------
+        times
+            The run times. What is known already is not added again.
+
+        Returns
+        -------
+        int
+            Of how many there was something new.
+        """
+        known = self._known()
+        fresh: dict[str, RunTime] = {}
+        for told in times:
+            run = told if told.id else replace(told, id=secrets.token_hex(8))
+            before = fresh.get(run.id) or known.get(run.id)
+            if before is None or run.tells_more_than(before):
+                fresh[run.id] = run
+        if fresh:
+            self._write("kept", fresh.values())
+            self._tidy()
+        return len(fresh)
+
+    def read(self) -> list[RunTime]:
+        """Give all run times, the latest last."""
+        return sorted(self._known().values(), key=lambda run: (run.at_s, run.id))
+
+    def of(self, workflow: str, stage: str = "") -> list[RunTime]:
+        """Give the run times of a workflow, or of one stage of it, the latest last."""
+        return [run for run in self.read() if run.workflow == workflow and stage in {"", run.stage}]
+
+    def forecast(
+        self, workflow: str, stage: str, cores: int, input_size: float | None = None, system: str = ""
+    ) -> RunForecast | None:
+        """Forecast how long a stage runs; see `forecast_run`.
+
+        Parameters
+        ----------
+        workflow, stage
+            Their names.
+        cores
+            That it gets.
+        input_size
+            How much it has to do; None where that is not said.
+        system
+            Where it will run.
+
+        Returns
+        -------
+        RunForecast or None
+            None if it was never seen to run.
+        """
+        return forecast_run(self.of(workflow, stage), cores, input_size=input_size, system=system)
+
+    def forget(self, workflow: str, stage: str = "") -> int:
+        """Remove the run times of a workflow, or of one stage of it, for good; return how many.
+
+        Raises
+        ------
+        StateError
+            Another process forgets, and does not come to an end.
+        """
+        if not self._names():
+            return 0
+        with self._tidying(self.lock_wait_s) as lock:
+            return self._merge(lock, lambda run: run.workflow == workflow and stage in {"", run.stage})
+
+    # ------------------------------------------------------------------ files
+
+    def _known(self) -> dict[str, RunTime]:
+        """Gather what all files tell, from a folder in which others may be merging."""
+        patience_s, pause_s = time.monotonic() + _STEADY_S, 0.001
+        while True:
+            names = self._names()
+            try:
+                known = self._gather(names)
+            except OSError as error:
+                if error.errno not in {errno.ENOENT, errno.ESTALE}:
+                    raise _unusable("cannot be read", error, self.folder) from error
+            else:
+                # a list of names that changes meanwhile may lack both what was merged and what it was merged into
+                if not any(name.startswith("all-") for name in self._names() - names):
+                    return known
+            if time.monotonic() > patience_s:
+                raise StateError("changes faster than it can be read", where=str(self.folder), hint="Try again.")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _gather(self, names: Iterable[str]) -> dict[str, RunTime]:
+        self._files = {name: self._files.get(name) or _read(self.folder / name) for name in names}
+        taken = {name for file in self._files.values() for name in file.took}
+        counted = [file for name, file in self._files.items() if name not in taken]
+        self.damaged = sum(file.damaged for file in counted)
+        return _united(run for file in counted for run in file.runs)
+
+    def _names(self) -> set[str]:
+        try:
+            return {path.name for path in self.folder.iterdir() if _FILE.fullmatch(path.name)}
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise _unusable("cannot be read", error, self.folder) from error
+
+    def _write(
+        self,
+        kind: str,
+        runs: Iterable[RunTime],
+        *,
+        took: Iterable[str] = (),
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write a file that appears under its name when it is finished."""
+        token = secrets.token_hex(8)
+        temporary = self.folder / f"tmp-{token}.jsonl"
+        header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "took": sorted(took)}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("xb") as file:
+                    with suppress(OSError):  # who may write into the bank may read what is in it
+                        os.fchmod(file.fileno(), self.folder.stat().st_mode & 0o666)
+                    file.write(f"{_encode(header)}\n".encode())
+                    file.writelines(f"{_encode(astuple(run))}\n".encode() for run in runs)
+                    file.flush()
+                    os.fsync(file.fileno())
+                before()
+                temporary.rename(self.folder / f"{kind}-{token}.jsonl")
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise _unusable("cannot be written", error, self.folder) from error
+
+    # ------------------------------------------------------------------ merging and forgetting
+
+    def _tidy(self) -> None:
+        """Make one file of many; only for tidiness, and another may be at it."""
+        if len(self._names()) > _MANY_FILES:
+            with suppress(StateError), self._tidying(0.0) as lock:
+                self._merge(lock)
+
+    def _merge(self, lock: FileLock, matching: Callable[[RunTime], bool] | None = None) -> int:
+        """Write what all files hold to one, but what matches; return how much was left out."""
+        known = self._known()
+        gone = {run.id for run in known.values() if matching is not None and matching(run)}
+        if matching is not None and not gone:
+            return 0
+        # of what others took and could not delete, its taking has to be said on
+        took = set(self._files)
+        self._write("all", (run for run in known.values() if run.id not in gone), took=took, before=lock.check)
+        now_s = lock.now_s()
+        for path in self.folder.iterdir():
+            with suppress(OSError):  # in a shared folder others' files may not be ours to delete; nobody reads them
+                if path.name in took or (_TEMPORARY.fullmatch(path.name) and now_s - path.stat().st_mtime > _DEAD_S):
+                    path.unlink()
+        return len(gone)
+
+    @contextmanager
+    def _tidying(self, wait_s: float) -> Iterator[FileLock]:
+        try:
+            with FileLock(self.folder / "lock", wait_s, doing="is being tidied by") as lock:
+                yield lock
+        except LeaseError as error:
+            raise StateError(error.message, where=error.where, hint=error.hint) from error
+        except OSError as error:
+            raise _unusable("cannot be written", error, self.folder) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a file says."""
+
+    runs: tuple[RunTime, ...]
+    took: frozenset[str]
+    damaged: int
+
+
+def _read(path: Path) -> _File:
+    first, *lines = path.read_bytes().splitlines() or [b""]
+    header = _json(first)
+    if not isinstance(header, Mapping) or header.get("format") != _FORMAT:
+        return _File((), frozenset(), 1 + len(lines))
+    if header.get("version", 0) > _VERSION:
+        raise StateError(
+            f"is of version {header['version']}, this asa reads {_VERSION}", where=str(path), hint="Upgrade asa-client."
+        )
+    runs = [run for line in lines if (run := _run_of(line)) is not None]
+    return _File(tuple(runs), frozenset(map(str, header.get("took", ()))), len(lines) - len(runs))
+
+
+def _run_of(line: bytes) -> RunTime | None:
+    values = _json(line)
+    if not isinstance(values, list) or len(values) != len(_FIELDS):
+        return None
+    try:
+        return RunTime(*values)
+    except InputError:
+        return None
+
+
+def _json(line: bytes) -> object:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _united(runs: Iterable[RunTime]) -> dict[str, RunTime]:
+    known: dict[str, RunTime] = {}
+    for run in runs:
+        if (before := known.get(run.id)) is None or run.tells_more_than(before):
+            known[run.id] = run
+    return known
+
+
+def _unusable(what: str, error: OSError, folder: Path) -> StateError:
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    hint = "Make room, or name another bank." if full else "Check the path and its rights."
+    return StateError(f"{what}: {error.strerror or error}", where=error.filename or str(folder), hint=hint)

@@ -1,0 +1,186 @@
+"""What a run tells of how long its stages ran, and what a workflow is told of it before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from hashlib import blake2s
+from typing import NamedTuple
+
+from asa.backend import Capabilities, JobState, JobStatus
+from asa.errors import WorkflowError
+from asa.records import Ended, Record, StageEnded, StageStarted, Submitted
+from asa.runtimes.forecast import RunForecast
+from asa.runtimes.log import RunTime, RunTimes
+from asa.workflow import Stage, Workflow
+
+__all__ = ["Expected", "expect", "run_times_of"]
+
+
+class Expected(NamedTuple):
+    """A workflow whose stages are expected to run as they did before.
+
+    Parameters
+    ----------
+    workflow
+        With other expected run times, where something is known.
+    forecasts
+        Of each stage that learns its run time and of which something is known.
+    trouble
+        Why these are not expected all the same; empty if they are.
+    """
+
+    workflow: Workflow
+    forecasts: Mapping[str, RunForecast]
+    trouble: str = ""
+
+
+def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Expected:
+    """Expect of the stages that learn it what their runs have shown, at most their walltime.
+
+    Parameters
+    ----------
+    workflow
+        As it was written.
+    runs
+        What was learned.
+    capabilities
+        Of the site, which knows the cores of whole nodes.
+
+    Raises
+    ------
+    StateError
+        What was learned cannot be read.
+    """
+    forecasts = {}
+    for stage in workflow.stages.values():
+        if stage.learns_run:
+            cores = stage.cores_on(capabilities.cores_per_node)
+            known = runs.forecast(workflow.name, stage.name, cores, stage.input_size, capabilities.system)
+            if known is not None:
+                forecasts[stage.name] = known
+    stages = [_expecting(stage, forecasts.get(stage.name)) for stage in workflow.stages.values()]
+    try:
+        return Expected(Workflow(workflow.name, stages, walltime_s=workflow.walltime_s), forecasts)
+    except WorkflowError as error:  # the walltime of the whole is too short, which matters to one job of all alone
+        return Expected(workflow, forecasts, error.message)
+
+
+def _expecting(stage: Stage, forecast: RunForecast | None) -> Stage:
+    if forecast is None:
+        return stage
+    return replace(stage, expected_run_s=min(max(forecast.p50_s, 1.0), stage.walltime_s))
+
+
+def run_times_of(
+    run_id: str,
+    workflow: Workflow,
+    capabilities: Capabilities,
+    records: Iterable[Record],
+    jobs: Mapping[str, JobStatus],
+) -> list[RunTime]:
+    """Tell how long the stages of a run ran, whether it completed or not.
+
+    A stage that was asked for again after it failed or was cut off ran once, in the end: its run times have one id, and
+    that of its good end counts. One that remembers which of its tasks are done went on where it had stopped, so its
+    attempts are added up. Of stages that shared a job only those count whose own times the batch system has told.
+
+    Parameters
+    ----------
+    run_id
+        Tells the run from every other.
+    workflow
+        What ran.
+    capabilities
+        Of the site.
+    records
+        The run's, in order.
+    jobs
+        Its jobs, as last seen.
+    """
+    telling = _Telling(run_id, workflow, capabilities, jobs)
+    for record in records:
+        telling.take(record)
+    return telling.times
+
+
+class _Telling:
+    """Goes through a run's records."""
+
+    def __init__(
+        self, run_id: str, workflow: Workflow, capabilities: Capabilities, jobs: Mapping[str, JobStatus]
+    ) -> None:
+        self.times: list[RunTime] = []
+        self._run_id, self._workflow, self._capabilities, self._jobs = run_id, workflow, capabilities, jobs
+        self._cores: dict[str, int] = {}  # of jobs of one stage
+        self._began_s: dict[tuple[str, str], float] = {}
+        self._spent_s: dict[str, float] = {}  # by stages that go on where they stopped
+        self._good_ends: dict[str, int] = {}
+
+    def take(self, record: Record) -> None:
+        match record:
+            case Submitted(stages=[_], job_id=job_id, cores=cores):
+                self._cores[job_id] = cores
+            case StageStarted(stages=[name], job_id=job_id, time_s=time_s):
+                self._began_s[name, job_id] = time_s
+            case StageEnded(stages=[name], job_id=job_id, time_s=time_s) if self._is_told(name, job_id):
+                self._ended_well(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
+            case Ended(state=state, job_id=job_id) if state is not JobState.COMPLETED:
+                self._ended_badly(record)
+            case _:
+                pass
+
+    def _is_told(self, name: str, job_id: str) -> bool:
+        """Whether a stage's own times are known: of one in a shared job they may be its expected ones."""
+        status = self._jobs.get(job_id)
+        return job_id in self._cores or any(step.name == name for step in (status.steps if status is not None else ()))
+
+    def _ended_badly(self, ended: Ended) -> None:
+        if ended.job_id in self._cores:
+            [name] = ended.stages
+            began_s = self._began_s.get((name, ended.job_id), ended.payload_start_s)
+            if began_s is not None:
+                self._broke_off(name, ended, began_s)
+            return
+        status = self._jobs.get(ended.job_id)
+        for step in status.steps if status is not None else ():
+            if step.end_s is not None:
+                self._ended_well(step.name, ended.job_id, step.end_s - step.start_s, step.end_s)
+            else:
+                self._broke_off(step.name, ended, step.start_s)
+
+    def _ended_well(self, name: str, job_id: str, run_s: float, at_s: float) -> None:
+        status = self._jobs.get(job_id)
+        goes_on = _remembers(self._workflow.stages[name])
+        is_part = goes_on and status is not None and status.restarts > 0  # what it did before was not seen
+        self._tell(name, job_id, run_s + self._spent_s.pop(name, 0.0), at_s, is_whole=not is_part)
+        self._good_ends[name] = self._good_ends.get(name, 0) + 1
+
+    def _broke_off(self, name: str, ended: Ended, began_s: float) -> None:
+        run_s = max(ended.time_s - began_s, 0.0)
+        if ended.state is JobState.TIMEOUT:
+            self._tell(name, ended.job_id, run_s + self._spent_s.get(name, 0.0), ended.time_s, is_whole=False)
+        if _remembers(self._workflow.stages[name]):
+            self._spent_s[name] = self._spent_s.get(name, 0.0) + run_s
+
+    def _tell(self, name: str, job_id: str, run_s: float, at_s: float, *, is_whole: bool) -> None:
+        stage = self._workflow.stages[name]
+        which = f"{self._run_id}\0{name}\0{self._good_ends.get(name, 0)}"
+        self.times.append(
+            RunTime(
+                self._workflow.name,
+                name,
+                self._cores.get(job_id) or stage.cores_on(self._capabilities.cores_per_node),
+                max(run_s, 0.0),  # clocks contradict each other
+                at_s,
+                self._capabilities.system,
+                stage.input_size,
+                "exact" if is_whole else "at_least",
+                blake2s(which.encode(), digest_size=8).hexdigest(),
+            )
+        )
+
+
+def _remembers(stage: Stage) -> bool:
+    """Whether a stage that is run again passes over what it has done."""
+    return bool(stage.tasks or stage.tasks_file)

@@ -1,0 +1,18 @@
+"""Workflow files: TOML in, a checked `Workflow` out, errors that name the file and the line; and TOML out again."""
+
+from __future__ import annotations
+
+from asa.spec.problems import Problem
+from asa.spec.reading import check_file, load_workflow, parameters_of
+from asa.spec.schema import schema_document, schema_text
+from asa.spec.writing import write_workflow
+
+__all__ = [
+    "Problem",
+    "check_file",
+    "load_workflow",
+    "parameters_of",
+    "schema_document",
+    "schema_text",
+    "write_workflow",
+]

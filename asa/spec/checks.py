@@ -1,0 +1,357 @@
+"""What may keep a workflow from running here, though its file is right: programs, files, the shell's syntax."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import glob
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import networkx as nx
+
+from asa.errors import InputError
+from asa.spec.parameters import Parameter
+from asa.spec.problems import Problem, Severity
+from asa.spec.reading import Reading, read
+from asa.spec.schema import SCHEMA_LINE
+from asa.spec.shell import BUILTINS, Program, ShellText, read_shell
+from asa.units import format_duration, parse_duration, parse_memory
+from asa.workflow import Stage, Workflow
+
+__all__ = ["check_here"]
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
+_SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
+_LAUNCH_S = 20.0
+_SLURM_VARIABLE = re.compile(r"\$\{?(SLURM_[A-Z0-9_]+)")
+_SBATCH = re.compile(r"#SBATCH\s+(-[A-Za-z]|--[A-Za-z-]+)(?:[=\s]\s*|(?<=-[A-Za-z]))?([^\s#]*)")
+_SHORT = {
+    "-n": "--ntasks",
+    "-N": "--nodes",
+    "-c": "--cpus-per-task",
+    "-t": "--time",
+    "-p": "--partition",
+    "-A": "--account",
+}
+
+
+def check_here(
+    path: str | Path, parameters: Mapping[str, Parameter] | None = None, folder: str | Path = "."
+) -> list[Problem]:
+    """Find everything that is wrong with a workflow file, and what may keep the workflow from running here.
+
+    Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder.
+
+    Parameters
+    ----------
+    path, parameters
+        As for `asa.spec.load_workflow`.
+    folder
+        Where its commands are to run.
+
+    Returns
+    -------
+    list of Problem
+        As `asa.spec.check_file` gives them, and more if there is no error among those.
+    """
+    reading = read(path, parameters)
+    if reading.workflow is not None:
+        _Checks(reading, reading.workflow, Path(folder)).run()
+    _hint_at_schema(reading)
+    return sorted(reading.problems, key=lambda problem: (problem.file != str(reading.file), problem.line or 0))
+
+
+def _hint_at_schema(reading: Reading) -> None:
+    lines = reading.places.lines_of_text
+    if lines and not any(line.startswith(SCHEMA_LINE) for line in lines[:1]):
+        hint = "`asa schema --out workflow.schema.json`, and write first: #:schema ./workflow.schema.json"
+        reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Shell text of a stage: where it stands, and in which shell's words."""
+
+    stage: Stage
+    file: str
+    first_line: int
+    text: str
+    shell: str  # empty if it is no shell's
+    is_on_lines: bool = True  # the file shows its lines as they are
+
+
+class _Checks:
+    """All checks of one workflow."""
+
+    def __init__(self, reading: Reading, workflow: Workflow, folder: Path) -> None:
+        self._reading = reading
+        self._flow = workflow
+        self._folder = folder
+        self._before = {name: nx.ancestors(workflow.graph, name) for name in workflow.stages}
+
+    def run(self) -> None:
+        texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
+        self._check_idle()
+        self._check_programs([text for text in texts if text.shell])
+        self._check_syntax([text for text in texts if text.shell])
+        for stage in self._flow.stages.values():
+            self._check_inputs(stage)
+            self._check_tasks_file(stage)
+        self._check_outputs()
+        for text in texts:
+            self._check_for_slurm(text)
+
+    def _add(self, stage: Stage, key: str, message: str, hint: str, severity: Severity = "warning") -> None:
+        self._reading.add(self._reading.place_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity)
+
+    # ---------------------------------------------------------------------- what is run
+
+    def _texts(self, stage: Stage) -> Iterator[_Text]:
+        places, file = self._reading.places, str(self._reading.file)
+        if stage.command.strip():
+            location = self._reading.place_of(stage.name, "command")
+            yield _Text(stage, file, places.first_line_of_string(location), stage.command, "sh")
+        location = self._reading.place_of(stage.name, "tasks")
+        for number, task in enumerate(stage.tasks):
+            yield _Text(stage, file, places.line((*location, number)), task, "sh", is_on_lines=False)
+        if stage.script:
+            path = self._reading.scripts.get(stage.name)
+            location = self._reading.place_of(stage.name, "script")
+            line = 1 if path is not None else places.first_line_of_string(location)
+            yield _Text(stage, str(path or file), line, stage.script, _shell_of(stage.script))
+
+    def _check_idle(self) -> None:
+        stages = self._flow.stages.values()
+        if all(stage.is_idle for stage in stages):
+            return  # a model, to compare strategies with
+        for stage in stages:
+            if stage.is_idle:
+                hint = "Give it command, script, tasks or tasks_file."
+                self._add(stage, "", "there is nothing to run in it", hint, "error")
+
+    # ---------------------------------------------------------------------- programs
+
+    def _check_programs(self, texts: Sequence[_Text]) -> None:
+        hidden: dict[str, str] = {}
+        for text in texts:
+            found = read_shell(text.text)
+            sets_path = any(name == "PATH" for name, _ in text.stage.environment)
+            hides = found.hides or ("PATH=" if sets_path else "")
+            if hides:
+                hidden.setdefault(text.stage.name, hides)
+            told: set[str] = set()
+            for program in found.programs:
+                if program.name not in told and program.name not in BUILTINS | found.functions:
+                    told.add(program.name)
+                    self._check_program(text, program, found, is_hidden=bool(hides))
+        if hidden:
+            ways = ", ".join(dict.fromkeys(hidden.values()))
+            whose = f"stage {next(iter(hidden))}" if len(hidden) == 1 else f"stages {', '.join(hidden)}"
+            stage = self._flow.stages[next(iter(hidden))]
+            message = f"what is found in PATH is not checked in {whose}, which may change it ({ways})"
+            place = self._reading.place_of(stage.name, "")
+            self._reading.add(place, message, "Try those commands by hand where they are to run.", "note")
+
+    def _check_program(self, text: _Text, program: Program, found: ShellText, *, is_hidden: bool) -> None:
+        name, line = program.name, text.first_line + (program.line if text.is_on_lines else 0)
+        if "/" in name:
+            path = self._folder / Path(name)
+            if found.moves and not Path(name).is_absolute():
+                return
+            if not path.exists():
+                if self._is_made(text.stage, name):
+                    return
+                guess = _near(path.name, _names_in(path.parent))
+                where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
+                message, hint = (
+                    f"{name}: no such file{where}",
+                    f"{guess}Mend the path; if a stage before makes it, write it in that stage's `outputs`.",
+                )
+            elif path.is_dir() or not os.access(path, os.X_OK):
+                message = f"{name}: is {'a folder' if path.is_dir() else 'not executable'}"
+                hint = "Name a program." if path.is_dir() else f"chmod +x {name}"
+            else:
+                return
+        elif is_hidden or shutil.which(name) is not None:
+            return
+        else:
+            message = f"{name}: not found in PATH here"
+            hint = (
+                f"{_near(name, self._in_path)}Where jobs run it may be another PATH; what is there only is no mistake."
+            )
+        stage = text.stage.name
+        self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))
+
+    @cached_property
+    def _in_path(self) -> list[str]:
+        names = {name for folder in os.get_exec_path() for name in _names_in(Path(folder))}
+        return sorted(names)
+
+    def _check_syntax(self, texts: Sequence[_Text]) -> None:
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            for text, complaint in zip(texts, pool.map(_complaint, texts), strict=True):
+                if complaint is None:
+                    continue
+                line, words = complaint
+                at = text.first_line + (max(line - 1, 0) if text.is_on_lines else 0)
+                at = min(at, text.first_line + text.text.rstrip("\n").count("\n"))
+                message = f"stage {text.stage.name!r}: {text.shell} does not understand this: {words}"
+                self._reading.problems.append(Problem(text.file, at, "error", message, "Mend the shell's syntax."))
+
+    # ---------------------------------------------------------------------- files
+
+    def _is_made(self, stage: Stage, path: str) -> bool:
+        """Whether a stage before this one makes a path."""
+        return any(
+            _meets(path, output) for before in self._before[stage.name] for output in self._flow.stages[before].outputs
+        )
+
+    def _is_there(self, pattern: str) -> bool:
+        return bool(glob.glob(pattern, root_dir=self._folder, include_hidden=True))  # noqa: PTH207 - it may be absolute
+
+    def _check_inputs(self, stage: Stage) -> None:
+        location = self._reading.place_of(stage.name, "inputs")
+        for number, path in enumerate(stage.inputs):
+            if self._is_made(stage, path) or self._is_there(path):
+                continue
+            makers = [
+                s.name for s in self._flow.stages.values() if any(_meets(path, o) for o in s.outputs) and s != stage
+            ]
+            if makers:
+                message = f"{path} is made by stage {makers[0]!r}, which does not come before"
+                hint = f'Write it in `after`, as in after = ["{makers[0]}"].'
+            else:
+                message = f"{path} is not there, and no stage before makes it"
+                hint = "Mend the path, or write it in `outputs` of the stage that makes it."
+            message = f"stage {stage.name!r}: input {message}"
+            self._reading.add((*location, number), message, hint, "warning")
+
+    def _check_tasks_file(self, stage: Stage) -> None:
+        path = stage.tasks_file
+        if not path or self._is_made(stage, path) or (self._folder / path).is_file():
+            return
+        hint = "Write it in `outputs` of the stage that makes it, or make it before the run."
+        self._add(stage, "tasks_file", f"{path} is not there, and no stage before says that it makes it", hint)
+
+    def _check_outputs(self) -> None:
+        stages = list(self._flow.stages.values())
+        for i, stage in enumerate(stages):
+            for number, path in enumerate(stage.outputs):
+                others = [other.name for other in stages[:i] if any(_same(path, output) for output in other.outputs)]
+                if others:
+                    location = (*self._reading.place_of(stage.name, "outputs"), number)
+                    message = f"stage {stage.name!r}: output {path} is made by stage {others[0]!r}, too"
+                    hint = "Name different files, lest one stage's result hides that another has failed."
+                    self._reading.add(location, message, hint, "warning")
+
+    # ---------------------------------------------------------------------- what is meant for Slurm
+
+    def _check_for_slurm(self, text: _Text) -> None:
+        if match := _SLURM_VARIABLE.search(text.text):
+            line = text.first_line + (text.text.count("\n", 0, match.start()) if text.is_on_lines else 0)
+            message = f"stage {text.stage.name!r}: {match[1]} is set under Slurm only"
+            hint = "To run elsewhere, too, give a value for want of it, as in ${SLURM_NTASKS:-1}."
+            self._reading.problems.append(Problem(text.file, line, "note", message, hint))
+        if text.stage.script != text.text:
+            return
+        for number, row in enumerate(text.text.splitlines()):
+            if row.strip() and not row.startswith("#"):
+                return
+            if (match := _SBATCH.match(row)) and (said := _contradicted(text.stage, match[1], match[2])):
+                message = f"stage {text.stage.name!r}: {row.split(' #')[0].strip()} does not count here"
+                hint = f"The stage has {said}. Take the line out, or mend the stage."
+                self._reading.problems.append(Problem(text.file, text.first_line + number, "note", message, hint))
+
+
+def _shell_of(script: str) -> str:
+    """Name the shell that runs a script; empty if it is run by something else."""
+    first = script.partition("\n")[0]
+    if not first.startswith("#!"):
+        return "sh"
+    words = [word for word in first[2:].split() if not word.startswith("-") and "=" not in word]
+    names = [Path(word).name for word in words]
+    if names[:1] == ["env"]:
+        names = names[1:]
+    return names[0] if names and names[0] in _SHELLS else ""
+
+
+def _complaint(text: _Text) -> tuple[int, str] | None:
+    """Let a shell read a text without running it; the line and the words of what it says of it."""
+    shell = shutil.which(text.shell)
+    if shell is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603 - with -n a shell runs nothing
+            [shell, "-n"],
+            input=text.text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LAUNCH_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == 0:
+        return None
+    first = (done.stderr.strip().splitlines() or ["it says no more"])[0].split(": ", 1)[-1]
+    match = _SYNTAX.match(first)
+    return (int(match[1]), match[2]) if match else (1, first)
+
+
+def _meets(path: str, output: str) -> bool:
+    """Whether what one stage needs may be what another makes, or lies in a folder that it makes."""
+    path, output = _normal(path), _normal(output)
+    return _same(path, output) or path.startswith(f"{output}/") or output.startswith(f"{path}/")
+
+
+def _same(one: str, other: str) -> bool:
+    one, other = _normal(one), _normal(other)
+    return one == other or fnmatch.fnmatchcase(one, other) or fnmatch.fnmatchcase(other, one)
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _contradicted(stage: Stage, option: str, value: str) -> str:
+    """Give what a stage says in place of an #SBATCH line; empty if it says the same, or nothing."""
+    option = _SHORT.get(option, option)
+    tasks = None if stage.cores is None else stage.cores // stage.cpus_per_task
+    said: dict[str, tuple[str, float | str | None]] = {
+        "--ntasks": (f"cores = {stage.cores}", tasks),
+        "--nodes": (f"nodes = {stage.nodes}", stage.nodes),
+        "--cpus-per-task": (f"cpus_per_task = {stage.cpus_per_task}", stage.cpus_per_task),
+        "--time": (f"a walltime of {format_duration(stage.walltime_s)}", stage.walltime_s),
+        "--mem": (f"memory of {stage.memory_bytes} bytes", stage.memory_bytes or None),
+        "--partition": (f'partition = "{stage.partition}"', stage.partition or None),
+        "--account": (f'account = "{stage.account}"', stage.account or None),
+    }
+    words, mine = said.get(option, ("", None))
+    if mine is None:
+        return ""
+    try:
+        theirs: float | str = {"--time": parse_duration, "--mem": parse_memory}.get(option, str)(value)
+    except InputError:
+        return ""
+    return "" if str(theirs) == str(mine) or theirs == mine else words

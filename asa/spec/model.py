@@ -1,0 +1,441 @@
+"""What a workflow file may say: its keys, what they mean, and which values they take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from asa.errors import InputError
+from asa.spec.parameters import Filled
+from asa.units import parse_duration, parse_memory
+from asa.workflow import Stage
+
+__all__ = [
+    "DURATION_PATTERN",
+    "LOCAL_WALLTIME_S",
+    "MEMORY_PATTERN",
+    "PARAMETER_NAME",
+    "TEMPLATE_PATTERN",
+    "StageSettings",
+    "StageSpec",
+    "WorkflowSpec",
+]
+
+LOCAL_WALLTIME_S = 600.0
+"""Walltime of a stage that runs where the client is and says none."""
+
+_MOST_CORES = 20_000_000
+_MOST_RETRIES = 100
+_MOST_FACTOR = 10
+
+_UNITS = (
+    r"(?:[sS](?:[eE][cC](?:[oO][nN][dD])?[sS]?)?|[mM](?:[iI][nN](?:[uU][tT][eE])?[sS]?)?"
+    r"|[hH](?:[oO][uU][rR][sS]?|[rR][sS]?)?|[dD](?:[aA][yY][sS]?)?)"
+)
+DURATION_PATTERN = (
+    r"^(?=.*[1-9])\s*(?:(?:[0-9]+(?:\.[0-9]+)?\s*"
+    + _UNITS
+    + r"\s*)+|[0-9]+-[0-9]+(?::[0-9]+){0,2}|[0-9]+(?::[0-9]+){0,2})\s*$"
+)
+MEMORY_PATTERN = r"^\s*[0-9]+(?:\.[0-9]+)?\s*[kKmMgGtTpP]?(?:[iI]?[bB])?\s*$"
+TEMPLATE_PATTERN = r"\{\{[ \t]*[A-Za-z_][A-Za-z0-9_-]*[ \t]*\}\}"
+PARAMETER_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
+_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+_TEMPLATE = {"type": "string", "pattern": TEMPLATE_PATTERN}
+_DURATION = {"type": "string", "anyOf": [{"pattern": DURATION_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}
+
+
+def _text_first(parse: Any, unit: str) -> Any:
+    def read(value: object) -> Any:
+        if not isinstance(value, str):
+            raise ValueError(f"write it in quotes with its unit, such as {unit}")  # noqa: TRY004 - pydantic wants it
+        try:
+            return parse(value)
+        except InputError as error:
+            raise ValueError(f"{error.message}. {error.hint}") from error
+
+    return BeforeValidator(read)
+
+
+def _number(kind: Callable[[str], object]) -> BeforeValidator:
+    """Let a number be what a parameter was put into."""
+
+    def read(value: object) -> object:
+        if not isinstance(value, Filled):
+            return value
+        try:
+            return kind(value)
+        except ValueError:
+            return str(value)
+
+    return BeforeValidator(read)
+
+
+def _truth(value: object) -> object:
+    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, Filled) else value
+
+
+def _positive(seconds: float) -> float:
+    if not seconds > 0:
+        raise ValueError("must be longer than nothing")
+    return seconds
+
+
+def _whole(least: int, most: int) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, _TEMPLATE]})
+
+
+Duration = Annotated[
+    float, AfterValidator(_positive), _text_first(parse_duration, '"30min" or "2:00:00"'), WithJsonSchema(_DURATION)
+]
+Memory = Annotated[
+    int,
+    _text_first(parse_memory, '"4G"'),
+    WithJsonSchema({"type": "string", "anyOf": [{"pattern": MEMORY_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}),
+]
+Flag = Annotated[
+    bool, BeforeValidator(_truth), Field(strict=True), WithJsonSchema({"anyOf": [{"type": "boolean"}, _TEMPLATE]})
+]
+Amount = Annotated[
+    float,
+    _number(float),
+    Field(strict=True, gt=0, allow_inf_nan=False),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _TEMPLATE]}),
+]
+Factor = Annotated[
+    float,
+    _number(float),
+    Field(strict=True, ge=1, le=_MOST_FACTOR),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": _MOST_FACTOR}, _TEMPLATE]}),
+]
+Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=_MOST_CORES), _whole(1, _MOST_CORES)]
+Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=_MOST_CORES), _whole(0, _MOST_CORES)]
+Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=_MOST_RETRIES), _whole(0, _MOST_RETRIES)]
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or "\n" in text:
+        raise ValueError("each is one line, and not empty; ';' joins commands")
+    return text
+
+
+def _as_option(text: str) -> str:
+    if not text.startswith("--") or not text[2:3].isalpha():
+        raise ValueError(f"{text!r} is no option of a batch system: write it as in --constraint=haswell")
+    return text
+
+
+def _as_variable(name: str) -> str:
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError(f"{name!r} is no name of a variable: letters, digits and '_'")
+    return name
+
+
+def _as_value(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError('a variable\'s value is text: write it in quotes, as in "1"')  # noqa: TRY004 - pydantic wants it
+    return str(value)
+
+
+_TIMES = [{"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}, _TEMPLATE]
+PathText = Annotated[str, Field(min_length=1)]
+Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
+Option = Annotated[
+    str,
+    AfterValidator(_as_option),
+    WithJsonSchema({"type": "string", "anyOf": [{"pattern": "^--[A-Za-z]"}, {"pattern": TEMPLATE_PATTERN}]}),
+]
+Environment = Annotated[
+    dict[Annotated[str, AfterValidator(_as_variable)], Annotated[str, BeforeValidator(_as_value)]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": _VARIABLE},
+            "additionalProperties": {"type": ["string", "number"]},
+        }
+    ),
+]
+
+
+def _described(schema: dict[str, Any], model: type[BaseModel], name: str) -> dict[str, Any]:
+    field = model.model_fields[name]
+    return {**schema, "description": field.description, **({"examples": field.examples} if field.examples else {})}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Expectation(_Model):
+    """How long a stage usually runs, learned from how long it ran."""
+
+    learn: Flag = Field(default=True, description="Whether it is learned from how long the stage ran.")
+    until: Duration | None = Field(default=None, description="What holds until something is known.", examples=["22min"])
+
+
+class _Retries(_Model):
+    """How often a stage is asked for again after it has failed."""
+
+    times: Times = Field(description="How often.", examples=[2])
+    walltime_factor: Factor = Field(
+        default=2.0, description="How much longer a walltime it gets each time that it ran out of it.", examples=[1.5]
+    )
+
+
+def _as_expectation(value: object) -> object:
+    if isinstance(value, str):
+        return {"learn": True} if value == "learn" else {"learn": False, "until": value}
+    if isinstance(value, dict):
+        return value
+    raise ValueError('write it in quotes with its unit, such as "22min", or "learn"')
+
+
+def _as_retries(value: object) -> object:
+    return value if isinstance(value, dict) else {"times": value}
+
+
+Expected = Annotated[
+    _Expectation,
+    BeforeValidator(_as_expectation),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"const": "learn"},
+                _DURATION,
+                {
+                    "type": "object",
+                    "properties": {
+                        "learn": _described({"anyOf": [{"type": "boolean"}, _TEMPLATE]}, _Expectation, "learn"),
+                        "until": _described(_DURATION, _Expectation, "until"),
+                    },
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+Retries = Annotated[
+    _Retries,
+    BeforeValidator(_as_retries),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                *_TIMES,
+                {
+                    "type": "object",
+                    "properties": {
+                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}, _TEMPLATE]},
+                        "walltime_factor": {
+                            "anyOf": [{"type": "number", "minimum": 1, "maximum": _MOST_FACTOR}, _TEMPLATE]
+                        },
+                    },
+                    "required": ["times"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class StageSettings(_Model):
+    """What a stage may say, and what `[defaults]` may say for all that do not."""
+
+    command: str | None = Field(default=None, description="What to run: text for sh.", examples=["srun ./project raw"])
+    script: PathText | None = Field(
+        default=None,
+        description="What to run: the path of a script, relative to this file, read when this file is; run by the "
+        "interpreter that its first line names. A value of several lines, or with #! first, is the script itself.",
+        examples=["project.sh"],
+    )
+    tasks: list[Task] | None = Field(
+        default=None,
+        min_length=1,
+        description="What to run: shell commands, side by side on all cores of the stage.",
+        examples=[["./part 1", "./part 2"]],
+    )
+    tasks_file: PathText | None = Field(
+        default=None,
+        description="What to run: a file with a shell command on each line, relative to where commands run, read when "
+        "the stage begins; a stage before it may write it.",
+        examples=["project.tasks"],
+    )
+    cores: Cores | None = Field(default=None, description="Cores that it needs.", examples=[112])
+    ntasks: Cores | None = Field(
+        default=None,
+        description="In place of cores, as batch scripts say it: cores are ntasks times cpus_per_task.",
+        examples=[28],
+    )
+    nodes: Cores | None = Field(default=None, description="Whole nodes that it needs.", examples=[2])
+    cpus_per_task: Cores | None = Field(
+        default=None, description="Cores that belong together, for one task each; cores are a multiple.", examples=[4]
+    )
+    memory: Memory | None = Field(
+        default=None,
+        description="For the whole stage; a bare number is MiB, and units are powers of 1024.",
+        examples=["4G", "512M"],
+    )
+    gpus: Gpus | None = Field(default=None, description="GPUs that it needs, in all.", examples=[4])
+    partition: str | None = Field(
+        default=None, description="Where its job is sent; the site's own choice if not given.", examples=["batch"]
+    )
+    account: str | None = Field(
+        default=None, description="Who is charged; the site's own choice if not given.", examples=["proj-42"]
+    )
+    options: list[Option] | None = Field(
+        default=None,
+        description="Further options of the batch system, each beginning with two dashes.",
+        examples=[["--constraint=haswell"]],
+    )
+    walltime: Duration | None = Field(
+        default=None,
+        description="After how long it is killed, in any spelling of Slurm's (90 means 90 minutes) or with units.",
+        examples=["40min", "1h30m", "2:00:00", "1-12"],
+    )
+    expected: Expected | None = Field(
+        default=None,
+        description='How long it usually runs; "learn" to learn it from how long it ran; or both, as in '
+        '{ learn = true, until = "22min" }.',
+        examples=["22min", "learn"],
+    )
+    environment: Environment | None = Field(
+        default=None, description="Variables for what it runs, by name.", examples=[{"OMP_NUM_THREADS": "4"}]
+    )
+    inputs: list[PathText] | None = Field(
+        default=None,
+        description="Paths, relative to where commands run, with * ? []: what must be there, and not empty, before it "
+        "begins.",
+        examples=[["raw/*.fits"]],
+    )
+    outputs: list[PathText] | None = Field(
+        default=None, description="Likewise: what must be there after it has ended.", examples=[["mosaic.fits"]]
+    )
+    retries: Retries | None = Field(
+        default=None,
+        description="How often it is asked for again after it has failed; with the factor by which its walltime "
+        "grows when it ran out of it, as in { times = 2, walltime_factor = 1.5 }.",
+        examples=[2],
+    )
+    local: Flag | None = Field(
+        default=None,
+        description="It is tiny: it runs where the client is, and waits in no queue. It may leave out cores and "
+        "walltime.",
+        examples=[True],
+    )
+    input_size: Amount | None = Field(
+        default=None,
+        description="How much it has to do, in any unit: run times of other amounts are told apart, or scaled.",
+        examples=[2075259],
+    )
+
+
+class StageSpec(StageSettings):
+    """One stage: what runs, on how much, for how long, and after which others."""
+
+    name: str = Field(
+        pattern=_NAME,
+        description="Letters, digits, '_', '.', '-'; up to 64, and unique in the workflow.",
+        examples=["project"],
+        json_schema_extra={"pattern": f"{_NAME}|{TEMPLATE_PATTERN}"},
+    )
+    after: list[str] = Field(
+        default_factory=list,
+        description="Names of the stages that must have ended well before.",
+        examples=[["fetch"]],
+    )
+
+    def build(self, script: str) -> Stage:
+        """Make the stage.
+
+        Parameters
+        ----------
+        script
+            The text of its script; empty if it has none.
+
+        Raises
+        ------
+        WorkflowError
+            It makes no sense.
+        """
+        is_local = bool(self.local)
+        cpus_per_task = self.cpus_per_task or 1
+        cores = self.cores if self.ntasks is None else self.ntasks * cpus_per_task
+        if cores is None and self.nodes is None and is_local:
+            cores = cpus_per_task
+        expected, retries = self.expected or _Expectation(learn=False), self.retries or _Retries(times=0)
+        return Stage(
+            name=str(self.name),
+            cores=cores,
+            nodes=self.nodes,
+            walltime_s=LOCAL_WALLTIME_S if self.walltime is None else self.walltime,
+            expected_run_s=expected.until,
+            after=tuple(map(str, self.after)),
+            command=str(self.command or ""),
+            memory_bytes=self.memory or 0,
+            gpus=self.gpus or 0,
+            partition=str(self.partition or ""),
+            account=str(self.account or ""),
+            script=script,
+            tasks=tuple(map(str, self.tasks or ())),
+            tasks_file=str(self.tasks_file or ""),
+            cpus_per_task=cpus_per_task,
+            options=tuple(map(str, self.options or ())),
+            environment=tuple((str(name), value) for name, value in (self.environment or {}).items()),
+            inputs=tuple(map(str, self.inputs or ())),
+            outputs=tuple(map(str, self.outputs or ())),
+            retries=retries.times,
+            retry_walltime_factor=retries.walltime_factor,
+            local=is_local,
+            learns_run=expected.learn,
+            input_size=self.input_size,
+        )
+
+
+def _as_parameter(value: object) -> object:
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("a parameter is text, a number, true or false")
+    return value
+
+
+Parameters = Annotated[
+    dict[Annotated[str, Field(pattern=PARAMETER_NAME)], Annotated[Any, AfterValidator(_as_parameter)]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": PARAMETER_NAME},
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string", "not": {"pattern": TEMPLATE_PATTERN}},
+                    {"type": ["number", "boolean"]},
+                ]
+            },
+        }
+    ),
+]
+
+
+class WorkflowSpec(_Model):
+    """A workflow for asa: stages that run on a batch system, each after others."""
+
+    name: str = Field(min_length=1, description="What the workflow is called.", examples=["mosaic"])
+    walltime: Duration | None = Field(
+        default=None,
+        description="For the whole, where all stages share one job; the sum of the stages' if not given.",
+        examples=["1h30m"],
+    )
+    parameters: Parameters = Field(
+        default_factory=dict,
+        description="Names with their usual values. {{name}} in any text of this file stands for the value, which "
+        "--set name=value changes.",
+        examples=[{"width": 112, "degree": 2.5, "survey": "2mass"}],
+    )
+    defaults: StageSettings = Field(
+        default_factory=StageSettings, description="For every stage that does not say otherwise."
+    )
+    stage: list[StageSpec] = Field(min_length=1, description="One [[stage]] each.")

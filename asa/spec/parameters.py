@@ -1,0 +1,146 @@
+"""Parameters of a workflow file: ``{{width}}`` in its text stands for what the user, or the file itself, says it is."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from asa.spec.places import Location
+
+__all__ = ["PLACEHOLDER", "Filled", "Parameter", "fill", "is_text_of_script", "near", "read_as", "text_of"]
+
+Parameter = str | int | float | bool
+
+PLACEHOLDER = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*\}\}")
+
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class Filled(str):
+    """Text into which a parameter's value was put, so that it may stand for a number."""
+
+    __slots__ = ()
+
+
+def text_of(value: Parameter) -> str:
+    """Write a parameter's value as it is put into text.
+
+    Examples
+    --------
+    >>> text_of(True), text_of(0.5), text_of("a")
+    ('true', '0.5', 'a')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_as(given: Parameter, default: Parameter) -> Parameter:
+    """Read a value, as from a command line, as the kind of thing that the parameter's default is.
+
+    Raises
+    ------
+    ValueError
+        It is none; the text says what it should be.
+
+    Examples
+    --------
+    >>> read_as("56", 28), read_as("no", True), read_as(2, 0.5), read_as(2, "a")
+    (56, False, 2.0, '2')
+    """
+    text = text_of(given).strip()
+    if isinstance(default, bool):
+        if text.lower() not in _TRUTHS:
+            raise ValueError("true or false")
+        return _TRUTHS[text.lower()]
+    if isinstance(default, str):
+        return text_of(given)
+    kind = type(default)
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise ValueError("a whole number" if kind is int else "a number") from error
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Say what somebody may have meant; empty if nothing is near.
+
+    Examples
+    --------
+    >>> near("widht", ["width", "degree"])
+    "Did you mean 'width'? "
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]!r}? " if close else ""
+
+
+def fill(
+    value: Any,
+    parameters: Mapping[str, Parameter],
+    location: Location,
+    unknown: Callable[[Location, str], None],
+    used: set[str],
+) -> Any:
+    """Put parameters' values into a string, or into all that a list or table holds.
+
+    Parameters
+    ----------
+    value
+        As TOML gives it.
+    parameters
+        Name to value. Values are taken as they are, so that one may hold ``{{``.
+    location
+        Where the value stands.
+    unknown
+        Is told where a name stands that is no parameter's, and the text that names it.
+    used
+        Names that were met are added.
+
+    Returns
+    -------
+    object
+        The same, filled; strings that had a placeholder are `Filled`.
+    """
+    if isinstance(value, str):
+        if _is_script_text(location, value):
+            return value
+        return _fill_text(value, parameters, location, unknown, used)
+    if isinstance(value, list):
+        return [fill(part, parameters, (*location, i), unknown, used) for i, part in enumerate(value)]
+    if isinstance(value, dict):
+        return {key: fill(part, parameters, (*location, key), unknown, used) for key, part in value.items()}
+    return value
+
+
+def _is_script_text(location: Location, value: str) -> bool:
+    """Whether it is another language's text, which may have double braces of its own."""
+    return location[-1:] == ("script",) and is_text_of_script(value)
+
+
+def is_text_of_script(value: str) -> bool:
+    """Whether a stage's ``script`` is the script itself and not its path: it has more than one line, or begins with #!.
+
+    Examples
+    --------
+    >>> is_text_of_script("run.sh"), is_text_of_script("#!/bin/sh")
+    (False, True)
+    """
+    return "\n" in value or value.startswith("#!")
+
+
+def _fill_text(
+    text: str,
+    parameters: Mapping[str, Parameter],
+    location: Location,
+    unknown: Callable[[Location, str], None],
+    used: set[str],
+) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] not in parameters:
+            unknown(location, match[0])
+            return match[0]
+        used.add(match[1])
+        return text_of(parameters[match[1]])
+
+    filled, count = PLACEHOLDER.subn(replaced, text)
+    return Filled(filled) if count else text

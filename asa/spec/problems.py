@@ -1,0 +1,168 @@
+"""What is wrong in a workflow file, said for people: which line, what, and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from asa.errors import InputError
+from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
+from asa.spec.parameters import near
+
+__all__ = ["Problem", "Severity", "means", "missing_of_stage", "of_model"]
+
+Severity = Literal["error", "warning", "note"]
+
+_MEANT = {
+    "args": "command", "cmd": "command", "cpu": "cores", "cpus": "cores", "cpus-per-task": "cpus_per_task",
+    "cwd": "command", "depends": "after", "depends_on": "after", "dependencies": "after", "duration": "expected",
+    "env": "environment", "gpu": "gpus", "gres": "gpus", "input": "inputs", "job-name": "name", "mem": "memory",
+    "needs": "after", "ntasks-per-node": "ntasks", "ntasks_per_node": "ntasks", "output": "outputs", "qos": "options",
+    "queue": "partition", "ram": "memory", "requires": "after", "retry": "retries", "run": "command",
+    "runtime": "expected", "stages": "stage", "task": "tasks", "time": "walltime", "time_limit": "walltime",
+    "timeout": "walltime", "variables": "parameters", "vars": "parameters", "params": "parameters",
+}  # fmt: skip
+_SAID = {
+    "string_type": "must be text in quotes",
+    "list_type": "must be a list in brackets",
+    "dict_type": "must be a table of names and values",
+    "model_type": "must be a table of names and values",
+    "int_type": "must be a whole number, without quotes",
+    "float_type": "must be a number, without quotes",
+    "bool_type": "must be true or false, without quotes",
+    "finite_number": "must be a finite number",
+    "string_pattern_mismatch": "may have letters, digits, '_', '.', '-', and begins with a letter or digit; up to 64",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "must be above {}"),
+    "greater_than_equal": ("ge", "must be {} or more"),
+    "less_than_equal": ("le", "must be {} or less"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong, or worth knowing, in a workflow file or in a script that it names.
+
+    Parameters
+    ----------
+    file
+        Its path, as it was given.
+    line
+        From 1; None where the file as a whole is meant.
+    severity
+        An ``error`` keeps the workflow from being read; a ``warning`` may keep it from running well; a ``note`` is
+        worth knowing.
+    message
+        What is wrong.
+    hint
+        What to do.
+    """
+
+    file: str
+    line: int | None
+    severity: Severity
+    message: str
+    hint: str
+
+    @property
+    def where(self) -> str:
+        """File and line, as compilers write them."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    def error(self) -> InputError:
+        """Make what is raised of it."""
+        return InputError(self.message, where=self.where, hint=self.hint)
+
+
+def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) -> tuple[str, str]:
+    """Say what pydantic found, and what to do.
+
+    Parameters
+    ----------
+    error
+        One of a `ValidationError`'s.
+    names
+        Names of the stages, by their number; None for one without.
+    missing
+        Keys that must be at that place and are not.
+
+    Returns
+    -------
+    tuple of str
+        Message and hint.
+    """
+    location, kind = error["loc"], error["type"]
+    key = next((part for part in reversed(location) if isinstance(part, str) and part != "[key]"), "")
+    stage = names[location[1]] if location[0] == "stage" and len(location) > 1 else None
+    of = f" in stage {stage!r}" if stage else ""
+    if kind == "extra_forbidden":
+        known = _known(location)
+        guess = near(key, [*missing, *known]) or (f"Did you mean {_MEANT[key]!r}? " if _MEANT.get(key) in known else "")
+        return f"there is no key {key!r}{of}", f"{guess}Known keys: {', '.join(known)}."
+    if kind == "missing":
+        return f"{key!r} is missing{of}", _ADD.get(key, "Add it.")
+    if kind in _BOUNDS:
+        bound, words = _BOUNDS[kind]
+        must = words.format(format(error["ctx"][bound], "g"))
+        return f"{key}: {must}, not {error['input']}{of}", "Mend this number."
+    if kind == "value_error":
+        return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{of}", "Mend this value."
+    return f"{key}: {_SAID.get(kind, error['msg'])}{of}", _example(location, error["input"])
+
+
+_ADD = {
+    "name": 'Give it one, as in name = "project".',
+    "stage": "Begin each stage with a line [[stage]].",
+    "walltime": 'Say after how long it is to be killed, as in walltime = "30min", here or under [defaults].',
+    "cores": "Say what it needs, as in cores = 28 or nodes = 2, here or under [defaults].",
+    "times": "Say how often, as in { times = 2, walltime_factor = 1.5 }.",
+}
+
+
+def means(written: str, key: str) -> bool:
+    """Whether somebody who wrote an unknown key meant this one.
+
+    Examples
+    --------
+    >>> means("waltime", "walltime"), means("time", "walltime"), means("command", "walltime")
+    (True, True, False)
+    """
+    return _MEANT.get(written) == key or bool(near(written, [key]))
+
+
+def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
+    """Say that a stage lacks what it, or the defaults, must say."""
+    of = f" in stage {stage!r}" if stage else ""
+    return f"{key!r} is missing{of}", _ADD[key]
+
+
+def _known(location: Sequence[str | int]) -> list[str]:
+    if location[0] == "defaults":
+        model: Any = StageSettings
+    elif location[0] == "stage" and len(location) > 1:
+        model = StageSpec
+    else:
+        model = WorkflowSpec
+    inner = location[-2] if len(location) > 1 else ""
+    if inner in {"expected", "retries"}:
+        return {"expected": ["learn", "until"], "retries": ["times", "walltime_factor"]}[str(inner)]
+    first = ("name", "after")
+    fields = list(model.model_fields)
+    return [name for name in first if name in fields] + [name for name in fields if name not in first]
+
+
+def _example(location: Sequence[str | int], given: object) -> str:
+    """Show how a value of a key is written."""
+    key = next((part for part in reversed(location) if isinstance(part, str)), "")
+    fields: dict[str, Any] = {**WorkflowSpec.model_fields, **StageSpec.model_fields}
+    if key not in fields or not fields[key].examples:
+        return "Mend this value."
+    if isinstance(given, str) and given and isinstance(fields[key].examples[0], list) and location[-1] == key:
+        return f"Write it as {key} = {json.dumps([given])}."
+    example = fields[key].examples[0]
+    return "Mend this value." if isinstance(example, dict) else f"Write it as in {key} = {json.dumps(example)}."

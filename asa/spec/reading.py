@@ -1,0 +1,452 @@
+"""Reading workflow files: parameters put in, defaults taken over, all checked, every mistake told with its line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from asa.errors import WorkflowError
+from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
+from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, near, read_as
+from asa.spec.places import Location, Places
+from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
+from asa.workflow import Stage, Workflow
+
+__all__ = ["Reading", "check_file", "load_workflow", "parameters_of", "read"]
+
+_ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes"))
+
+
+@dataclass(slots=True)
+class Reading:
+    """A workflow file that was read, as far as that was possible.
+
+    Parameters
+    ----------
+    file
+        Its path.
+    places
+        On which line everything stands.
+    problems
+        What was found, in order of their lines.
+    workflow
+        None if there is an error.
+    origins
+        Where what a stage says stands: the stage's name and key to the location of the value.
+    scripts
+        Path of the script of each stage that has one in a file.
+    """
+
+    file: Path
+    places: Places
+    problems: list[Problem] = field(default_factory=list)
+    workflow: Workflow | None = None
+    origins: dict[tuple[str, str], Location] = field(default_factory=dict)
+    scripts: dict[str, Path] = field(default_factory=dict)
+
+    def add(self, location: Location, message: str, hint: str, severity: Severity = "error") -> None:
+        """Tell of a problem with what stands at a location."""
+        self.add_at(self.places.line(location), message, hint, severity)
+
+    def add_at(self, line: int | None, message: str, hint: str, severity: Severity = "error") -> None:
+        """Tell of a problem on a line."""
+        problem = Problem(str(self.file), line, severity, message, hint)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def place_of(self, stage: str, key: str) -> Location:
+        """Where a stage's key stands: in the stage itself, or in the defaults."""
+        return self.origins.get((stage, key), self.origins.get((stage, ""), ()))
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Those that keep it from being read."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+
+def load_workflow(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> Workflow:
+    """Read a workflow from a TOML file.
+
+    Parameters
+    ----------
+    path
+        A file with ``name`` and one ``[[stage]]`` table a stage: ``name``, what it runs (``command``, ``script``,
+        ``tasks`` or ``tasks_file``), ``cores`` or ``nodes``, ``walltime``, and whatever else `asa schema` describes.
+    parameters
+        Values for the names under ``[parameters]`` in the file, in place of those there. Text is understood as the
+        kind of value that stands there.
+
+    Returns
+    -------
+    Workflow
+        Checked.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is no TOML, has a key that means nothing here, or describes no possible workflow. The
+        message gives file and line, of the first mistake; `check_file` gives all.
+    """
+    reading = read(path, parameters)
+    if reading.workflow is None:
+        raise reading.errors[0].error()
+    return reading.workflow
+
+
+def check_file(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> list[Problem]:
+    """Find everything that is wrong with a workflow file, at once.
+
+    Parameters
+    ----------
+    path, parameters
+        As for `load_workflow`.
+
+    Returns
+    -------
+    list of Problem
+        In order of their lines; without an error among them `load_workflow` reads the file.
+    """
+    return read(path, parameters).problems
+
+
+def parameters_of(path: str | Path) -> dict[str, Parameter]:
+    """Give a workflow file's parameters with the values that they have there.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is no TOML, or its parameters are no such values.
+    """
+    reading, document = _open(Path(path))
+    parameters = {} if document is None else _defaults_of_parameters(reading, document)
+    if reading.errors:
+        raise reading.errors[0].error()
+    return parameters
+
+
+def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> Reading:
+    """Read a workflow file and keep all that was found on the way.
+
+    Parameters
+    ----------
+    path, parameters
+        As for `load_workflow`.
+    """
+    reading, document = _open(Path(path))
+    if document is None:
+        return reading
+    filled = _fill(reading, document, parameters or {})
+    merged, origins = _with_defaults(filled)
+    spec = _validate(reading, merged, origins)
+    stages = _build(reading, spec)
+    _check_graph(reading, merged)
+    if not reading.errors:
+        _complete(reading, merged, list(stages.values()))
+    reading.problems.sort(key=lambda problem: problem.line or 0)
+    return reading
+
+
+# ---------------------------------------------------------------------- the file
+
+
+def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
+    reading = Reading(file, Places(file, ""))
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reading.add_at(None, f"cannot be read: {error.strerror}", "Check the path.")
+        return reading, None
+    except UnicodeDecodeError:
+        reading.add_at(None, "is not UTF-8 text", "Save it as UTF-8.")
+        return reading, None
+    reading.places = Places(file, text)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        reading.add_at(
+            int(line[1]) if line else max(len(text.splitlines()), 1), f"is no TOML: {error}", "Mend the syntax there."
+        )
+        return reading, None
+    return reading, document if _has_tables(reading, document) else None
+
+
+def _has_tables(reading: Reading, document: Mapping[str, Any]) -> bool:
+    """Whether stages, defaults and parameters are tables, so that one can look into them."""
+    stages = document.get("stage", [])
+    if not (isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)):
+        reading.add(("stage",), "a stage is no table of its own", "Begin each stage with a line [[stage]].")
+    for name in ("defaults", "parameters"):
+        if not isinstance(document.get(name, {}), dict):
+            reading.add((name,), f"{name!r} is no table", f"Begin it with a line [{name}].")
+    return not reading.problems
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+def _defaults_of_parameters(reading: Reading, document: Mapping[str, Any]) -> dict[str, Parameter]:
+    parameters: dict[str, Parameter] = {}
+    for name, value in document.get("parameters", {}).items():
+        if not isinstance(value, str | int | float) or value != value or value in {float("inf"), -float("inf")}:  # noqa: PLR0124 - that is NaN
+            reading.add(
+                ("parameters", name), f"{name}: a parameter is text, a number, true or false", "Mend this value."
+            )
+        elif isinstance(value, str) and PLACEHOLDER.search(value):
+            reading.add(
+                ("parameters", name), f"{name}: a parameter cannot refer to another", "Write its value, or use both."
+            )
+        parameters[name] = value
+    return parameters
+
+
+def _fill(reading: Reading, document: dict[str, Any], given: Mapping[str, Parameter]) -> dict[str, Any]:
+    parameters = _defaults_of_parameters(reading, document)
+    known = ", ".join(parameters)
+    for name, value in given.items():
+        if name not in parameters:
+            hint = f"{near(name, parameters)}Known: {known}." if known else "Name it under [parameters] first."
+            reading.add(("parameters",), f"there is no parameter {name!r}", hint)
+            continue
+        try:
+            parameters[name] = read_as(value, parameters[name])
+        except ValueError as error:
+            reading.add(("parameters", name), f"{name}: {value!r} is not {error}", "Give another, or mend its default.")
+
+    def unknown(location: Location, text: str) -> None:
+        name = text.strip("{} \t")
+        line = reading.places.line_of_text(location, text)
+        hint = f"{near(name, parameters)}Known: {known}." if known else "Name it, with a value, under [parameters]."
+        reading.add_at(line, f"there is no parameter {name!r}", hint)
+
+    used: set[str] = set()
+    filled = {
+        key: value if key == "parameters" else fill(value, parameters, (key,), unknown, used)
+        for key, value in document.items()
+    }
+    for name in parameters:
+        if name not in used:
+            hint = f"Write {{{{{name}}}}} where it belongs, or take it out."
+            reading.add(("parameters", name), f"parameter {name!r} is used nowhere", hint, "warning")
+    return filled
+
+
+# ---------------------------------------------------------------------- defaults
+
+
+def _with_defaults(document: dict[str, Any]) -> tuple[dict[str, Any], dict[Location, Location]]:
+    """Let each stage take from the defaults what it does not say; and tell where what it took stands."""
+    defaults = document.get("defaults", {})
+    taken: dict[Location, Location] = {}
+    stages = []
+    for number, stage in enumerate(document.get("stage", [])):
+        merged = dict(stage)
+        for key, value in defaults.items():
+            group = next((group for group in _ONE_OF if key in group), (key,))
+            if key == "environment" and isinstance(value, dict) and isinstance(stage.get(key), dict):
+                merged[key] = value | stage[key]
+                taken.update({("stage", number, key, name): (key,) for name in value if name not in stage[key]})
+            elif key in StageSettings.model_fields and not any(other in stage for other in group):
+                merged[key] = value
+                taken["stage", number, key] = ("defaults", key)
+        stages.append(merged)
+    return ({**document, "stage": stages} if "stage" in document else document), taken
+
+
+# ---------------------------------------------------------------------- the model
+
+
+def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Location, Location]) -> dict[int, StageSpec]:
+    """Check all against the model; gives the stages in which nothing is wrong, by number."""
+    stages = document.get("stage", [])
+    names = [stage["name"] if isinstance(stage.get("name"), str) else None for stage in stages]
+    bad: set[int] = set()
+    try:
+        WorkflowSpec.model_validate(document)
+    except ValidationError as error:
+        _tell(reading, error, names, taken, bad)
+    for number, (stage, name) in enumerate(zip(stages, names, strict=True)):
+        here: Location = ("stage", number)
+        for key in stage:
+            reading.origins[name or "", key] = taken.get((*here, key), (*here, key))
+        reading.origins[name or "", ""] = here
+        for key in _lacks(stage):
+            if not any(means(other, key) for other in stage if other not in StageSpec.model_fields):
+                reading.add(here, *missing_of_stage(key, name))
+            bad.add(number)
+    return {number: StageSpec.model_validate(stage) for number, stage in enumerate(stages) if number not in bad}
+
+
+def _lacks(stage: Mapping[str, Any]) -> list[str]:
+    """Keys that a stage must have, itself or from the defaults, unless it is local."""
+    if stage.get("local") in {True, "true"}:
+        return []
+    has_size = any(key in stage for key in _ONE_OF[1])
+    return ([] if has_size else ["cores"]) + ([] if "walltime" in stage else ["walltime"])
+
+
+def _tell(
+    reading: Reading,
+    error: ValidationError,
+    names: list[str | None],
+    taken: Mapping[Location, Location],
+    bad: set[int],
+) -> None:
+    errors = error.errors()
+    missing, meant = _missing(errors)
+    for each in errors:
+        location = each["loc"]
+        if location[0] == "stage" and len(location) > 1 and isinstance(location[1], int):
+            bad.add(location[1])
+        if location in meant or location[:3] in taken or location[:4] in taken:  # told where it stands
+            continue
+        if isinstance(each["input"], str) and PLACEHOLDER.search(each["input"]):  # told: no such parameter
+            continue
+        if location[0] == "parameters":  # told already, unless its name is wrong
+            if location[-1] == "[key]":
+                name = str(location[1])
+                reading.add(("parameters", name), f"{name!r} is no name of a parameter", "Letters, digits and '_'.")
+            continue
+        reading.add(location, *of_model(each, names, missing.get(location[:-1], set())))
+
+
+def _missing(errors: list[ErrorDetails]) -> tuple[dict[Location, set[str]], set[Location]]:
+    """Find which keys each table lacks, and those of them that an unknown key there was meant for."""
+    missing: dict[Location, set[str]] = {}
+    for each in errors:
+        if each["type"] == "missing":
+            missing.setdefault(each["loc"][:-1], set()).add(str(each["loc"][-1]))
+    meant: set[Location] = set()
+    for each in errors:
+        if each["type"] == "extra_forbidden":
+            table, written = each["loc"][:-1], str(each["loc"][-1])
+            meant |= {(*table, key) for key in missing.get(table, ()) if means(written, key)}
+    return missing, meant
+
+
+# ---------------------------------------------------------------------- stages
+
+
+def _build(reading: Reading, specs: Mapping[int, StageSpec]) -> dict[int, Stage]:
+    stages = {}
+    for number, spec in specs.items():
+        script = _script_of(reading, spec, ("stage", number))
+        if script is None:
+            continue
+        if spec.cores is not None and spec.ntasks is not None:
+            reading.add(("stage", number, "ntasks"), f"stage {spec.name!r}: has cores and ntasks", "Give one of them.")
+            continue
+        try:
+            stages[number] = spec.build(script)
+        except WorkflowError as error:
+            reading.add(_where(error, number, reading), f"{error.where}: {error.message}", error.hint or "")
+    return stages
+
+
+_OF_KEY = (
+    ("is expected to run", "expected"),
+    ("asks for a walltime", "walltime"),
+    ("cores in tasks of", "cpus_per_task"),
+    ("bytes of memory", "memory"),
+)
+
+
+def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
+    """Where what a stage complains of stands; the stage's own heading if that cannot be told."""
+    here: Location = ("stage", number)
+    key = next((key for words, key in _OF_KEY if words in error.message), "")
+    return (*here, key) if reading.places.has((*here, key)) else here
+
+
+def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
+    """Read a stage's script; None if that cannot be, which is told."""
+    if spec.script is None:
+        return ""
+    given = str(spec.script)
+    if is_text_of_script(given):
+        return given
+    place = reading.place_of(str(spec.name), "script") or here
+    path = reading.file.parent / Path(given).expanduser()
+    beside = f"Paths of scripts are relative to {reading.file.name}'s folder."
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        guess = near(path.name, known) if isinstance(error, FileNotFoundError) else ""
+        reading.add(place, f"the script {given} cannot be read: {error.strerror}", f"{guess}{beside}")
+        return None
+    except UnicodeDecodeError:
+        reading.add(place, f"the script {given} is not UTF-8 text", "Run a program with `command`.")
+        return None
+    if not text.strip():
+        reading.add(place, f"the script {given} is empty", "Write into it what is to run, or name another.")
+        return None
+    reading.scripts[str(spec.name)] = path
+    return text
+
+
+def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
+    """Check names and edges, as far as they are known, also if another stage has a mistake."""
+    stages = document.get("stage", [])
+    names: dict[str, int] = {}
+    is_clear = True
+    for number, stage in enumerate(stages):
+        name = stage.get("name")
+        if isinstance(name, str) and name in names:
+            first = reading.places.line(("stage", names[name], "name"))
+            message = f"stage {name!r}: there are two stages of this name"
+            reading.add(("stage", number, "name"), message, f"Rename one; the other stands on line {first}.")
+            is_clear = False
+        elif isinstance(name, str):
+            names[name] = number
+    edges = list(_edges(reading, stages, names))
+    if is_clear:
+        _check_cycles(reading, names, edges)
+
+
+def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Give each pair of stages that follow each other; tell of those that follow nothing."""
+    for number, stage in enumerate(stages):
+        befores, name = stage.get("after", []), stage.get("name")
+        if not isinstance(befores, list) or not isinstance(name, str):
+            continue
+        for index, before in enumerate(befores):
+            if before in names:
+                yield before, name
+            elif isinstance(before, str):
+                hint = f"{near(before, names)}Stages are: {', '.join(names)}."
+                message = f"stage {name!r}: comes after {before!r}, which is no stage"
+                reading.add(("stage", number, "after", index), message, hint)
+
+
+def _check_cycles(reading: Reading, names: Mapping[str, int], edges: list[tuple[str, str]]) -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph(edges)
+    parts = [sorted(part, key=names.__getitem__) for part in nx.strongly_connected_components(graph)]
+    for ring in sorted(parts, key=lambda part: names[part[0]]):
+        first = ring[0]
+        if len(ring) > 1 or graph.has_edge(first, first):
+            cycle = nx.find_cycle(graph.subgraph(ring), first)
+            path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+            message = f"stage {first!r}: waits for itself: {path}"
+            reading.add(("stage", names[first], "after"), message, "Take one of these `after` out.")
+
+
+def _complete(reading: Reading, document: dict[str, Any], stages: list[Stage]) -> None:
+    spec = WorkflowSpec.model_validate(document)
+    try:
+        reading.workflow = Workflow(str(spec.name), stages, walltime_s=spec.walltime)
+    except WorkflowError as error:
+        reading.add(("walltime",), f"{error.where}: {error.message}", error.hint or "")

@@ -1,0 +1,95 @@
+"""The JSON Schema of workflow files, for editors: made from the model, and from what a stage must have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
+
+__all__ = ["SCHEMA_FILE", "SCHEMA_LINE", "schema_document", "schema_text"]
+
+SCHEMA_FILE = Path(__file__).parent.parent / "workflow.schema.json"
+"""The schema as it is published with the package."""
+
+SCHEMA_LINE = "#:schema"
+"""How the first line of a TOML file begins by which editors find its schema."""
+
+_WAYS = ("command", "script", "tasks", "tasks_file")
+_SIZES = ("cores", "ntasks", "nodes")
+_IS_LOCAL = {
+    "required": ["local"],
+    "properties": {"local": {"anyOf": [{"const": True}, {"type": "string", "pattern": TEMPLATE_PATTERN}]}},
+}
+
+
+def schema_document() -> dict[str, Any]:
+    """Make the schema, in the draft of 2020-12.
+
+    It says what `load_workflow` takes, as far as that can be said of a document alone: not that stages exist which
+    others come after, or that they form no cycle.
+    """
+    made = WorkflowSpec.model_json_schema()
+    document = _tidy(made)
+    kinds = document["$defs"]
+    kinds["StageSpec"]["allOf"] = _contradictions()
+    kinds["StageSettings"]["allOf"] = _contradictions()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "asa workflow",
+        "description": document.pop("description"),
+        "examples": [
+            {
+                "name": "mosaic",
+                "stage": [
+                    {"name": "project", "cores": 112, "walltime": "40min", "command": "srun ./project"},
+                    {"name": "add", "after": ["project"], "cores": 1, "walltime": "10min", "command": "./add"},
+                ],
+            }
+        ],
+        **{key: value for key, value in document.items() if key != "title"},
+        "allOf": [_unless_default(("walltime",)), _unless_default(_SIZES)],
+    }
+
+
+def schema_text() -> str:
+    """Write the schema as it is published."""
+    return json.dumps(schema_document(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _contradictions() -> list[dict[str, Any]]:
+    """One way to say what runs, and one to say how many cores."""
+    pairs = [(a, b) for i, a in enumerate(_WAYS) for b in _WAYS[i + 1 :]]
+    return [{"not": {"required": list(pair)}} for pair in [*pairs, ("cores", "ntasks")]]
+
+
+def _unless_default(keys: tuple[str, ...]) -> dict[str, Any]:
+    """Ask of each stage that is not local for one of these keys, unless the defaults have one."""
+    one_of_them = [{"required": [key]} for key in keys]
+    return {
+        "if": {"not": {"required": ["defaults"], "properties": {"defaults": {"anyOf": [*one_of_them, _IS_LOCAL]}}}},
+        "then": {"properties": {"stage": {"items": {"anyOf": [*one_of_them, _IS_LOCAL]}}}},
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Leave out what editors have no use for: that a key may be null, which TOML cannot say, and made-up titles."""
+    if isinstance(value, list):
+        return [_tidy(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    tidy: dict[str, Any] = {}
+    for key, part in value.items():
+        if (key == "default" and part in (None, {}, [])) or (key == "title" and isinstance(part, str)):
+            continue
+        tidy[key] = _titled(part) if key == "properties" else _tidy(part)
+    options = [option for option in tidy.get("anyOf", []) if option != {"type": "null"}]
+    if options and len(options) < len(tidy["anyOf"]):
+        del tidy["anyOf"]
+        tidy = {**(options[0] if len(options) == 1 else {"anyOf": options}), **tidy}
+    return tidy
+
+
+def _titled(properties: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"title": name.replace("_", " "), **_tidy(part)} for name, part in properties.items()}

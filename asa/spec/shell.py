@@ -1,0 +1,438 @@
+"""Which programs a shell's text runs, found by reading it as a shell does; nothing is run.
+
+What a shell works out only when it runs, such as ``$TOOL``, is left alone: better no answer than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["BUILTINS", "Program", "ShellText", "read_shell"]
+
+BUILTINS = frozenset((
+    ".", ":", "[", "[[", "alias", "bg", "break", "builtin", "caller", "cd", "command", "compgen", "complete",
+    "continue", "declare", "dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false",
+    "fc", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let", "local", "logout", "mapfile",
+    "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt",
+    "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias",
+    "unset", "wait",
+))  # fmt: skip
+"""What shells have built in."""
+
+_HIDE = frozenset({".", "source", "module", "ml", "conda", "mamba", "micromamba", "spack", "eval", "alias"})
+_THEN_A_COMMAND = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time", "coproc"})
+_ENDS = frozenset({"fi", "done", "esac", "}"})
+_OPERATORS = ("&&", "||", ";;&", ";;", ";&", "|&", "&>>", "&>", "<<<", "<<-", "<<", "<>", ">>", ">|", "<&", ">&")
+_SINGLE = ";&|()<>\n"
+_SEPARATORS = frozenset({"&&", "||", ";", "&", "|", "|&", "\n", "(", ")", ";;", ";&", ";;&"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_DYNAMIC = re.compile(r"[$`*?\[\]{}~]")
+_DURATION = re.compile(r"[0-9.]+[smhd]?")
+
+# Options of programs that run another, each with how many words follow it; of an option that is not named here nobody
+# knows, so that the search ends there.
+_WRAPPERS: dict[str, dict[str, int]] = {
+    "srun": {
+        **dict.fromkeys(
+            ("-n", "-N", "-c", "-t", "-p", "-A", "-J", "-w", "-x", "-o", "-e", "-i", "-G", "-D", "-C", "-m"), 1
+        ),
+        **dict.fromkeys(("--ntasks", "--nodes", "--cpus-per-task", "--time", "--mem", "--mpi", "--cpu-bind"), 1),
+        **dict.fromkeys(
+            ("-l", "-u", "-O", "-k", "-K", "-Q", "-v", "--exclusive", "--exact", "--label", "--overlap"), 0
+        ),
+        **dict.fromkeys(("--unbuffered", "--quiet", "--kill-on-bad-exit", "--overcommit", "--propagate"), 0),
+    },
+    "mpirun": {
+        **dict.fromkeys(("-n", "-np", "-c", "-N", "-H", "-x", "-ppn", "-f", "-hosts", "-wdir"), 1),
+        **dict.fromkeys(("--np", "--host", "--hostfile", "-hostfile", "-machinefile", "--map-by", "--bind-to"), 1),
+        **dict.fromkeys(("--rank-by", "--npernode", "-npernode", "-map-by", "-bind-to"), 1),
+        **dict.fromkeys(("--mca", "-mca", "-genv", "-env"), 2),
+        **dict.fromkeys(("--oversubscribe", "--report-bindings", "--allow-run-as-root", "-q", "-v"), 0),
+    },
+    "time": dict.fromkeys(("-p", "-v"), 0) | dict.fromkeys(("-f", "-o"), 1),
+    "nice": {"-n": 1},
+    "nohup": {},
+    "setsid": dict.fromkeys(("-w", "-f"), 0),
+    "env": {"-i": 0, "-u": 1},
+    "exec": {"-a": 1},
+    "command": {"-p": 0},
+    "xargs": dict.fromkeys(("-n", "-P", "-d", "-I", "-L", "-s", "-a"), 1) | dict.fromkeys(("-0", "-r", "-t", "-x"), 0),
+    "stdbuf": dict.fromkeys(("-i", "-o", "-e"), 1),
+    "timeout": dict.fromkeys(("-k", "-s"), 1) | {"--foreground": 0},
+    "numactl": dict.fromkeys(("-N", "-m", "-C", "-i"), 1) | {"-l": 0},
+    "taskset": {"-c": 0},
+    "ionice": dict.fromkeys(("-c", "-n"), 1),
+}
+_WRAPPERS |= dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun", "aprun", "ibrun", "prterun"), _WRAPPERS["mpirun"])
+_TAKES_ONE_WORD = {"timeout": _DURATION, "taskset": re.compile(r"[0-9a-fx,-]+")}  # before the program
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program's name as it is written, and its line in the text, from 0."""
+
+    name: str
+    line: int
+
+
+@dataclass(slots=True)
+class ShellText:
+    """What a shell's text says.
+
+    Parameters
+    ----------
+    programs
+        What it runs, as far as that stands there; what is run for its output comes first.
+    functions
+        Names of functions and aliases that it defines.
+    hides
+        The first command that may change what can be found, such as ``module``; empty if there is none.
+    moves
+        Whether it goes to another folder.
+    """
+
+    programs: list[Program] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    hides: str = ""
+    moves: bool = False
+
+
+def read_shell(text: str) -> ShellText:
+    """Find what a shell's text runs.
+
+    Parameters
+    ----------
+    text
+        For sh or bash. Text that is no right shell is read as far as it goes.
+
+    Examples
+    --------
+    >>> [program.name for program in read_shell("A=1 srun -n 4 ./a <in | sort && if b; then echo; fi").programs]
+    ['srun', './a', 'sort', 'b', 'echo']
+    """
+    found = ShellText()
+    _Reader(text, found).read()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A word or an operator; `is_plain` if the word is what it says, without anything to be worked out."""
+
+    text: str
+    line: int
+    is_word: bool
+    is_plain: bool = True
+    is_quoted: bool = False
+
+
+class _Reader:
+    """Walks through the commands of a text."""
+
+    def __init__(self, text: str, found: ShellText, line: int = 0) -> None:
+        self._tokens = list(_Lexer(text, found, line))
+        self._found = found
+        self._at = 0
+
+    def read(self) -> None:
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if token.is_word:
+                self._command(token)
+            else:  # a redirection's word is a file
+                self._at += 1 if token.text in _SEPARATORS else 2
+
+    def _next(self, count: int = 1) -> _Token | None:
+        return self._tokens[self._at + count] if self._at + count < len(self._tokens) else None
+
+    def _command(self, token: _Token) -> None:
+        word, after = token.text, self._next()
+        if token.is_quoted:
+            self._simple()
+        elif word in _THEN_A_COMMAND:
+            self._at += 1
+            if word == "time" and after is not None and after.text == "-p":
+                self._at += 1
+        elif word in _ENDS or word in {"for", "select"}:
+            self._rest()
+        elif word == "case":
+            self._case()
+        elif word == "function" and after is not None:
+            self._found.functions.add(after.text)
+            self._at += 2
+        elif after is not None and after.text == "(" and not after.is_word and _NAME.fullmatch(word):
+            self._found.functions.add(word)
+            self._at += 3
+        elif word == "[[":
+            self._until("]]")
+        else:
+            self._simple()
+
+    def _simple(self) -> None:
+        """Read assignments, a program, and the programs that it runs in turn; then pass over the rest."""
+        while (token := self._word()) is not None and token.is_word and _ASSIGNMENT.match(token.text):
+            if token.text.startswith("PATH="):
+                self._hide("PATH=")
+            self._at += 1
+            if (after := self._next(0)) is not None and after.text == "(" and token.text.endswith("="):
+                self._until(")")
+        while token is not None and token.is_word:
+            if not token.is_plain:
+                break
+            self._tell(token)
+            if token.text not in _WRAPPERS or not self._inner(token.text):
+                break
+            token = self._next(0)
+        self._rest()
+
+    def _tell(self, token: _Token) -> None:
+        name = token.text
+        if name in _HIDE:
+            self._hide(name)
+        if name in {"cd", "pushd"}:
+            self._found.moves = True
+        if name == "export" and any(t.text.startswith("PATH=") for t in self._tokens[self._at + 1 : self._at + 9]):
+            self._hide("export PATH=")
+        self._found.programs.append(Program(name, token.line))
+
+    def _hide(self, name: str) -> None:
+        self._found.hides = self._found.hides or name
+
+    def _inner(self, wrapper: str) -> bool:
+        """Go to the program that another runs; whether one was found."""
+        options = _WRAPPERS[wrapper]
+        self._at += 1
+        while (token := self._next(0)) is not None and token.is_word:
+            text = token.text
+            if text == "--":
+                self._at += 1
+                return self._word() is not None
+            if wrapper == "command" and text in {"-v", "-V"}:
+                return False
+            if text.startswith("-") and len(text) > 1:
+                step = _words_of_option(text, options)
+                if step is None:
+                    return False
+                self._at += step
+            elif wrapper == "env" and _ASSIGNMENT.match(text):
+                self._at += 1
+            elif (pattern := _TAKES_ONE_WORD.get(wrapper)) is not None:
+                self._at += 1
+                after = self._next(0)
+                return bool(pattern.fullmatch(text)) and after is not None and after.is_word
+            else:
+                return True
+        return False
+
+    def _word(self) -> _Token | None:
+        """Pass over redirections that stand before a program."""
+        while (token := self._next(0)) is not None and not token.is_word and token.text not in _SEPARATORS:
+            self._at += 2
+        return token
+
+    def _rest(self) -> None:
+        while (token := self._next(0)) is not None and (token.is_word or token.text not in _SEPARATORS):
+            self._at += 1
+
+    def _until(self, end: str) -> None:
+        while (token := self._next(0)) is not None and token.text != end:
+            self._at += 1
+        self._at += 1
+
+    def _case(self) -> None:
+        """Read the commands behind each pattern."""
+        self._until("in")
+        is_pattern = True
+        while (token := self._next(0)) is not None:
+            if is_pattern and token.is_word and token.text == "esac":
+                self._at += 1
+                self._rest()
+                return
+            if is_pattern:
+                if token.text == "\n":
+                    self._at += 1
+                    continue
+                if token.text == "(":
+                    self._at += 1
+                self._until(")")
+                is_pattern = False
+            elif token.text in {";;", ";&", ";;&"}:
+                is_pattern = True
+                self._at += 1
+            elif token.is_word and token.text == "esac":
+                is_pattern = True
+            elif token.is_word:
+                self._command(token)
+            else:
+                self._at += 1
+
+
+def _words_of_option(text: str, options: dict[str, int]) -> int | None:
+    """How many words an option takes with its own; None if nobody knows."""
+    if text in options:
+        return 1 + options[text]
+    if text.startswith("--") and "=" in text:
+        return 1
+    if text[:2] in options and not text.startswith("--") and len(text) > 2:
+        return 1
+    return 1 if text[1:].isdigit() else None
+
+
+class _Lexer:
+    """Cuts a shell's text into words and operators, and reads what is substituted inside."""
+
+    def __init__(self, text: str, found: ShellText, line: int) -> None:
+        self._text = text
+        self._found = found
+        self._line = line
+        self._at = 0
+        self._documents: list[tuple[str, bool]] = []
+
+    def __iter__(self) -> Iterator[_Token]:
+        while self._at < len(self._text):
+            letter = self._text[self._at]
+            if letter == "#":
+                self._at = self._find("\n")
+            elif self._text.startswith("\\\n", self._at):
+                self._at += 2
+                self._line += 1
+            elif letter in " \t\r":
+                self._at += 1
+            elif self._text.startswith("((", self._at):
+                self._at = self._find("))") + 2
+            elif operator := self._operator():
+                yield from self._apply(operator)
+            else:
+                yield self._word()
+
+    def _operator(self) -> str:
+        for operator in _OPERATORS:
+            if self._text.startswith(operator, self._at):
+                return operator
+        letter = self._text[self._at]
+        return letter if letter in _SINGLE else ""
+
+    def _apply(self, operator: str) -> Iterator[_Token]:
+        line = self._line
+        self._at += len(operator)
+        if operator == "\n":
+            self._line += 1
+            self._skip_documents()
+        elif operator in {"<<", "<<-"}:
+            while self._text[self._at : self._at + 1] in {" ", "\t"}:
+                self._at += 1
+            self._documents.append((self._word().text, operator == "<<-"))
+            return
+        elif operator in {"<", ">"} and self._text.startswith("(", self._at):  # a process's output for a file
+            self._substituted()
+            return
+        yield _Token(operator, line, is_word=False)
+
+    def _skip_documents(self) -> None:
+        for end, is_indented in self._documents:
+            while self._at < len(self._text):
+                stop = self._find("\n")
+                row = self._text[self._at : stop]
+                self._at, self._line = min(stop + 1, len(self._text)), self._line + 1
+                if (row.lstrip("\t") if is_indented else row) == end:
+                    break
+        self._documents.clear()
+
+    def _word(self) -> _Token:
+        letters: list[str] = []
+        line, is_plain, is_quoted = self._line, True, False
+        while self._at < len(self._text):
+            letter = self._text[self._at]
+            if letter in " \t\r" or letter in _SINGLE:
+                break
+            if letter == "'":
+                end = self._find("'", self._at + 1)
+                letters.append(self._text[self._at + 1 : end])
+                self._go(end + 1)
+                is_quoted = True
+            elif letter == '"':
+                is_plain &= self._double_quoted(letters)
+                is_quoted = True
+            elif letter == "\\":
+                letters.append(self._text[self._at + 1 : self._at + 2].replace("\n", ""))
+                self._go(self._at + 2)
+                is_quoted = True
+            elif letter == "`" or self._text.startswith("$(", self._at):
+                self._substituted()
+                is_plain = False
+            elif self._text.startswith("${", self._at):
+                self._go(self._find("}") + 1)
+                is_plain = False
+            else:
+                is_plain &= not _DYNAMIC.match(letter) or letter in "[]{}"
+                letters.append(letter)
+                self._at += 1
+        text = "".join(letters)
+        if not is_quoted and _DYNAMIC.search(text) and text not in {"[", "[[", "]]", "{", "}"}:
+            is_plain = False
+        return _Token(text, line, is_word=True, is_plain=is_plain, is_quoted=is_quoted)
+
+    def _double_quoted(self, letters: list[str]) -> bool:
+        """Read to the closing quotes; whether nothing within must be worked out."""
+        is_plain = True
+        self._at += 1
+        while self._at < len(self._text) and self._text[self._at] != '"':
+            if self._text[self._at] == "\\":
+                letters.append(self._text[self._at + 1 : self._at + 2])
+                self._go(self._at + 2)
+            elif self._text[self._at] == "`" or self._text.startswith("$(", self._at):
+                self._substituted()
+                is_plain = False
+            else:
+                is_plain &= self._text[self._at] != "$"
+                letters.append(self._text[self._at])
+                self._go(self._at + 1)
+        self._at += 1
+        return is_plain
+
+    def _substituted(self) -> None:
+        """Read the commands within ``$( )``, ``<( )`` or backquotes; pass over arithmetic."""
+        if self._text[self._at] == "`":
+            end = self._find("`", self._at + 1)
+            self._inside(self._text[self._at + 1 : end])
+            self._go(end + 1)
+            return
+        if self._text.startswith("$((", self._at):
+            self._go(self._find("))") + 2)
+            return
+        begin = self._text.index("(", self._at) + 1
+        end = self._closing(begin)
+        self._inside(self._text[begin:end])
+        self._go(end + 1)
+
+    def _inside(self, text: str) -> None:
+        _Reader(text, self._found, self._line).read()
+
+    def _closing(self, at: int) -> int:
+        """Find the bracket that closes, beyond those in quotes."""
+        depth, quote = 1, ""
+        while at < len(self._text):
+            letter = self._text[at]
+            if letter == "\\" and quote != "'":
+                at += 1
+            elif quote:
+                quote = "" if letter == quote else quote
+            elif letter in "'\"":
+                quote = letter
+            else:
+                depth += {"(": 1, ")": -1}.get(letter, 0)
+                if depth == 0:
+                    return at
+            at += 1
+        return len(self._text)
+
+    def _find(self, what: str, begin: int | None = None) -> int:
+        end = self._text.find(what, self._at if begin is None else begin)
+        return len(self._text) if end < 0 else end
+
+    def _go(self, to: int) -> None:
+        self._line += self._text.count("\n", self._at, to)
+        self._at = min(to, len(self._text))

@@ -1,0 +1,206 @@
+"""Writing workflows as TOML files that read well, and that read back as the same workflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import PurePath
+
+from asa.errors import InputError
+from asa.spec.parameters import PLACEHOLDER, is_text_of_script
+from asa.workflow import Stage, Workflow
+
+__all__ = ["write_workflow"]
+
+_BRACES = "open"  # the parameter that stands for two braces, where a command has what looks like a parameter
+_OPEN = f"{{{{{_BRACES}}}}}"
+_LONG = 80
+_PLAIN_LINES = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_RETRY_FACTOR = 2.0
+
+
+def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | None = None) -> str:
+    """Write a workflow as the text of a TOML file.
+
+    Parameters
+    ----------
+    workflow
+        The workflow.
+    scripts
+        Stage's name to the path of the file that its script is in, relative to the file to be written. Other scripts
+        are written into the text.
+
+    Returns
+    -------
+    str
+        Text that `asa.spec.load_workflow` reads as an equal workflow.
+
+    Raises
+    ------
+    InputError
+        A script of one line without an interpreter, which would be taken for a path, has no file.
+
+    Examples
+    --------
+    >>> print(write_workflow(Workflow("w", [Stage("a", cores=2, walltime_s=5400, command="make")])))
+    name = "w"
+    <BLANKLINE>
+    [[stage]]
+    name = "a"
+    command = "make"
+    cores = 2
+    walltime = "1h30m"
+    <BLANKLINE>
+    """
+    head = [f"name = {_text(workflow.name)}"]
+    whole_s = sum(stage.walltime_s for stage in workflow.stages.values())
+    if workflow.walltime_s != whole_s:
+        head.append(f"walltime = {_text(_duration(workflow.walltime_s))}")
+    stages = [_stage(stage, (scripts or {}).get(stage.name)) for stage in workflow.stages.values()]
+    tables = [head, *stages]
+    if any(_OPEN in line for table in tables for line in table if not line.startswith("script = ")):
+        tables.insert(1, ["[parameters]", f'{_BRACES} = "{{{{"  # so that {_OPEN}x}}}} is no parameter, but text'])
+    return "\n\n".join("\n".join(table) for table in tables) + "\n"
+
+
+def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
+    lines = ["[[stage]]", f"name = {_text(stage.name)}"]
+    for key, value in (
+        ("after", _list(stage.after)),
+        ("command", _text(stage.command) if stage.command else ""),
+        ("script", _script(stage, script)),
+        ("tasks", _list(stage.tasks)),
+        ("tasks_file", _text(stage.tasks_file) if stage.tasks_file else ""),
+        ("cores", _number(stage.cores)),
+        ("nodes", _number(stage.nodes)),
+        ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
+        ("memory", _text(_memory(stage.memory_bytes)) if stage.memory_bytes else ""),
+        ("gpus", _number(stage.gpus) if stage.gpus else ""),
+        ("partition", _text(stage.partition) if stage.partition else ""),
+        ("account", _text(stage.account) if stage.account else ""),
+        ("options", _list(stage.options)),
+        ("walltime", _text(_duration(stage.walltime_s))),
+        ("expected", _expected(stage)),
+        ("inputs", _list(stage.inputs)),
+        ("outputs", _list(stage.outputs)),
+        ("retries", _retries(stage)),
+        ("local", "true" if stage.local else ""),
+        ("input_size", _number(stage.input_size)),
+        ("environment", _environment(stage)),
+    ):
+        if value:
+            lines.append(f"{key} = {value}")
+    return lines
+
+
+def _script(stage: Stage, path: str | PurePath | None) -> str:
+    if not stage.script:
+        return ""
+    if path is not None:
+        return _text(str(path))
+    if not is_text_of_script(stage.script):
+        raise InputError(
+            "has a script of one line that names no interpreter",
+            where=f"stage {stage.name!r}",
+            hint="Give the path of a file that it is in, or make it a command.",
+        )
+    return _quoted(stage.script)
+
+
+def _expected(stage: Stage) -> str:
+    until = "" if stage.expected_run_s is None else _text(_duration(stage.expected_run_s))
+    if not stage.learns_run:
+        return until
+    return f"{{ learn = true, until = {until} }}" if until else '"learn"'
+
+
+def _retries(stage: Stage) -> str:
+    if stage.retry_walltime_factor != _RETRY_FACTOR:
+        return f"{{ times = {stage.retries}, walltime_factor = {_number(stage.retry_walltime_factor)} }}"
+    return _number(stage.retries) if stage.retries else ""
+
+
+def _environment(stage: Stage) -> str:
+    pairs = ", ".join(f"{_key(name)} = {_text(value)}" for name, value in stage.environment)
+    return f"{{ {pairs} }}" if pairs else ""
+
+
+def _list(texts: tuple[str, ...]) -> str:
+    if not texts:
+        return ""
+    words = [_on_one_line(_without_placeholders(text)) for text in texts]
+    line = f"[{', '.join(words)}]"
+    return line if len(line) <= _LONG else "[\n" + "".join(f"  {word},\n" for word in words) + "]"
+
+
+def _number(number: float | None) -> str:
+    if number is None:
+        return ""
+    return str(int(number)) if float(number).is_integer() and abs(number) < 1 << 53 else repr(number)
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration in full, as in 1h30m; `units.format_duration` rounds it."""
+    if not float(seconds).is_integer():
+        return f"{_decimal(seconds)}s"
+    minutes, secs = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m" if days or hours or secs else "min"), (secs, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def _memory(count: int) -> str:
+    for unit, size in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20)):
+        if count % size == 0:
+            return f"{count // size}{unit}"
+    return f"{format(Decimal(count) / 1024, 'f')}K"
+
+
+def _decimal(number: float) -> str:
+    return format(Decimal(repr(number)), "f")
+
+
+# ---------------------------------------------------------------------- text
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _on_one_line(name)
+
+
+def _without_placeholders(text: str) -> str:
+    """Write what only looks like a parameter so that it stays."""
+    return PLACEHOLDER.sub(lambda match: f"{_OPEN}{match[0][2:]}", text)
+
+
+def _text(text: str) -> str:
+    return _quoted(_without_placeholders(text))
+
+
+def _quoted(text: str) -> str:
+    """Write a string: over several lines if it has some, else in whichever quotes need no escapes."""
+    if "\n" not in text or text.endswith("'"):
+        return _on_one_line(text) if "\n" not in text else _on_lines(text)
+    if "'''" in text or not _PLAIN_LINES.fullmatch(text):
+        return _on_lines(text)
+    return f"'''\n{text}'''"
+
+
+def _on_lines(text: str) -> str:
+    lines = (_escaped(line) for line in text.split("\n"))
+    return '"""\n' + "\n".join(lines) + '"""'
+
+
+def _on_one_line(text: str) -> str:
+    is_plain = _PLAIN_LINES.fullmatch(text) and "\n" not in text and "'" not in text
+    return f"'{text}'" if is_plain and ("\\" in text or '"' in text) else f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        _ESCAPES.get(letter) or (f"\\u{ord(letter):04x}" if letter < " " or letter == "\x7f" else letter)
+        for letter in text
+    )

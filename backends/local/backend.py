@@ -1,0 +1,725 @@
+"""One client's view of a machine's queue."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from asa.backends.shell.marks import Kept, Mark, RunFolder
+from asa.backends.shell.script import (
+    LONGEST_COMMAND_BYTES,
+    TWIN_EXIT,
+    Payload,
+    batch_script,
+    file_name,
+    is_utf8,
+    job_name,
+)
+
+from asa.backend import (
+    Advice,
+    Capabilities,
+    Condition,
+    DependencyType,
+    JobSpec,
+    JobState,
+    JobStatus,
+    StepTimes,
+)
+from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.waits import QueueEvent
+
+from .explanations import LOST, TWIN, advice
+from .feed import QueueFeed
+from .spool import Changes, Order, Spool, Standing
+
+__all__ = ["JOB_VARIABLE", "LocalBackend", "start_server"]
+
+JOB_VARIABLE = "ASA_JOB_ID"
+"""In which a job finds its id."""
+
+_LEAST_LOOK_S, _MOST_LOOK_S = 0.02, 0.1
+_MARKS_S = 0.5  # between looks at the marks of a job that runs
+_ALL_S = 10.0  # between looks at everything, should a change not have been told
+_ELSEWHERE_S = 5.0  # between looks at jobs of another host
+_SERVER_S = 1.0  # between looks whether there is a server
+_MOST_SERVER_S = 60.0
+_PAUSES_S = (0.1, 0.2, 0.3, 0.5)
+_QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
+_LONGEST_FILE_NAME = 200
+_LONGEST_WALLTIME_S = 1e9
+_ROOM = "Make room, or mend the rights; --set spool=DIR names another folder."
+
+
+@dataclass(slots=True)
+class _Known:
+    """A job of this client."""
+
+    job_id: str
+    number: int
+    host: str
+    kept: Kept
+    status: JobStatus
+    told: JobStatus | None = None
+    marks_s: float = -math.inf
+
+    @property
+    def is_live(self) -> bool:
+        return not self.status.state.is_final
+
+    @property
+    def is_news(self) -> bool:
+        return self.told is None or _essence(self.told) != _essence(self.status)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether marks tell of it what the server does not know, while it runs."""
+        return bool(self.kept.steps) or self.kept.awaits
+
+    @property
+    def may_tell(self) -> bool:
+        """Whether its marks are to be looked at, for the server tells nothing of them."""
+        return self.has_marks and self.status.state is JobState.RUNNING
+
+    def tell(self) -> JobStatus:
+        self.told = self.status
+        return self.status
+
+
+class LocalBackend:
+    """A machine's queue, as a client of one run sees it; fits the ports `Backend`, `Adjustable` and `Advisor`.
+
+    What it knows of its jobs it reads from the queue's files and from the run's marks, so that another client that
+    opens the same run knows as much. It starts the queue's server where there is none.
+
+    Parameters
+    ----------
+    spool
+        Folder of all queues of the user; each host has its own in it.
+    host
+        Name of this one.
+    folder
+        Of the run; see `asa.backend.Facility.connect`.
+    capabilities
+        What the machine can do.
+    environment
+        Variables of the jobs.
+    work
+        Where they run, absolute.
+    sleep
+        Sleeps so many seconds, or less; returns True where `wait` is to return early.
+    clock
+        Seconds since 1970.
+    linger_s
+        A server that this client starts ends after so many seconds without jobs.
+
+    Raises
+    ------
+    UnavailableError
+        One of the folders cannot be made.
+    """
+
+    def __init__(
+        self,
+        spool: Path,
+        host: str,
+        folder: Path,
+        capabilities: Capabilities,
+        *,
+        environment: Mapping[str, str],
+        work: Path,
+        sleep: Callable[[float], bool | None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+        linger_s: float = 30.0,
+    ) -> None:
+        self._folder = RunFolder(folder)
+        self._spools, self._host = spool, host
+        self._spool = Spool(spool / host)
+        try:
+            self._spool.make()
+            self._changes = Changes(self._spool.changes)
+        except OSError as error:
+            raise _unavailable(self._spool.root, error) from error
+        self._capabilities = capabilities
+        self._environment, self._work = dict(environment), work
+        self._sleep, self._clock, self._linger_s = sleep, clock, linger_s
+        self._umask = _umask()
+        self._jobs: dict[str, _Known] = {}
+        self._live: dict[str, _Known] = {}
+        self._changed_jobs: dict[str, _Known] = {}
+        self._outlook: tuple[int, dict[str, Any]] = (0, {})
+        self._feed = QueueFeed(capabilities.system)
+        self._feed_changes: Changes | None = None
+        self._heard_s, self._calls = clock(), 0
+        self._trouble = ""
+        self._changed_s = clock()
+        self._all_s = self._elsewhere_s = self._asked_s = -math.inf
+        self._started_s, self._start_pause_s = -math.inf, _SERVER_S
+
+    # ------------------------------------------------------------------ what is known without asking
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the machine can do."""
+        return self._capabilities
+
+    @property
+    def condition(self) -> Condition:
+        """How well the queue can be asked, and whether its server has troubles."""
+        return Condition(self._heard_s, self._trouble or self._troubles(), self._calls)
+
+    def now(self) -> float:
+        """Read the clock, in seconds since 1970."""
+        return self._clock()
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed."""
+        return advice(reason)
+
+    def _troubles(self) -> str:
+        """Say what keeps the server from working, and which jobs are not to be seen from here."""
+        if not self._live:
+            return ""
+        if elsewhere := [job for job in self._live.values() if job.host != self._host]:
+            job = elsewhere[0]
+            return f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
+        if self._start_pause_s > 2 * _SERVER_S:
+            return f"the queue's server does not start; what it said is in {self._spool.log}"
+        with suppress(OSError):
+            return self._spool.trouble.read_text(encoding="utf-8", errors="replace").strip()
+        return ""
+
+    # ------------------------------------------------------------------ submission
+
+    def submit(self, spec: JobSpec) -> str:
+        """Submit a job and return its id; see `asa.backend.Backend.submit`."""
+        self._refuse_the_impossible(spec)
+        dependencies = self._dependencies(spec)
+        name = job_name(spec.name, spec.token)
+        output = f"{name}-{uuid.uuid4().hex[:6]}"  # of two submissions of a token neither writes over the other's
+        script = self._script(spec, name)
+        self._folder.keep_script(name if spec.token else output, script)
+        try:
+            number = self._spool.next_number()
+        except OSError as error:
+            raise _unavailable(self._spool.root, error) from error
+        job_id, submit_s = f"{number}@{self._host}", self.now()
+        kept_back = bool(dependencies) or spec.begin_s is not None or spec.held
+        steps = tuple(step.name for step in spec.steps)
+        kept = Kept(name, spec.token, bool(spec.awaits), steps, kept_back, spec.walltime_s, submit_s)
+        order = Order(
+            job_id=job_id,
+            cores=0 if spec.local else max(spec.cores, spec.nodes * self._capabilities.cores_per_node),
+            slots=self._capabilities.max_cores,
+            walltime_s=spec.walltime_s,
+            submit_s=submit_s,
+            run=str(self._folder.root),
+            stdout=self._folder.output(output, "out"),
+            stderr=self._folder.output(output, "err"),
+            environment=self._environment,
+            umask=self._umask,
+            dependencies=dependencies,
+            begin_s=spec.begin_s,
+            is_beside=spec.local,
+        )
+        self._folder.announce_job(job_id, kept)
+        try:
+            self._spool.publish(number, order, script.encode(), held=spec.held)
+        except OSError as error:
+            raise _unavailable(self._spool.root, error) from error
+        eligible_s = None if kept_back else submit_s
+        status = JobStatus(job_id, JobState.PENDING, submit_s, eligible_s=eligible_s)
+        self._track(_Known(job_id, number, self._host, kept, status)).tell()
+        self._changed_s = submit_s
+        self._ring(number)
+        return job_id
+
+    def preview(self, spec: JobSpec) -> dict[str, str]:
+        """Show what `submit` would run; see `asa.backend.Previewing`."""
+        self._refuse_the_impossible(spec)
+        return {"script": self._script(spec, job_name(spec.name, spec.token))}
+
+    def _script(self, spec: JobSpec, name: str) -> str:
+        payload = Payload(
+            name=name,
+            command=spec.command,
+            folder=str(self._work),
+            marks=self._folder.marks,
+            posts=self._folder.posts,
+            token=spec.token,
+            awaits=spec.awaits,
+            posted=spec.posts,
+            steps=spec.steps,
+        )
+        return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
+
+    def _refuse_the_impossible(self, spec: JobSpec) -> None:
+        """Refuse what can never run.
+
+        Raises
+        ------
+        SubmitRejectedError
+            With the reason.
+        """
+        commands = (spec.command, *(step.command for step in spec.steps))
+        texts = (spec.name, *commands, *spec.awaits, *spec.posts, *(step.name for step in spec.steps), str(self._work))
+        tokens = (*spec.awaits, *spec.posts)
+        if not all(is_utf8(text) for text in texts):
+            why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
+        elif not 0 < spec.walltime_s < _LONGEST_WALLTIME_S:
+            why, hint = f"asks for {spec.walltime_s} s", "Ask for more than nothing, and less than ever."
+        elif spec.cores < 1:
+            why, hint = f"asks for {spec.cores} cores", "Ask for at least one."
+        elif spec.token and not (spec.token.isascii() and spec.token.replace("-", "").isalnum()):
+            why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
+        elif too_long := [token for token in tokens if len(file_name(token)) > _LONGEST_FILE_NAME]:
+            why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
+        elif any("\0" in command or len(command.encode()) > LONGEST_COMMAND_BYTES for command in commands):
+            why, hint = "has a command which no shell can take", "Put it into a file, and run that."
+        elif not spec.local and (impossible := self._capabilities.impossible(spec)) is not None:
+            why, hint = impossible, "Ask for what this machine has."
+        else:
+            return
+        raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
+
+    def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
+        """Say what the server is told of a job's dependencies; those that are met for good are left out.
+
+        Raises
+        ------
+        SubmitRejectedError
+            Nobody knows one of them, or it can never be met.
+        UnavailableError
+            One of them is a job of another host, of which it is not known yet how it ends.
+        """
+        passed = []
+        for dependency in spec.dependencies:
+            number, host = _parsed(dependency.job_id)
+            if host == self._host and self._spool.holds(number):
+                passed.append((number, str(dependency.type), dependency.delay_s))
+                continue
+            try:
+                status = self.status([dependency.job_id])[dependency.job_id]
+            except JobNotFoundError:
+                raise SubmitRejectedError(
+                    f"depends on job {dependency.job_id}, which is not known here",
+                    where=f"job {spec.name!r}",
+                    hint="It may have ended long ago: find out how, and submit this one without the dependency.",
+                ) from None
+            if not status.state.is_final:
+                raise UnavailableError(
+                    f"depends on job {dependency.job_id}, which runs on {host}",
+                    where=f"job {spec.name!r}",
+                    hint="Resume the run there.",
+                )
+            well = status.state is JobState.COMPLETED
+            if dependency.type is DependencyType.AFTEROK and not well:
+                raise SubmitRejectedError(
+                    f"depends on job {dependency.job_id}, which did not end well", where=f"job {spec.name!r}"
+                )
+        return tuple(passed)
+
+    # ------------------------------------------------------------------ changes
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job; of one that has ended, do nothing."""
+        self._want(job_id, "cancel", lambda path: path.touch())
+
+    def hold(self, job_id: str) -> None:
+        """Keep a pending job from starting."""
+        self._want(job_id, "hold", lambda path: path.touch())
+
+    def release(self, job_id: str) -> None:
+        """Let a held job go."""
+        self._want(job_id, "hold", lambda path: path.unlink(missing_ok=True))
+
+    def change_walltime(self, job_id: str, walltime_s: float) -> None:
+        """Give a job another time limit; see `asa.backend.Adjustable`."""
+        if not 0 < walltime_s < _LONGEST_WALLTIME_S:
+            raise BackendError(f"a walltime of {walltime_s} s cannot be", where=f"job {job_id}", hint="Ask for other.")
+
+        def write(path: Path) -> None:
+            draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:6]}")
+            draft.write_text(repr(float(walltime_s)))
+            draft.replace(path)
+
+        if not self._want(job_id, "walltime", write):
+            raise BackendError("has ended", where=f"job {job_id}", hint="Its time limit is of no matter any more.")
+
+    def shrink(self, job_id: str, nodes: int) -> None:  # noqa: ARG002 - the port's shape
+        """Refuse: a machine is one node; see `asa.backend.Adjustable`."""
+        self._known(job_id)
+        raise BackendError("this machine is one node", where=f"job {job_id}", hint="Cancel the job, or let it be.")
+
+    def _want(self, job_id: str, name: str, write: Callable[[Path], None]) -> bool:
+        """Write into a job's folder what is wanted of it; tell whether it had not ended."""
+        job = self._known(job_id)
+        if not job.is_live:
+            return False
+        folder = self._spools / job.host / "jobs" / str(job.number)
+        try:
+            write(folder / name)
+        except FileNotFoundError as error:
+            if job.host == self._host:
+                return False  # it has just ended
+            raise UnavailableError(
+                f"runs on {job.host}, whose queue is not to be seen on {self._host}",
+                where=f"job {job_id}",
+                hint="Try again there.",
+            ) from error
+        except OSError as error:
+            raise _unavailable(folder, error) from error
+        self._changed_s = self.now()
+        if job.host == self._host:
+            self._ring(job.number)
+        return True
+
+    # ------------------------------------------------------------------ looks
+
+    def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Tell how several jobs stand; see `asa.backend.Backend.status`."""
+        wanted = [self._known(job_id) for job_id in dict.fromkeys(job_ids)]
+        self._look()
+        return {job.job_id: job.tell() for job in wanted}
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
+        found: dict[str, list[_Known]] = {token: [] for token in tokens}
+        for job_id in sorted(self._folder.job_ids()):
+            kept = self._folder.kept_job(job_id) if "@" in job_id else None
+            if kept is not None and kept.token in found and (job := self._if_known(job_id)) is not None:
+                found[kept.token].append(job)
+        self._look()
+        told = {}
+        for token, jobs in found.items():
+            holder = self._folder.holder(token)
+            jobs.sort(key=lambda job: (job.job_id != holder, job.number))
+            told[token] = [job.tell() for job in jobs]
+        return told
+
+    def wait(self, until_s: float | None) -> Sequence[JobStatus]:
+        """Sleep until jobs changed or the clock reads `until_s`; see `asa.backend.Backend.wait`."""
+        while True:
+            self._look()
+            news = self._news()
+            now = self.now()
+            if news or (until_s is not None and now >= until_s):
+                return news
+            is_live = bool(self._live)
+            if until_s is None and not is_live:
+                return []
+            pause_s = math.inf if until_s is None else until_s - now
+            if is_live:
+                self._see_to_server()
+                pause_s = min(pause_s, max((now - self._changed_s) / 20, _LEAST_LOOK_S), _MOST_LOOK_S)
+            if self._sleep(max(pause_s, 0.001)):
+                self._look()
+                return self._news()
+
+    def _news(self) -> list[JobStatus]:
+        """Tell of the jobs that changed since they were told of."""
+        changed, self._changed_jobs = self._changed_jobs, {}
+        return [job.tell() for job in changed.values() if job.is_news]
+
+    def _look(self) -> None:
+        """Read what changed. That something cannot be read is noted, and no error."""
+        self._calls += 1
+        now_s = time.monotonic()
+        try:
+            numbers = self._changes.fresh()
+            if numbers is None or now_s - self._all_s >= _ALL_S:
+                numbers, self._all_s = None, now_s
+            is_elsewhere_due = now_s - self._elsewhere_s >= _ELSEWHERE_S
+            if is_elsewhere_due:
+                self._elsewhere_s = now_s
+            for job in list(self._live.values()):
+                if job.host != self._host:
+                    is_due = is_elsewhere_due
+                else:
+                    is_due = numbers is None or job.number in numbers
+                    is_due |= job.may_tell and now_s - job.marks_s >= _MARKS_S
+                if is_due:
+                    self._hear(job)
+        except (OSError, UnavailableError) as error:
+            self._trouble = str(error).partition("\n")[0]
+            self._all_s = -math.inf
+        else:
+            self._heard_s, self._trouble = self.now(), ""
+        self._add_outlook()
+
+    def _hear(self, job: _Known) -> None:
+        """Read how a job stands; what the server tells is refined by the marks of the run."""
+        spool = self._spool if job.host == self._host else Spool(self._spools / job.host)
+        try:
+            standing = spool.standing(job.number)
+        except ValueError:
+            standing = Standing(state="failed", reason="BrokenFile", end_s=self.now())
+        was = job.status
+        if standing is not None:
+            job.marks_s = time.monotonic()
+            job.status = self._refined(job, standing)
+        elif not spool.holds(job.number):
+            job.status = self._by_marks(job)
+        if job.status != was:
+            self._changed_s = self.now()
+            self._changed_jobs[job.job_id] = job
+        if not job.is_live:
+            self._live.pop(job.job_id, None)
+        elif job.status.state is JobState.PENDING:
+            self._foretell(job)
+
+    def _refined(self, job: _Known, standing: Standing) -> JobStatus:
+        state = JobState(standing.state)
+        status = JobStatus(
+            job.job_id,
+            state,
+            job.kept.submit_s,
+            eligible_s=standing.eligible_s,
+            start_s=standing.start_s,
+            end_s=standing.end_s,
+            exit_code=standing.exit_code,
+            reason=standing.reason,
+        )
+        if standing.start_s is None:
+            return status
+        least_s, most_s = standing.start_s, math.inf if standing.end_s is None else standing.end_s
+        is_twin = standing.exit_code == TWIN_EXIT and self._folder.holder(job.kept.token) not in (None, job.job_id)
+        began = self._folder.began(job.job_id, job.kept.token) if job.kept.awaits else None
+        payload_start_s: float | None = least_s
+        if is_twin:
+            payload_start_s = None
+        elif job.kept.awaits:
+            payload_start_s = None if began is None else min(max(began.time_s, least_s), most_s)
+            if began is None and state is JobState.COMPLETED:
+                payload_start_s = least_s  # it did run, whatever became of its marks
+        marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
+        return replace(
+            status,
+            payload_start_s=payload_start_s,
+            reason=TWIN if is_twin else status.reason,
+            steps=_steps(job.kept.steps, marks, least_s, most_s),
+        )
+
+    def _by_marks(self, job: _Known) -> JobStatus:
+        """Say how a job stands that the queue's files do not tell of: they were deleted, or are another host's."""
+        began = self._folder.began(job.job_id, job.kept.token)
+        ended = self._folder.ended(job.job_id, job.kept.token)
+        submit_s = job.kept.submit_s
+        start_s = None if began is None else max(began.time_s, submit_s)
+        status = replace(job.status, eligible_s=start_s, start_s=start_s, payload_start_s=start_s)
+        if ended is not None:
+            end_s = max(ended.time_s, start_s or submit_s)
+            code = ended.exit_code or 0
+            state, reason = (JobState.FAILED, "NonZeroExitCode") if code else (JobState.COMPLETED, "")
+            return replace(status, state=state, end_s=end_s, exit_code=code, reason=reason)
+        if job.host == self._host:
+            return replace(status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
+        return status if began is None else replace(status, state=JobState.RUNNING)
+
+    def _add_outlook(self) -> None:
+        """Take in anew when pending jobs are expected to start, and which is the first in the queue."""
+        with suppress(OSError, ValueError):
+            changed_ns = self._spool.outlook.stat().st_mtime_ns
+            if changed_ns != self._outlook[0]:
+                self._outlook = changed_ns, json.loads(self._spool.outlook.read_bytes())
+                for job in self._live.values():
+                    if job.status.state is JobState.PENDING:
+                        self._foretell(job)
+
+    def _foretell(self, job: _Known) -> None:
+        if job.host != self._host:
+            return
+        head, starts = self._outlook[1].get("head"), self._outlook[1].get("starts", {})
+        reason = job.status.reason
+        if reason in _QUEUES:
+            reason = "Resources" if head == job.number else "Priority"
+        job.status = replace(job.status, expected_start_s=starts.get(str(job.number)), reason=reason)
+
+    def _known(self, job_id: str) -> _Known:
+        """Take up a job of this run, or of another's, if anybody knows it.
+
+        Raises
+        ------
+        JobNotFoundError
+            Nobody does.
+        """
+        if (job := self._if_known(job_id)) is None:
+            raise JobNotFoundError(
+                f"is not known in the queue of {self._host}", where=f"job {job_id!r}", hint="Check the id."
+            )
+        return job
+
+    def _if_known(self, job_id: str) -> _Known | None:
+        if (job := self._jobs.get(job_id)) is not None:
+            return job
+        try:
+            number, host = _parsed(job_id)
+        except JobNotFoundError:
+            return None
+        order = None
+        with suppress(OSError, ValueError):
+            order = Spool(self._spools / host).order(number)
+        kept = self._folder.kept_job(job_id)
+        if kept is None and order is not None:
+            kept = Kept(
+                "", "", awaits=False, steps=(), kept_back=False, walltime_s=order.walltime_s, submit_s=order.submit_s
+            )
+        if kept is None or (order is None and not self._may_be(job_id, kept, host)):
+            return None
+        status = JobStatus(
+            job_id, JobState.PENDING, kept.submit_s, eligible_s=None if kept.kept_back else kept.submit_s
+        )
+        job = self._track(_Known(job_id, number, host, kept, status))
+        self._hear(job)
+        return job
+
+    def _track(self, job: _Known) -> _Known:
+        self._jobs[job.job_id] = self._live[job.job_id] = self._changed_jobs[job.job_id] = job
+        return job
+
+    def _may_be(self, job_id: str, kept: Kept, host: str) -> bool:
+        """Whether a job counted that the queue does not know: its marks say so, or its queue is not to be seen here."""
+        if host != self._host:
+            return True
+        return self._folder.began(job_id, kept.token) is not None or self._folder.ended(job_id, kept.token) is not None
+
+    # ------------------------------------------------------------------ the server
+
+    def _ring(self, number: int) -> None:
+        with suppress(OSError):  # `wait` sees to a server
+            if not self._spool.ring(number):
+                self._start()
+
+    def _see_to_server(self) -> None:
+        """Start a server where there is none, less often if that does not help."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s < _SERVER_S or not any(j.host == self._host for j in self._live.values()):
+            return
+        self._asked_s = now_s
+        with suppress(OSError):
+            if self._spool.ring():
+                self._start_pause_s = _SERVER_S
+            elif now_s - self._started_s >= self._start_pause_s:
+                self._start_pause_s = min(2 * self._start_pause_s, _MOST_SERVER_S)
+                self._start()
+
+    def _start(self) -> None:
+        if time.monotonic() - self._started_s < _SERVER_S:
+            return
+        self._started_s = time.monotonic()
+        start_server(self._spool, self._linger_s)
+
+    # ------------------------------------------------------------------ everybody's jobs
+
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
+        """Tell what the jobs of other runs did since the last call; see `asa.backend.Backend.queue_events`."""
+        try:
+            if self._feed_changes is None:
+                self._feed_changes = Changes(self._spool.changes)
+            elif self._feed_changes.fresh() == set():
+                return []
+            own = {
+                _parsed(job_id)[0]
+                for job_id in (*self._jobs, *self._folder.job_ids())
+                if job_id.endswith(f"@{self._host}")
+            }
+            return self._feed.news(self._spool, own, most, ends=ends)
+        except OSError:
+            return []
+
+
+def start_server(spool: Spool, linger_s: float) -> None:
+    """Start a server that outlives this process, and is nobody's child.
+
+    Raises
+    ------
+    OSError
+        It cannot be started.
+    """
+    begin = [sys.executable, "-I", "-S", "-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s)]
+    with spool.log.open("ab") as log:
+        if log.tell() > _MOST_LOG_BYTES:
+            log.truncate(0)
+        subprocess.run(  # noqa: S603 - ourselves
+            ["/bin/sh", "-c", '"$@" &', "sh", *begin],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+            check=True,
+        )
+
+
+# The server's modules need nothing but the standard library. They are loaded as a package of their own, for to load
+# them as a part of `asa` would load that first, which takes longer than all that the server does for a job.
+_SERVE = """
+import sys, types
+folder, *arguments = sys.argv[1:]
+package = types.ModuleType("asa_queue")
+package.__path__ = [folder]
+sys.modules["asa_queue"] = package
+from asa_queue.server import main
+main(*arguments)
+"""
+_MOST_LOG_BYTES = 1 << 20
+
+
+def _parsed(job_id: str) -> tuple[int, str]:
+    """Tell a job's number and host from its id.
+
+    Raises
+    ------
+    JobNotFoundError
+        It is none.
+    """
+    number, sign, host = job_id.partition("@")
+    if not (sign and host and "/" not in host and number.isascii() and number.isdecimal()):
+        raise JobNotFoundError("is no id of a job", where=f"job {job_id!r}", hint="Ids are as in 17@login1.")
+    return int(number), host
+
+
+def _steps(
+    names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], least_s: float, most_s: float
+) -> tuple[StepTimes, ...]:
+    """Tell when steps began and ended well, within the job's own times: marks count whole seconds."""
+
+    def within(mark: Mark) -> float:
+        return min(max(mark.time_s, least_s), most_s)
+
+    return tuple(
+        StepTimes(name, within(began), None if ended is None else within(ended))
+        for name, (began, ended) in zip(names, marks, strict=False)
+    )
+
+
+def _essence(status: JobStatus) -> JobStatus:
+    """Leave out what changes without changing anything."""
+    reason = "" if status.reason in _QUEUES else status.reason
+    return replace(status, expected_start_s=None, reason=reason)
+
+
+def _umask() -> int:
+    """Tell this process's mask, which the system shows; to ask for it the other way is to change it for a moment."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
+
+
+def _unavailable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"cannot be used: {error.strerror or error}",
+        where=str(error.filename or path),
+        hint=f"Nothing was submitted. {_ROOM}",
+    )

@@ -1,0 +1,207 @@
+"""What this machine is like as a place for jobs, and what it has kept of past ones."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asa.backend import Examination, Finding, JobSpec, JobState
+from asa.errors import AsaError, BackendError, TraceError
+from asa.history import JobHistory
+
+from .facility import cores_here
+from .server import KEPT_S, MOST_BESIDE
+from .spool import Order, Spool, Standing, host
+
+if TYPE_CHECKING:
+    from .facility import LocalMachine
+
+__all__ = ["examine", "history"]
+
+_BUSY = 0.7
+_LEAST_FREE_BYTES = 100 << 20
+_LONGEST_PROBE_S = 30.0
+_KILLS_PROCESSES = re.compile(r"^\s*KillUserProcesses\s*=\s*(yes|true|on|1)\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+def examine(machine: LocalMachine, *, probe: bool) -> Examination:
+    """Find out what a machine has, and whether its queue can work there."""
+    findings = [*_cores(machine), _load(machine), _memory(), *_spool(machine), *_logout()]
+    if probe and all(finding.verdict != "bad" for finding in findings):
+        findings.append(_probe(machine))
+    return Examination(findings, observed={"host": host(), "cores": cores_here()})
+
+
+def history(machine: LocalMachine, since_s: float) -> JobHistory:
+    """Read what became of jobs that became eligible since a time."""
+    spool = Spool(machine.settings.spool / host())
+    try:
+        jobs = sorted(_past(spool, since_s), key=lambda job: job[0])
+    except OSError as error:
+        raise BackendError(
+            f"cannot be read: {error.strerror or error}", where=str(spool.root), hint="Has anything run here?"
+        ) from error
+    if not jobs:
+        days = KEPT_S / 86400
+        raise TraceError("holds no job", where=str(spool.root), hint=f"Jobs are kept for {days:.0f} days.")
+    submit_s, wait_s, cores, walltime_s, started, run_s = zip(*jobs, strict=True)
+    return JobHistory(
+        np.array(submit_s),
+        np.array(wait_s),
+        np.array(cores, dtype=np.int64),
+        np.array(walltime_s),
+        np.array(started, dtype=np.bool_),
+        np.array(run_s),
+        user=np.zeros(len(jobs), dtype=np.int32),
+        users=(getpass.getuser(),),
+        system=machine.settings.system,
+        machine_cores=machine.settings.cores,
+        source=f"the queue of {host()}",
+    )
+
+
+_Row = tuple[float, float, int, float, bool, float]
+
+
+def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
+    for number in spool.ended_numbers():
+        order: Order | None = None
+        standing: Standing | None = None
+        with suppress(ValueError):
+            order, standing = spool.order(number), spool.standing(number)
+        if order is None or standing is None or order.is_beside:
+            continue
+        since, end_s = standing.eligible_s, standing.end_s
+        if since is None or since < since_s or end_s is None:
+            continue
+        until_s = end_s if standing.start_s is None else standing.start_s
+        run_s = -1.0 if standing.start_s is None else end_s - standing.start_s
+        yield since, max(until_s - since, 0.0), order.cores, order.walltime_s, standing.start_s is not None, run_s
+
+
+def _cores(machine: LocalMachine) -> Iterator[Finding]:
+    here, there, slots = cores_here(), os.cpu_count() or 1, machine.settings.cores
+    told = f"{here}" if here == there else f"{here} of {there} may be used"
+    if slots > here:
+        yield Finding("cores", told, "note", f"jobs may have {slots} at a time by your settings, so they will share")
+    else:
+        yield Finding("cores", told, "good", f"jobs may have {slots} at a time; who asks for more is refused")
+    if (share := _share()) is not None and share < here:
+        yield Finding(
+            "CPU share",
+            f"{share:.2g} cores",
+            "note",
+            f"more slots only slow jobs down: --set cores={max(int(share), 1)}",
+        )
+
+
+def _share() -> float | None:
+    """Tell how many cores' time this session's control group may use; None for no limit."""
+    with suppress(OSError, ValueError):
+        quota, period = (_group() / "cpu.max").read_text(encoding="ascii").split()
+        return int(quota) / int(period)
+    return None
+
+
+def _group() -> Path:
+    text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    return Path("/sys/fs/cgroup") / text.rpartition("::")[2].strip().lstrip("/")
+
+
+def _load(machine: LocalMachine) -> Finding:
+    load = os.getloadavg()[0]
+    told = f"{load:.1f} processes want to run"
+    if load > _BUSY * cores_here():
+        return Finding("load", told, "note", "others are at work here: jobs will take longer than alone")
+    free = max(int(cores_here() - load), 0)
+    return Finding("load", told, "good", f"about {min(free, machine.settings.cores)} cores are idle")
+
+
+def _memory() -> Finding:
+    told = {}
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            name, _, amount = line.partition(":")
+            told[name] = int(amount.split()[0]) * 1024
+    total, free = told.get("MemTotal", 0), told.get("MemAvailable", 0)
+    limit = total
+    with suppress(OSError, ValueError):
+        limit = int((_group() / "memory.max").read_text(encoding="ascii"))
+    words = f"{free / (1 << 30):.3g} of {total / (1 << 30):.3g} GiB are free"
+    if limit < total:
+        words += f"; this session may have {limit / (1 << 30):.3g} GiB"
+    return Finding(
+        "memory", words, "note", "what stages ask for is not reserved: see that it suffices for all that run"
+    )
+
+
+def _spool(machine: LocalMachine) -> Iterator[Finding]:
+    spool = Spool(machine.settings.spool / host())
+    elsewhere = "name a folder elsewhere with --set spool=DIR, as in /var/tmp"
+    try:
+        spool.make()
+        with tempfile.TemporaryFile(dir=spool.root) as file:
+            file.write(b"x")
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = shutil.disk_usage(spool.root).free
+        is_served = spool.ring()
+        numbers = spool.numbers()
+    except OSError as error:
+        yield Finding("queue", f"{spool.root}: {error.strerror or error}", "bad", f"nothing can be run: {elsewhere}")
+        return
+    verdict, consequence = "good", "it is this host's alone, and shared by all your runs here"
+    if free < _LEAST_FREE_BYTES:
+        verdict, consequence = "note", f"only {free >> 20} MiB are free there: {elsewhere}"
+    yield Finding("queue", str(spool.root), "note" if verdict == "note" else "good", consequence)
+    jobs = f"{len(numbers)} {'job has' if len(numbers) == 1 else 'jobs have'} not ended"
+    server = "a server is at work" if is_served else "no server is at work; the next run starts one"
+    yield Finding("server", f"{server}; {jobs}", "good", f"beside the queue {MOST_BESIDE} local stages run at a time")
+    with suppress(OSError):
+        if trouble := spool.trouble.read_text(encoding="utf-8", errors="replace").strip():
+            yield Finding("trouble", trouble, "bad" if is_served else "note", "the server tries again every second")
+
+
+def _logout() -> Iterator[Finding]:
+    """Tell whether the system ends processes when their user leaves."""
+    places = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
+    for place in places:
+        with suppress(OSError):
+            if _KILLS_PROCESSES.search(place.read_text(encoding="utf-8", errors="replace")):
+                yield Finding(
+                    "logout", f"{place.name}: KillUserProcesses=yes", "note",
+                    "jobs end when you log out, unless you say: loginctl enable-linger",
+                )  # fmt: skip
+                return
+
+
+def _probe(machine: LocalMachine) -> Finding:
+    """Submit a job on hold, and cancel it."""
+    with tempfile.TemporaryDirectory(prefix="asa-probe-") as folder:
+        begin_s = time.monotonic()
+        try:
+            backend = machine.connect(Path(folder))
+            job_id = backend.submit(JobSpec("probe", cores=1, walltime_s=60.0, command="true", held=True))
+            backend.cancel(job_id)
+            state = JobState.PENDING
+            while not state.is_final and time.monotonic() - begin_s < _LONGEST_PROBE_S:
+                backend.wait(backend.now() + 1.0)
+                state = backend.status([job_id])[job_id].state
+        except AsaError as error:
+            return Finding("probe", error.message, "bad", "nothing can be run")
+    if not state.is_final:
+        return Finding(
+            "probe", f"a job was still {state} after {_LONGEST_PROBE_S:.0f} s", "bad", "its server does not work"
+        )
+    return Finding("probe", f"a job came and was cancelled within {time.monotonic() - begin_s:.2g} s", "good")

@@ -1,0 +1,75 @@
+"""What the jobs of other runs do in this machine's queue, a bit more at each look."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from asa.waits import QueuedJob, QueueEvent
+
+from .spool import Order, Spool, Standing
+
+__all__ = ["QueueFeed"]
+
+_What = Literal["submitted", "started", "left", "ended"]
+
+
+class QueueFeed:
+    """Events of jobs, each told once. A job queues since it was eligible, and is not told of before.
+
+    Parameters
+    ----------
+    system
+        Name of the machine.
+    """
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self._told: dict[int, set[str]] = {}  # of jobs that may still do something
+        self._over: set[int] = set()
+        self._is_first = True
+
+    def news(self, spool: Spool, own: Collection[int], most: int, *, ends: bool) -> Sequence[QueueEvent]:
+        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
+
+        Raises
+        ------
+        OSError
+            The queue cannot be read.
+        """
+        ended = [number for number in spool.ended_numbers() if number not in self._over and number not in own]
+        if self._is_first:
+            self._over |= set(ended[: max(len(ended) - most, 0)])
+            self._is_first = False
+        events = []
+        for number in sorted({*ended, *spool.numbers()} - self._over - set(own)):
+            with suppress(ValueError):
+                order, standing = spool.order(number), spool.standing(number)
+                if order is not None and standing is not None and not order.is_beside:
+                    events += list(self._of(number, order, standing, ends=ends))
+        return sorted(events, key=lambda event: event.time_s)
+
+    def _of(self, number: int, order: Order, standing: Standing, *, ends: bool) -> Iterator[QueueEvent]:
+        told = self._told.setdefault(number, set())
+        times: list[tuple[_What, float | None]] = []
+        if standing.eligible_s is not None:
+            left_s = standing.end_s if standing.start_s is None else None
+            ended_s = standing.end_s if ends and standing.start_s is not None else None
+            times = [
+                ("submitted", standing.eligible_s),
+                ("started", standing.start_s),
+                ("left", left_s),
+                ("ended", ended_s),
+            ]
+        for what, time_s in times:
+            if time_s is not None and what not in told:
+                told.add(what)
+                yield QueueEvent(what, str(number), time_s, self._job(order, time_s) if what == "submitted" else None)
+        if standing.is_final:
+            self._over.add(number)
+            del self._told[number]
+
+    def _job(self, order: Order, since_s: float) -> QueuedJob:
+        return QueuedJob(since_s, order.cores, order.walltime_s, getpass.getuser(), self._system)

@@ -1,0 +1,93 @@
+"""When pending jobs are to be expected to start, if all that run take all of their walltimes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["MOST_JOBS", "Awaited", "foresee"]
+
+MOST_JOBS = 200
+"""So many are looked ahead for; those behind them will hear in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A pending job.
+
+    Parameters
+    ----------
+    number
+        Its place in the order of submission.
+    cores, slots, walltime_s
+        As in `asa.backends.local.spool.Order`.
+    ready_s
+        Before this time it cannot start.
+    after
+        Number, kind and delay of what it depends on and what has not come to pass.
+    """
+
+    number: int
+    cores: int
+    slots: int
+    walltime_s: float
+    ready_s: float
+    after: Sequence[tuple[int, str, float]] = ()
+
+
+def foresee(
+    now_s: float, running: Mapping[int, tuple[float, float, int]], pending: Iterable[Awaited]
+) -> dict[int, float]:
+    """Say when pending jobs will start, in the order of submission; those of which it cannot be said are left out.
+
+    Parameters
+    ----------
+    now_s
+        The time.
+    running
+        Start, latest end and cores of what runs, by number.
+    pending
+        What waits, in the order of submission.
+
+    Examples
+    --------
+    >>> foresee(0.0, {1: (0.0, 60.0, 3)}, [Awaited(2, 4, 4, 10.0, 0.0), Awaited(3, 1, 4, 5.0, 0.0)])
+    {2: 60.0, 3: 70.0}
+    """
+    starts = {number: start_s for number, (start_s, _, _) in running.items()}
+    ends = {number: max(end_s, now_s) for number, (_, end_s, _) in running.items()}
+    heap = [(ends[number], cores) for number, (_, _, cores) in running.items()]
+    heapq.heapify(heap)
+    taken = sum(cores for _, _, cores in running.values())
+    waiting, told = list(pending)[:MOST_JOBS], {}
+    clock_s = now_s
+    while waiting:
+        while heap and heap[0][0] <= clock_s:
+            taken -= heapq.heappop(heap)[1]
+        later_s, left, is_blocked = math.inf, [], False
+        for job in waiting:
+            ready_s = _ready_s(job, starts, ends)
+            if is_blocked or ready_s > clock_s or taken + job.cores > job.slots:
+                is_blocked |= ready_s <= clock_s
+                later_s = min(later_s, ready_s if ready_s > clock_s else math.inf)
+                left.append(job)
+                continue
+            told[job.number] = starts[job.number] = clock_s
+            ends[job.number] = clock_s + job.walltime_s
+            heapq.heappush(heap, (ends[job.number], job.cores))
+            taken += job.cores
+        waiting = left
+        clock_s = min(later_s, heap[0][0] if heap else math.inf)
+        if clock_s == math.inf:
+            break
+    return told
+
+
+def _ready_s(job: Awaited, starts: Mapping[int, float], ends: Mapping[int, float]) -> float:
+    """Say from when on a job may start; at infinity while that is not known."""
+    times = [job.ready_s]
+    for number, kind, delay_s in job.after:
+        times.append(starts.get(number, math.inf) + delay_s if kind == "after" else ends.get(number, math.inf))
+    return max(times)

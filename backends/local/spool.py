@@ -1,0 +1,372 @@
+"""The files of this machine's queue: what clients and the server tell each other.
+
+::
+
+    count        number of the latest job
+    lock         held by the server
+    server.pid   number of the server's process, while there is one
+    bell         a FIFO on which clients ring: the number of a job of which there is news
+    changes      numbers of jobs that changed, one a line, in the order of the changes
+    outlook      when pending jobs are expected to start
+    trouble      what keeps the server from working; as long as it will ever be, so that a full disk has room for it
+    server.log   what the server could not tell otherwise
+    jobs/17/     a job until its end, and then ended/17/
+        order.json    what was asked for: with it the job counts
+        script        what it runs
+        hold cancel walltime   what its user wants of it
+        status.json   how it stands, by the server
+        process       which process runs it, by that process
+        code          how that process's payload ended, likewise
+
+A file is there whole or not at all. Only the standard library is needed here, for the server is to start at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = [
+    "MOST_CHANGES_BYTES",
+    "TROUBLE_BYTES",
+    "Changes",
+    "Order",
+    "Spool",
+    "Standing",
+    "host",
+    "locked",
+    "process_space",
+    "put",
+    "written",
+]
+
+TROUBLE_BYTES = 512
+MOST_CHANGES_BYTES = 1 << 22
+
+_INITIAL_SPACE = "pid:[4026531836]"  # of processes, where none was made for a container
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a client asks for, written once.
+
+    Parameters
+    ----------
+    job_id
+        As users see it.
+    cores
+        That it takes from the queue.
+    slots
+        Cores that all jobs of the queue may have together when this one starts.
+    walltime_s, begin_s
+        As in `asa.backend.JobSpec`.
+    submit_s
+        When it was submitted.
+    run
+        Folder of the run.
+    stdout, stderr
+        Absolute paths.
+    environment, umask
+        Of its processes.
+    dependencies
+        Number of the job, kind, and delay in seconds.
+    is_beside
+        It is run beside the queue.
+    """
+
+    job_id: str
+    cores: int
+    slots: int
+    walltime_s: float
+    submit_s: float
+    run: str
+    stdout: str
+    stderr: str
+    environment: dict[str, str]
+    umask: int
+    dependencies: tuple[tuple[int, str, float], ...] = ()
+    begin_s: float | None = None
+    is_beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a job stands, by the server.
+
+    Parameters
+    ----------
+    state
+        A value of `asa.backend.JobState`.
+    eligible_s, start_s, end_s, exit_code, reason
+        As in `asa.backend.JobStatus`.
+    ending
+        Why it is being ended: ``TimeLimit`` or ``Cancelled``.
+    ending_s
+        Since when.
+    walltime_s
+        Its walltime, where that was changed.
+    """
+
+    state: str = "pending"
+    eligible_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    ending: str = ""
+    ending_s: float | None = None
+    walltime_s: float | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """The job has ended."""
+        return self.state not in ("pending", "running")
+
+
+class Spool:
+    """The folder of one machine's queue.
+
+    Parameters
+    ----------
+    root
+        The folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.jobs, self.ended = root / "jobs", root / "ended"
+        self.count, self.lock, self.bell = root / "count", root / "lock", root / "bell"
+        self.changes, self.outlook, self.trouble = root / "changes", root / "outlook", root / "trouble"
+        self.pid, self.log = root / "server.pid", root / "server.log"
+
+    def make(self) -> None:
+        """Make what is missing.
+
+        Raises
+        ------
+        OSError
+            It cannot be made, or belongs to another user.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.root.stat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(self.root))
+        for folder in (self.jobs, self.ended):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        for file in (self.count, self.lock, self.changes):
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+        with suppress(FileExistsError):
+            os.mkfifo(self.bell, 0o600)
+        if not stat.S_ISFIFO(self.bell.stat().st_mode):
+            raise FileExistsError(errno.EEXIST, "it is in the way of a FIFO", str(self.bell))
+
+    # ------------------------------------------------------------------ clients
+
+    def next_number(self) -> int:
+        """Take the number of a new job; no two get the same."""
+        with self.count.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            text = file.read().strip()
+            number = int(text) if text.isdigit() else self._latest()
+            while True:
+                number += 1
+                file.seek(0)
+                file.write(f"{number:012d}\n".encode())  # always as long, so that a full disk has room for it
+                file.flush()
+                with suppress(FileExistsError):
+                    (self.jobs / str(number)).mkdir(mode=0o700)
+                    return number
+
+    def _latest(self) -> int:
+        return max((*self.numbers(), *_numbers(self.ended)), default=0)
+
+    def publish(self, number: int, order: Order, script: bytes, *, held: bool) -> None:
+        """Let a job count; its folder was made with its number."""
+        folder = self.jobs / str(number)
+        if held:
+            (folder / "hold").touch()
+        put(folder / "script", script)
+        put(folder / "order.json", json.dumps(asdict(order)).encode())
+
+    def ring(self, number: int | None = None) -> bool:
+        """Tell the server that there is news of a job, or ask only whether there is a server."""
+        try:
+            bell = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return False
+            raise
+        try:
+            if number is not None:
+                os.write(bell, f"{number}\n".encode())
+        except BlockingIOError:  # it is full: the server looks at everything from time to time
+            pass
+        except BrokenPipeError:
+            return False
+        finally:
+            os.close(bell)
+        return True
+
+    # ------------------------------------------------------------------ everybody
+
+    def numbers(self) -> list[int]:
+        """Tell the numbers of jobs that have not ended, in order."""
+        return _numbers(self.jobs)
+
+    def ended_numbers(self) -> list[int]:
+        """Tell the numbers of jobs that have ended, in order."""
+        return _numbers(self.ended)
+
+    def read(self, number: int, read: Callable[[Path], _Read]) -> _Read | None:
+        """Read something of a job, wherever its folder is; None if it is nowhere."""
+        for folders in (self.jobs, self.ended, self.jobs):  # it may be moved meanwhile, and only once
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return read(folders / str(number))
+        return None
+
+    def order(self, number: int) -> Order | None:
+        """Tell what was asked for; None if no such job counts.
+
+        Raises
+        ------
+        ValueError
+            The file is broken.
+        """
+        text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
+        return None if text is None else _order(text)
+
+    def standing(self, number: int) -> Standing | None:
+        """Tell how a job stands, by the server; None if it has not seen it, or there is none.
+
+        Raises
+        ------
+        ValueError
+            The file is broken.
+        """
+        text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
+        return None if text is None else _standing(text)
+
+    def holds(self, number: int) -> bool:
+        """Whether there is such a job."""
+        return self.read(number, lambda folder: (folder / "order.json").stat()) is not None
+
+
+class Changes:
+    """What changed since the last look.
+
+    Parameters
+    ----------
+    path
+        The file of changes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = self._end()
+
+    def fresh(self) -> set[int] | None:
+        """Tell the numbers of jobs that changed since the last call; None if that is not known, so that any may have.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        """
+        inode, place = self._place
+        now_inode, end = self._end()
+        if (now_inode, end) == (inode, place):
+            return set()
+        self._place = now_inode, end
+        if now_inode != inode or end < place:
+            return None
+        with self._path.open("rb") as file:
+            file.seek(place)
+            text = file.read(end - place)
+        lines = text.split(b"\n")
+        self._place = now_inode, end - len(lines[-1])
+        return {int(line) for line in lines[:-1] if line.isdigit()}
+
+    def _end(self) -> tuple[int, int]:
+        status = self._path.stat()
+        return status.st_ino, status.st_size
+
+
+def host() -> str:
+    """Name what has processes of its own: this computer, or a container on it."""
+    name = re.sub(r"[^0-9A-Za-z-]", "_", os.uname().nodename.partition(".")[0])[:40] or "here"
+    space = process_space()
+    return name if space == _INITIAL_SPACE else f"{name}-{re.sub(r'[^0-9]', '', space)}"
+
+
+def process_space() -> str:
+    """Name the space in which a process's number means something."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return _INITIAL_SPACE
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def written(standing: Standing) -> bytes:
+    """Write down how a job stands; what is not so is left out."""
+    return json.dumps({key: value for key, value in asdict(standing).items() if value not in (None, "")}).encode()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Hold a lock, or tell that another does; it ends with the process."""
+    with path.open("r+b") as file:  # NFS locks only what may be written
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _numbers(folder: Path) -> list[int]:
+    with os.scandir(folder) as entries:
+        return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
+
+
+def _order(text: bytes) -> Order:
+    told = _fields(text)
+    try:
+        told["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in told["dependencies"])
+        return Order(**told)
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _standing(text: bytes) -> Standing:
+    try:
+        return Standing(**_fields(text))
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _fields(text: bytes) -> dict[str, Any]:
+    told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError("is no object")  # noqa: TRY004 - it is about a file's content
+    return told

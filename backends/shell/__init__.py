@@ -1,0 +1,1 @@
+"""What backends share whose jobs are shell scripts: the script around a payload, and a run's folder."""

@@ -1,0 +1,261 @@
+"""The folder of a run: scripts, output, and the marks by which a client knows of its jobs what the batch system forgot.
+
+It may lie on NFS, where a client that asks for a file may be told for a minute that it is not there; a folder that is
+listed first is looked up anew.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from asa.errors import InputError, UnavailableError
+
+from .script import is_utf8, traits
+
+__all__ = ["Kept", "Mark", "RunFolder"]
+
+_SCRIPT = ".sh"
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a job's script wrote down.
+
+    Parameters
+    ----------
+    job_id
+        Who wrote it.
+    time_s
+        When, in seconds since 1970 on the clock of its node.
+    exit_code
+        The job's, in the mark of its end.
+    signals
+        How often it was told to end.
+    """
+
+    job_id: str
+    time_s: float
+    exit_code: int | None = None
+    signals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a submission, for a client that comes later.
+
+    Parameters
+    ----------
+    name
+        The job's full name.
+    token
+        Empty if it has none.
+    awaits
+        Whether its payload waits for tokens.
+    steps
+        Names of its steps.
+    kept_back
+        Whether something but the queue kept it from starting at once: a dependency, a begin time, a hold.
+    walltime_s
+        What it asked for.
+    submit_s
+        When it was submitted, about.
+    """
+
+    name: str
+    token: str
+    awaits: bool
+    steps: tuple[str, ...]
+    kept_back: bool
+    walltime_s: float
+    submit_s: float
+
+
+class RunFolder:
+    """The folder of a run.
+
+    Parameters
+    ----------
+    root
+        On a file system that compute nodes see under the same path. It is made where it is missing.
+
+    Raises
+    ------
+    UnavailableError
+        It cannot be made.
+    InputError
+        Its path is no UTF-8, in which scripts are written and batch systems are told of them.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        if not is_utf8(str(self.root)):
+            raise InputError(
+                "the path of this folder is not UTF-8",
+                where=ascii(str(self.root)),
+                hint="Name another folder, or rename this one.",
+            )
+        self.scripts, self.logs, self.marks, self.posts, self._jobs = (
+            self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
+        )
+        try:
+            for folder in (self.scripts, self.logs, self.marks, self.posts, self._jobs):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+
+    def keep_script(self, name: str, text: str) -> None:
+        """Write a job's script where its user can read it.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be written, as on a full disk.
+        """
+        path = self.scripts / f"{name}{_SCRIPT}"
+        try:
+            _write(path, text)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def output(self, name: str, kind: str) -> str:
+        """Path of a job's output."""
+        return f"{self.logs}/{name}.{kind}"
+
+    def names(self, tokens: Iterable[str]) -> dict[str, str]:
+        """Tell the full names of jobs by their tokens, for those whose script was written here."""
+        known = {path.stem.rpartition(".")[2]: path.stem for path in self.scripts.glob(f"*.*{_SCRIPT}")}
+        return {token: known[token] for token in tokens if token in known}
+
+    def traits(self, name: str) -> tuple[bool, tuple[str, ...]]:
+        """Say whether a job's payload waits for tokens, and the names of its steps, by its script."""
+        try:
+            return traits((self.scripts / f"{name}{_SCRIPT}").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False, ()
+
+    def job_ids(self) -> set[str]:
+        """Ids of the jobs that were submitted from here."""
+        try:
+            return {path.name for path in self._jobs.iterdir() if not path.name.startswith(".")}
+        except OSError:
+            return set()
+
+    def keep_job(self, job_id: str, kept: Kept) -> None:
+        """Write down what a job is that the batch system has already: that a disk is full is no error."""
+        with suppress(UnavailableError):
+            self.announce_job(job_id, kept)
+
+    def announce_job(self, job_id: str, kept: Kept) -> None:
+        """Write down what a job is before it is submitted.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be written, as on a full disk.
+        """
+        path = self._jobs / job_id
+        try:
+            _write(path, json.dumps(asdict(kept)))
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def kept_job(self, job_id: str) -> Kept | None:
+        """Tell what a job is that was submitted from here, the latest of that number."""
+        try:
+            told = json.loads((self._jobs / job_id).read_text(encoding="utf-8"))
+            return Kept(**{**told, "steps": tuple(told["steps"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def holder(self, token: str) -> str | None:
+        """Tell which job took a token's claim: the one that runs, or ran, the payload.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be read, so that nothing is known. So it is with all that tells of marks.
+        """
+        return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
+
+    def began(self, job_id: str, token: str) -> Mark | None:
+        """Tell when a job's payload began; None if it has not."""
+        return self._mark(job_id, token, "began")
+
+    def ended(self, job_id: str, token: str) -> Mark | None:
+        """Tell how a job's payload ended; None if it has not."""
+        return self._mark(job_id, token, "ended")
+
+    def steps(self, job_id: str, token: str, count: int) -> list[tuple[Mark, Mark | None]]:
+        """Tell when each of a job's steps began and ended, of those that began."""
+        told = []
+        for number in range(1, count + 1):
+            if (began := self._mark(job_id, token, f"step-{number}-began")) is None:
+                break
+            told.append((began, self._mark(job_id, token, f"step-{number}-ended")))
+        return told
+
+    def _mark(self, job_id: str, token: str, kind: str) -> Mark | None:
+        path = self.marks / (token or f"job.{job_id}") / kind
+        if (written := self._seen(path, Path.read_bytes)) is None:
+            return None
+        lines = written.decode("utf-8", "replace").splitlines()
+        mark = _parsed(dict(line.partition("=")[::2] for line in lines))
+        return mark if mark is not None and mark.job_id == job_id else None
+
+    def _seen(self, path: Path, read: Callable[[Path], _Read]) -> _Read | None:
+        """Read a mark; None if it is certain that there is none."""
+        try:
+            _look_anew(path.parent)
+            return read(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if self.marks.is_dir():
+                return None
+            raise _unreadable(self.marks, error) from error  # a file system that is not mounted shows nothing
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+
+def _look_anew(folder: Path) -> None:
+    """List a folder, so that NFS asks its server what is in it."""
+    any(folder.iterdir())
+
+
+def _parsed(facts: Mapping[str, str]) -> Mark | None:
+    try:
+        code = int(facts["code"]) if "code" in facts else None
+        return Mark(facts["job"], float(facts["time"]), code, int(facts.get("signals", "0")))
+    except (KeyError, ValueError):
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        draft.write_bytes(text.encode("utf-8"))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _unreadable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"cannot be read: {error.strerror or error}",
+        where=str(path),
+        hint="What became of the job is not known until it can.",
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> UnavailableError:
+    return UnavailableError(
+        f"cannot be written: {error.strerror or error}",
+        where=str(path),
+        hint="Nothing was submitted. Make room or mend the permissions; it is tried again.",
+    )

@@ -1,0 +1,319 @@
+"""The batch script around a payload, and the marks that it leaves.
+
+The script keeps four promises which a batch system alone does not:
+
+- of several jobs of one token, at most one runs the payload, as when a submission was sent twice: the first takes the
+  claim, a symbolic link that names its job, which file systems make for one only, NFS too;
+- a payload that awaits others begins when these have posted that they ended well, not before;
+- when it began and how it ended is written down where the client finds it, whatever the batch system forgets;
+- what cannot be written down makes the job fail: nobody is to depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from asa.backend import Step
+
+__all__ = [
+    "LONGEST_COMMAND_BYTES",
+    "TWIN_EXIT",
+    "UNABLE_EXIT",
+    "Payload",
+    "batch_script",
+    "file_name",
+    "is_utf8",
+    "job_name",
+    "token_of_file",
+    "traits",
+]
+
+TWIN_EXIT = 86
+"""Exit code of a job that did not run its payload since another job of its token does, or did."""
+
+UNABLE_EXIT = 87
+"""Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
+
+LONGEST_COMMAND_BYTES = 120_000
+"""Linux takes no longer argument than 128 KiB."""
+
+_AWAITS = "awaits="
+_STEPS = "steps="
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+_LONGEST_NAME = 100
+
+
+def is_utf8(text: str) -> bool:
+    r"""Say whether a text can be written as UTF-8, as what came from the names of files may not.
+
+    Examples
+    --------
+    >>> is_utf8("Jörg"), is_utf8("J\udcf6rg")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def job_name(name: str, token: str) -> str:
+    """Name a job for the batch system: its own name made safe, then the token, if there is one.
+
+    Examples
+    --------
+    >>> job_name("fit model/2", "a1-7"), job_name("", "")
+    ('fit_model_2.a1-7', 'job')
+    """
+    safe = _UNSAFE.sub("_", name)[:_LONGEST_NAME].lstrip("-") or "job"
+    return f"{safe}.{token}" if token else safe
+
+
+def file_name(token: str) -> str:
+    """Name the file that stands for a posted token; `token_of_file` tells the token again.
+
+    Examples
+    --------
+    >>> file_name("run/stage 1"), token_of_file("run%2Fstage%201")
+    ('run%2Fstage%201', 'run/stage 1')
+    """
+    name = quote(token, safe="")
+    return f"%2E{name[1:]}" if name.startswith(".") else name
+
+
+def token_of_file(name: str) -> str:
+    """Tell which token a file of posts stands for."""
+    return unquote(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """What a batch script is to run, and what it promises.
+
+    Parameters
+    ----------
+    name
+        The job's, as the batch system knows it.
+    command
+        Text for `sh`.
+    steps
+        What to run in its place, where it is several commands.
+    folder
+        Where it runs, absolute.
+    marks, posts
+        Folders for marks of jobs and for posted tokens, absolute.
+    token
+        Whose claim it needs; empty for a job that has no twin.
+    awaits, posted
+        Tokens that it waits for, and those that it posts.
+    """
+
+    name: str
+    command: str
+    folder: str
+    marks: Path
+    posts: Path
+    token: str = ""
+    awaits: Sequence[str] = ()
+    posted: Sequence[str] = ()
+    steps: Sequence[Step] = ()
+
+
+def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5)) -> str:
+    """Write the batch script of a payload, for any POSIX shell and any text of a command.
+
+    Parameters
+    ----------
+    payload
+        What it runs, and what it promises.
+    variable
+        In which a job finds its id.
+    pauses_s
+        Seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep` that takes
+        them.
+
+    Examples
+    --------
+    >>> payload = Payload("fit.a1", "echo 'it works'", "/home/me", Path("/r/marks"), Path("/r/posts"), "a1")
+    >>> batch_script(payload, "SLURM_JOB_ID").splitlines()[0]
+    '#!/bin/sh'
+    """
+    marks = shlex.quote(f"{payload.marks}/{payload.token}") if payload.token else _of_the_job(payload.marks)
+    head = [
+        "#!/bin/sh",
+        f"# Written by asa for the job {payload.name}.",
+        f"job=${{{variable}:?}}",
+        f"pauses='{' '.join(f'{pause:g}' for pause in pauses_s)}'",
+        f"token={shlex.quote(payload.token)}",
+        f"marks={marks}",
+        f"posts={shlex.quote(str(payload.posts))}",
+        f"{_AWAITS}{_files(payload.awaits)}",
+        f"posted={_files(payload.posted)}",
+        f"folder={shlex.quote(payload.folder)}",
+        f"{_STEPS}{_files([step.name for step in payload.steps])}",
+    ]
+    run = [f"step {n} {shlex.quote(s.name)} {shlex.quote(s.command)}" for n, s in enumerate(payload.steps, start=1)]
+    if not run:
+        run = [f"run {shlex.quote(payload.command)}"]
+    return "\n".join([*head, _BODY, *run, 'finish "$code"', ""])
+
+
+def _files(tokens: Sequence[str]) -> str:
+    """Name the files of tokens, for a shell to take apart at spaces: their names have none."""
+    return shlex.quote(" ".join(file_name(token) for token in tokens))
+
+
+def traits(script: str) -> tuple[bool, tuple[str, ...]]:
+    """Say of a script that `batch_script` wrote whether it waits for tokens, and the names of its steps.
+
+    Raises
+    ------
+    ValueError
+        It is no such script.
+
+    Examples
+    --------
+    >>> payload = Payload("fit", "true", "/home/me", Path("/r/marks"), Path("/r/posts"), awaits=("a",))
+    >>> traits(batch_script(payload, "SLURM_JOB_ID"))
+    (True, ())
+    """
+    head = script.partition(_BODY)[0].splitlines()
+    [steps] = [shlex.split(line.removeprefix(_STEPS)) for line in head if line.startswith(_STEPS)]
+    return f"{_AWAITS}''" not in head, tuple(token_of_file(name) for name in " ".join(steps).split())
+
+
+def _of_the_job(marks: Path) -> str:
+    return f"{shlex.quote(f'{marks}/job.')}$job"
+
+
+_BODY = f"""
+signals=0
+child=
+
+# `echo` would read a backslash as more than itself.
+say() {{ printf 'asa: %s\\n' "$*" >&2; }}
+give_up() {{ say "$*"; exit {UNABLE_EXIT}; }}
+
+# A file comes into being whole: written beside its place, then renamed. `cat` tells of a full disk, `printf` may not.
+draft() {{ printf '%s\\n' "${{1%/*}}/.${{1##*/}}.$job"; }}
+prepare() {{ facts "$2" | cat >"$(draft "$1")"; }}
+commit() {{ mv -f "$(draft "$1")" "$1"; }}
+facts() {{
+  printf 'job=%s\\nhost=%s\\ntime=%s\\n' "$job" "$(uname -n)" "$(date +%s)"
+  [ -z "$1" ] || printf 'code=%s\\nsignals=%s\\n' "$1" "$signals"
+}}
+mark() {{ prepare "$marks/$1" "" && commit "$marks/$1" || give_up "cannot write into $marks"; }}
+
+on_term() {{
+  signals=$((signals + 1))
+  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || :
+}}
+
+# A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
+# in that moment the second `wait` may know it no more (127, in bash -1), and the first one's answer stands.
+await_child() {{
+  code=
+  while :; do
+    before=$signals
+    wait "$child" && new=0 || new=$?
+    case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
+    [ "$before" -ne "$signals" ] || break
+  done
+  child=
+}}
+
+# Posts are made before the mark of the end, so that a node may fail in between.
+all_posted() {{
+  [ -n "$posted" ] || return 1
+  for post in $posted; do
+    grep -qx "job=$job" "$posts/$post" 2>/dev/null || return 1
+  done
+}}
+
+finish() {{
+  code=$1
+  [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
+  if [ "$code" -eq 0 ]; then
+    for post in $posted; do
+      prepare "$posts/$post" "" || {{ say "cannot post $post in $posts"; code={UNABLE_EXIT}; break; }}
+    done
+  fi
+  prepare "$marks/ended" "$code" || give_up "cannot write into $marks"
+  if [ "$code" -eq 0 ]; then
+    for post in $posted; do
+      commit "$posts/$post" || give_up "cannot post $post in $posts"
+    done
+  fi
+  commit "$marks/ended" || give_up "cannot write into $marks"
+  exit "$code"
+}}
+
+trap on_term TERM
+
+mkdir -p "$marks" || give_up "cannot make $marks"
+if [ -n "$token" ]; then
+  if ! ln -s "$job" "$marks/claim" 2>/dev/null; then
+    holder=$(readlink "$marks/claim") || give_up "cannot write into $marks"
+    if [ "$holder" != "$job" ]; then
+      say "job $holder has the same payload and came first: nothing is run here"
+      exit {TWIN_EXIT}
+    fi
+    # The same job was put back into the queue. What ended well stays ended: others may build on it already.
+    if grep -qx code=0 "$marks/ended" 2>/dev/null; then
+      say "the payload ended well before this job was put back into the queue"
+      exit 0
+    fi
+    if all_posted; then
+      say "this job had posted that the payload ended well before it was put back into the queue"
+      prepare "$marks/ended" 0 && commit "$marks/ended" || give_up "cannot write into $marks"
+      exit 0
+    fi
+  fi
+fi
+rm -f "$marks/began" "$marks/ended" "$marks"/step-* || give_up "cannot write into $marks"
+
+set -- $pauses
+for post in $awaits; do
+  while :; do
+    ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
+    [ ! -e "$posts/$post" ] || break
+    [ "$signals" -eq 0 ] || finish 143
+    sleep "$1" &
+    child=$!
+    wait "$child" || :
+    child=
+    [ $# -eq 1 ] || shift
+  done
+done
+[ "$signals" -eq 0 ] || finish 143
+
+cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}
+mark began
+
+# What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
+run() {{
+  if env --default-signal=INT,QUIT true 2>/dev/null; then
+    env --default-signal=INT,QUIT sh -c -- "$1" &
+  else
+    sh -c -- "$1" &
+  fi
+  child=$!
+  [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
+  await_child
+}}
+
+step() {{
+  mark "step-$1-began"
+  say "step $2"
+  run "$3"
+  [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
+  mark "step-$1-ended"
+}}
+
+# The payload."""

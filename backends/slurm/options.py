@@ -1,0 +1,324 @@
+"""A stage's further options, in the words of sbatch: which may be given, and how each is said to slurmrestd.
+
+To sbatch they are passed as they are. What asa itself tells Slurm of a job is refused here: of two words on one thing
+only the last would count, and the job be another than was planned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from asa.errors import InputError, SubmitRejectedError
+from asa.units import parse_memory
+
+__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys"]
+
+Keys = Mapping[str, Callable[[str], dict[str, Any]]]
+"""How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
+
+_OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=([^\0\n\ud800-\udfff]*))?")  # no byte that is not UTF-8
+_MIB: Final = 1 << 20
+
+_OURS: Final[Mapping[str, str]] = {
+    "account": "Use the stage's key `account`.",
+    "array": "Use the stage's key `tasks`, with one command for each element.",
+    "begin": "asa decides when a job may begin.",
+    "chdir": "Write `cd` into the command, or start asa in that folder.",
+    "clusters": "Name the cluster in the site file.",
+    "comment": "asa finds its jobs again by their comment.",
+    "cpus-per-task": "Use the stage's key `cpus_per_task`.",
+    "dependency": "Use the stage's key `after`.",
+    "error": "asa keeps the output of jobs in the run's folder: `asa logs` shows it.",
+    "export": "Use the stage's key `environment`.",
+    "export-file": "Use the stage's key `environment`.",
+    "get-user-env": "Use the stage's key `environment`.",
+    "gid": "asa submits as the user who runs it.",
+    "gpus": "Use the stage's key `gpus`; for a type of GPU, an option such as --gres=gpu:a100:2.",
+    "help": "Leave it out.",
+    "hold": "asa decides when a job may begin.",
+    "input": "Write `<file` into the command.",
+    "job-name": "asa finds its jobs again by their names.",
+    "kill-on-invalid-dep": "asa cancels such jobs itself.",
+    "mem": "Use the stage's key `memory`.",
+    "mem-per-cpu": "Use the stage's key `memory`, for the whole stage.",
+    "nodes": "Use the stage's key `nodes`.",
+    "ntasks": "Use the stage's key `cores`: there is a task for every `cpus_per_task` of them.",
+    "output": "asa keeps the output of jobs in the run's folder: `asa logs` shows it.",
+    "parsable": "Leave it out.",
+    "partition": "Use the stage's key `partition`.",
+    "quiet": "Leave it out.",
+    "test-only": "Use `asa run --dry-run`.",
+    "time": "Use the stage's key `walltime`.",
+    "time-min": "asa must know how long a job may run: use the stage's key `walltime`.",
+    "uid": "asa submits as the user who runs it.",
+    "usage": "Leave it out.",
+    "verbose": "Leave it out.",
+    "version": "Leave it out.",
+    "wait": "asa waits itself.",
+    "wrap": "Use the stage's key `command`.",
+}
+_NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin with
+    {"gres", "mem-bind", "mem-per-gpu"}
+)
+
+
+def checked(options: Iterable[str], job: str) -> list[tuple[str, str | None]]:
+    """Take options apart into names and values.
+
+    Parameters
+    ----------
+    options
+        Each as ``--name=value`` or ``--name``.
+    job
+        Whose they are, for the message.
+
+    Raises
+    ------
+    SubmitRejectedError
+        One is written otherwise, or says what asa says itself, perhaps in short: sbatch takes ``--part`` as well.
+
+    Examples
+    --------
+    >>> checked(["--qos=high", "--exclusive"], "align")
+    [('qos', 'high'), ('exclusive', None)]
+    """
+    return [_checked(option, job) for option in options]
+
+
+def _checked(option: str, job: str) -> tuple[str, str | None]:
+    match = _OPTION.fullmatch(option)
+    where = f"job {job!r}"
+    if match is None:
+        raise SubmitRejectedError(
+            f"{option!a} is no option as it must be written", where=where, hint="Write --name=value, or --name alone."
+        )
+    name, value = match[1], match[2]
+    for ours, hint in _OURS.items():
+        if name == ours or (ours.startswith(name) and name not in _NOT_SHORTENED):
+            raise SubmitRejectedError(f"--{name} is not for `options`", where=where, hint=hint)
+    return name, value
+
+
+def rest_keys(options: Iterable[str], keys: Keys, version: str, job: str) -> dict[str, Any]:
+    """Say options to slurmrestd.
+
+    Parameters
+    ----------
+    options
+        As for `checked`.
+    keys
+        The words of this version.
+    version
+        Its name, for the message.
+    job
+        Whose they are, for the message.
+
+    Raises
+    ------
+    SubmitRejectedError
+        As `checked`, or this version has no word for one of them, or not for its value.
+
+    Examples
+    --------
+    >>> rest_keys(["--exclusive", "--nice=10"], keys_of_40(lambda number: number), "v0.0.42", "align")
+    {'shared': ['none'], 'nice': 10}
+    """
+    said: dict[str, Any] = {}
+    for name, value in checked(options, job):
+        words = f"--{name}" if value is None else f"--{name}={value}"
+        if name not in keys:
+            raise _no_word(words, version, job)
+        try:
+            told = keys[name](value or "")
+        except (ValueError, InputError) as error:
+            raise _no_word(words, version, job) from error
+        for key, word in told.items():
+            both = isinstance(word, str) and key.startswith("tres_per_") and key in said
+            said[key] = f"{said[key]},{word}" if both else word
+    return said
+
+
+def _no_word(words: str, version: str, job: str) -> SubmitRejectedError:
+    return SubmitRejectedError(
+        f"the REST API {version} has no word for {words}",
+        where=f"job {job!r}",
+        hint="Take the backend slurm-cli, which passes on every option, or leave it out.",
+    )
+
+
+def keys_of_38() -> Keys:
+    """Give the words of Slurm 22.05, which are not all in its published description.
+
+    It takes no ``--exclusive`` without a value, and no ``--no-requeue``: it would do the contrary.
+    """
+    return {
+        **_COMMON,
+        "bb": _text("burst_buffer"),
+        "cpus-per-gpu": _text("cpus_per_gpu"),
+        "exclude": _text("exclude_nodes"),
+        "exclusive": _one_of("exclusive", {"user": "user", "mcs": "mcs"}),
+        "gpus-per-node": _text("gpus_per_node"),
+        "gpus-per-socket": _text("gpus_per_socket"),
+        "gpus-per-task": _text("gpus_per_task"),
+        "gres": _text("gres"),
+        "gres-flags": _text("gres_flags"),
+        "mail-type": _text("mail_type"),
+        "nodelist": _text("nodelist"),
+        "open-mode": _one_of("open_mode", {"append": "append", "truncate": "truncate"}),
+        "oversubscribe": _flag("oversubscribe", value=True),
+        "requeue": _flag("requeue", value=True),
+        "signal": _signal_38,
+        "spread-job": _flag("spread_job", value=True),
+    }
+
+
+def keys_of_40(number: Callable[[int], Any]) -> Keys:
+    """Give the words of Slurm 23.11 and later.
+
+    Parameters
+    ----------
+    number
+        Writes a number that may be unset.
+    """
+
+    def signal(value: str) -> dict[str, Any]:
+        match = re.fullmatch(r"(B:)?([A-Za-z0-9]+)(?:@(\d+))?", value)
+        if match is None:
+            raise ValueError(value)
+        flags = {"kill_warning_flags": ["BATCH_JOB"]} if match[1] else {}
+        delay = number(int(match[3] or 60))  # sbatch's own default
+        return {"kill_warning_signal": match[2], "kill_warning_delay": delay, **flags}
+
+    return {
+        **_COMMON,
+        "bb": _text("burst_buffer"),
+        "contiguous": _flag("contiguous", value=True),
+        "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{int(value)}"},
+        "exclude": _list("excluded_nodes"),
+        "exclusive": _one_of("shared", {"": ["none"], "user": ["user"], "mcs": ["mcs"]}),
+        "gpus-per-node": _gpus("tres_per_node"),
+        "gpus-per-socket": _gpus("tres_per_socket"),
+        "gpus-per-task": _gpus("tres_per_task"),
+        "gres": lambda value: {"tres_per_node": ",".join(f"gres/{part}" for part in _filled(value).split(","))},
+        "mail-type": lambda value: {"mail_type": _mail(value)},
+        "mem-per-gpu": lambda value: {"memory_per_tres": f"gres/gpu:{_mib(value)}"},
+        "network": _text("network"),
+        "no-requeue": _flag("requeue", value=False),
+        "nodelist": _list("required_nodes"),
+        "open-mode": _one_of("open_mode", {"append": ["APPEND"], "truncate": ["TRUNCATE"]}),
+        "overcommit": _flag("overcommit", value=True),
+        "oversubscribe": _flag("shared", value=["oversubscribe"]),
+        "reboot": _flag("reboot", value=True),
+        "requeue": _flag("requeue", value=True),
+        "signal": signal,
+        "switches": lambda value: {"required_switches": number(int(value))},
+    }
+
+
+def _filled(value: str) -> str:
+    if not value:
+        raise ValueError("an option without its value")
+    return value
+
+
+def _mib(value: str) -> int:
+    return math.ceil(parse_memory(value) / _MIB)
+
+
+def _text(key: str) -> Callable[[str], dict[str, Any]]:
+    return lambda value: {key: _filled(value)}
+
+
+def _count(key: str) -> Callable[[str], dict[str, Any]]:
+    return lambda value: {key: int(value)}
+
+
+def _list(key: str) -> Callable[[str], dict[str, Any]]:
+    """Write a list of nodes; a range in brackets stays in one piece."""
+    return lambda value: {key: re.split(r",(?![^\[]*\])", _filled(value))}
+
+
+def _gpus(key: str) -> Callable[[str], dict[str, Any]]:
+    return lambda value: {key: f"gres/gpu:{_filled(value)}"}
+
+
+def _flag(key: str, *, value: object) -> Callable[[str], dict[str, Any]]:
+    def said(given: str) -> dict[str, Any]:
+        if given:
+            raise ValueError(given)
+        return {key: value}
+
+    return said
+
+
+def _one_of(key: str, words: Mapping[str, object]) -> Callable[[str], dict[str, Any]]:
+    def said(given: str) -> dict[str, Any]:
+        if given not in words:
+            raise ValueError(given)
+        return {key: words[given]}
+
+    return said
+
+
+def _nice(value: str) -> dict[str, Any]:
+    return {"nice": int(value or 100)}  # as sbatch takes it without a value
+
+
+def _hint(value: str) -> dict[str, Any]:
+    """Say the one hint that is a plain demand for resources."""
+    if value != "nomultithread":
+        raise ValueError(value)
+    return {"threads_per_core": 1}
+
+
+def _signal_38(value: str) -> dict[str, Any]:
+    if ":" in value:  # refused by the daemon
+        raise ValueError(value)
+    return {"signal": _filled(value)}
+
+
+def _mail(value: str) -> list[str]:
+    events: list[str] = []
+    for word in _filled(value).upper().split(","):
+        if word not in _MAIL:
+            raise ValueError(word)
+        events += _MAIL[word]
+    return list(dict.fromkeys(events))
+
+
+_MAIL: Final[Mapping[str, list[str]]] = {
+    "NONE": [],
+    "ALL": ["BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "INVALID_DEPENDENCY"],
+    "INVALID_DEPEND": ["INVALID_DEPENDENCY"],
+    "TIME_LIMIT": ["TIME=100%"],
+    **{f"TIME_LIMIT_{share}": [f"TIME={share}%"] for share in (90, 80, 50)},
+    **{word: [word] for word in ("BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "ARRAY_TASKS")},
+}
+
+_COMMON: Final[Keys] = {
+    "cluster-constraint": _text("cluster_constraint"),
+    "constraint": _text("constraints"),
+    "core-spec": _count("core_specification"),
+    "cpu-freq": _text("cpu_frequency"),
+    "distribution": _text("distribution"),
+    "hint": _hint,
+    "licenses": _text("licenses"),
+    "mail-user": _text("mail_user"),
+    "mcs-label": _text("mcs_label"),
+    "mincpus": _count("minimum_cpus_per_node"),
+    "nice": _nice,
+    "ntasks-per-core": _count("tasks_per_core"),
+    "ntasks-per-node": _count("tasks_per_node"),
+    "ntasks-per-socket": _count("tasks_per_socket"),
+    "prefer": _text("prefer"),
+    "qos": _text("qos"),
+    "reservation": _text("reservation"),
+    "sockets-per-node": _count("sockets_per_node"),
+    "thread-spec": _count("thread_specification"),
+    "threads-per-core": _count("threads_per_core"),
+    "tmp": lambda value: {"temporary_disk_per_node": _mib(value)},
+    "wckey": _text("wckey"),
+}

@@ -1,0 +1,115 @@
+"""Parts of this machine's queue, without processes: settings, the outlook, files."""
+
+import os
+
+import pytest
+from asa.backends.local import LocalMachine
+from asa.backends.local.examination import examine
+from asa.backends.local.facility import cores_here, default_spool
+from asa.backends.local.outlook import Awaited, foresee
+from asa.backends.local.spool import Changes, Spool, Standing, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asa.errors import InputError, TraceError
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"cores": "many"}, "cores"),
+        ({"cores": -1}, "cores"),
+        ({"spool": "relative"}, "spool"),
+        ({"environment": "x"}, "environment"),
+        ({"coers": 1}, "coers"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(settings, where):
+    with pytest.raises(InputError) as caught:
+        LocalMachine(**settings)
+    assert caught.value.where == where
+
+
+def test_settings(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    machine = LocalMachine(environment="A=1,B=x=y")
+    assert machine.settings.environment == {"A": "1", "B": "x=y"}
+    assert machine.settings.cores == machine.capabilities.max_cores == cores_here()
+    assert machine.settings.spool == default_spool() == tmp_path / "asa" / "local"
+    assert machine.notes
+
+
+def test_a_bad_queue_folder_is_a_finding(tmp_path):
+    (tmp_path / "file").touch()
+    found = examine(LocalMachine(spool=str(tmp_path / "file")), probe=True)
+    assert not found.is_usable
+    machine = LocalMachine(spool=str(tmp_path / "spool"))
+    machine.connect(tmp_path / "run")
+    with pytest.raises(TraceError, match="no job"):
+        machine.history(0.0)
+
+
+_JOBS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 50), st.integers(0, 60)), max_size=15)
+
+
+@given(_JOBS, st.lists(st.tuples(st.integers(1, 50), st.integers(1, 2)), max_size=2))
+def test_an_outlook_is_a_schedule(jobs, running):
+    """All that waits is foretold, nobody has more cores than there are, and who was ready first starts first."""
+    pending = [
+        Awaited(10 + n, cores, 4, float(walltime), float(ready)) for n, (cores, walltime, ready) in enumerate(jobs)
+    ]
+    starts = foresee(0.0, {n: (-1.0, float(end), cores) for n, (end, cores) in enumerate(running)}, pending)
+    assert starts.keys() == {job.number for job in pending}
+    spans = [(0.0, float(end), cores) for end, cores in running]
+    spans += [(starts[job.number], starts[job.number] + job.walltime_s, job.cores) for job in pending]
+    for moment, _, _ in spans:
+        assert sum(cores for start, end, cores in spans if start <= moment < end) <= 4
+    for n, first in enumerate(pending):
+        assert starts[first.number] >= first.ready_s
+        assert all(
+            starts[later.number] >= starts[first.number] for later in pending[n:] if later.ready_s >= first.ready_s
+        )
+
+
+def test_a_schedule_waits_for_what_it_depends_on():
+    jobs = [Awaited(2, 1, 4, 10.0, 0.0), Awaited(3, 1, 4, 10.0, 0.0, ((2, "after", 5.0),))]
+    jobs += [
+        Awaited(4, 1, 4, 1.0, 0.0, ((3, "afterok", 0.0), (1, "afterany", 0.0))),
+        Awaited(5, 1, 4, 1.0, 0.0, ((9, "after", 0.0),)),
+    ]
+    assert foresee(0.0, {1: (0.0, 30.0, 1)}, jobs) == {2: 0.0, 3: 5.0, 4: 30.0}
+
+
+def test_changes_are_told_once_and_a_new_file_of_them_is_noticed(tmp_path):
+    path = tmp_path / "changes"
+    path.write_text("1\n")
+    changes = Changes(path)
+    assert changes.fresh() == set()
+    with path.open("a") as file:
+        file.write("2\n3\n4")
+    assert changes.fresh() == {2, 3}
+    with path.open("a") as file:
+        file.write("5\n")
+    assert changes.fresh() == {45}
+    (tmp_path / "new").write_text("7\n")
+    (tmp_path / "new").replace(path)
+    assert changes.fresh() is None
+
+
+def test_a_spool_tells_of_what_is_there(tmp_path):
+    spool = Spool(tmp_path / "spool")
+    spool.make()
+    spool.make()
+    assert not spool.ring(), "there is no server"
+    numbers = [spool.next_number() for _ in range(3)]
+    assert numbers == [1, 2, 3]
+    assert spool.order(1) is None
+    assert not spool.holds(1)
+    (spool.ended / "8").mkdir()
+    (spool.ended / "8" / "status.json").write_bytes(written(Standing(state="failed", exit_code=0)))
+    assert spool.standing(8) == Standing(state="failed", exit_code=0)
+    (spool.ended / "8" / "status.json").write_text("[]")
+    with pytest.raises(ValueError, match="object"):
+        spool.standing(8)
+    assert oct(spool.root.stat().st_mode & 0o777) == "0o700"
+    assert spool.root.stat().st_uid == os.getuid()

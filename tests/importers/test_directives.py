@@ -1,0 +1,80 @@
+"""What sbatch is told by a script: every case here was tried with sbatch 22.05."""
+
+import pytest
+
+from asa.errors import InputError
+from asa.importers.directives import read_directives
+
+
+def read(*lines):
+    return {d.name: d.value for d in read_directives("\n".join(["#!/bin/sh", *lines, "hostname"]), "a.sh")}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#SBATCH\t-J a", {"job-name": "a"}),
+        ("#SBATCH-Ja", {"job-name": "a"}),
+        ("#SBATCH -J a # hello -n 3", {"job-name": "a"}),
+        ("#SBATCH -J a#b -n 3", {"job-name": "a"}),
+        ("#SBATCH --job-name=\"a b\" --comment='x y'", {"job-name": "a b", "comment": "x y"}),
+        ('#SBATCH --comment=a"b c"d', {"comment": "ab cd"}),
+        ('#SBATCH --comment="a # b" -n2', {"comment": "a # b", "ntasks": "2"}),
+        ('#SBATCH --comment="a\\"b\\\\c" -n2', {"comment": 'a"b\\c', "ntasks": "2"}),
+        ("#SBATCH --comment='a\\b' -n2", {"comment": "ab", "ntasks": "2"}),
+        ("#SBATCH -n 2 -N 2-3 -t 5", {"ntasks": "2", "nodes": "2-3", "time": "5"}),
+        ("#SBATCH --ntasks 3 --time 7", {"ntasks": "3", "time": "7"}),
+        ("#SBATCH --ntasks-per-n 2 --job a", {"ntasks-per-node": "2", "job-name": "a"}),
+        ("#SBATCH -Hn2", {"hold": None, "ntasks": "2"}),
+        ("#SBATCH --comment=$HOME -n 2", {"comment": "$HOME", "ntasks": "2"}),
+        ("#SBATCH --exclusive -n 2", {"exclusive": None, "ntasks": "2"}),
+        ("#SBATCH --exclusive=user", {"exclusive": "user"}),
+        ("#SBATCH -n=2", {"ntasks": "=2"}),
+        (" #SBATCH -J a", {}),
+        ("# SBATCH -J a", {}),
+        ("##SBATCH -J a", {}),
+        ("#sbatch -J a", {}),
+        ("#SBATCH", {}),
+    ],
+)
+def test_a_line_is_read_as_sbatch_reads_it(line, told):
+    assert read(line) == told
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("#SBATCHX -Ja", "X"),
+        ("#SBATCH --comment=a\\ b -n2", "'b'"),
+        ('#SBATCH --comment="a b', "not closed"),
+        ("#SBATCH --cpus 2", "ambiguous"),
+        ("#SBATCH -n 2 foo -t 5", "foo"),
+        ("#SBATCH --exclusive user", "user"),
+        ("#SBATCH: -n 2", "':'"),
+        ("#SBATCH -n 2 -- -t 5", "-t"),
+        ("#SBATCH hetjob", "unlike parts"),
+        ("#SBATCH --time", "no value"),
+        ("#SBATCH -Z", "-Z"),
+    ],
+)
+def test_what_sbatch_refuses_is_refused_with_its_line(line, says):
+    with pytest.raises(InputError, match=says) as caught:
+        read("# a comment", line)
+    assert caught.value.where == "a.sh:3"
+    assert caught.value.hint
+
+
+def test_nothing_counts_after_the_first_command():
+    assert read("", "   ", "   # hi", "#SBATCH -n 3", ":", "#SBATCH -n 4") == {"ntasks": "3"}
+    assert read("set -e", "#SBATCH -n 4") == {}
+
+
+def test_of_two_the_last_counts():
+    assert read("#SBATCH -n 2", "#SBATCH --ntasks=3") == {"ntasks": "3"}
+
+
+def test_options_of_a_sites_plugins_are_kept():
+    assert read("#SBATCH --container-image ubuntu --new=a b".removesuffix(" b")) == {
+        "container-image": "ubuntu",
+        "new": "a",
+    }

@@ -1,0 +1,347 @@
+"""Batch scripts, and shell scripts that submit them, as workflows."""
+
+import os
+import subprocess
+
+import pytest
+
+from asa.errors import InputError, WorkflowError
+from asa.importers import import_scripts
+from asa.payload import payload_text
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Work in an empty folder; give a writer of scripts."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, *lines, first="#!/bin/bash"):
+        (tmp_path / name).write_text("\n".join([first, *lines]) + "\n")
+        return tmp_path / name
+
+    write.folder = tmp_path
+    return write
+
+
+def stage_of(here, *lines, **more):
+    """Import one script."""
+    file = here("a.sbatch", *(f"#SBATCH {line}" for line in lines), "echo hi")
+    made = import_scripts([file], **more)
+    (stage,) = made.workflow.stages.values()
+    return stage
+
+
+def edges(made):
+    return {name: set(stage.after) for name, stage in made.workflow.stages.items()}
+
+
+def told(made):
+    return "\n".join(made.notes)
+
+
+def test_a_script_stays_as_it_is_and_becomes_a_stage(here):
+    file = here("a.sbatch", "#SBATCH -J prep -n 4 -c 2 --mem-per-cpu=1G -t 1:30:00 -p debug -A x", "echo hi")
+    before = file.read_text()
+    made = import_scripts([file])
+    stage = made.workflow.stages["prep"]
+    assert (stage.cores, stage.cpus_per_task, stage.memory_bytes, stage.walltime_s) == (8, 2, 8 * GIB, 5400)
+    assert (stage.partition, stage.account, stage.script) == ("debug", "x", before)
+    assert made.scripts == {"prep": file}
+    assert file.read_text() == before
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "cores", "per_task", "options"),
+    [
+        (["-t 5"], 1, 1, ()),
+        (["-t 5 -n 6"], 6, 1, ()),
+        (["-t 5 -c 4"], 4, 4, ()),
+        (["-t 5 -N 1 -n 4"], 4, 1, ("--ntasks-per-node=4",)),
+        (["-t 5 -N 2 -n 5"], 5, 1, ("--ntasks-per-node=3",)),
+        (["-t 5 -N 2 --ntasks-per-node=3 -c 2"], 12, 2, ("--ntasks-per-node=3",)),
+        (["-t 5 --ntasks-per-node=4"], 4, 1, ("--ntasks-per-node=4",)),
+        (["-t 5 -N 2"], 2, 1, ("--ntasks-per-node=1",)),
+        (["-t 5 -N 1 -c 8"], 8, 8, ()),
+        (["-t 5 -N 1K"], 1024, 1, ("--ntasks-per-node=1",)),
+        (["-t 5 --gpus=2 --ntasks-per-gpu=3"], 6, 1, ()),
+    ],
+)
+def test_cores_are_the_tasks_that_slurm_would_start(here, lines, cores, per_task, options):
+    stage = stage_of(here, *lines)
+    assert (stage.cores, stage.cpus_per_task, stage.nodes, stage.options) == (cores, per_task, None, options)
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus", "options"),
+    [
+        (["--gpus=4"], 4, ()),
+        (["--gres=gpu:2"], 2, ()),
+        (["--gres=gpu"], 1, ()),
+        (["-N 2 --gres=gpu:2"], 4, ("--ntasks-per-node=1",)),
+        (["-N 2 --gpus-per-node=3"], 6, ("--ntasks-per-node=1",)),
+        (["-n 3 --gpus-per-task=2"], 6, ()),
+        (["--gres=gpu:a100:2"], 0, ("--gres=gpu:a100:2",)),
+        (["-N 1 --gpus=a100:2"], 0, ("--gres=gpu:a100:2",)),
+        (["--gres=gpu:1,shard:2"], 0, ("--gres=gpu:1,shard:2",)),
+    ],
+)
+def test_gpus_are_counted_and_their_types_kept(here, lines, gpus, options):
+    stage = stage_of(here, "-t 5", *lines)
+    assert (stage.gpus, stage.options) == (gpus, options)
+
+
+@pytest.mark.parametrize(
+    ("line", "memory"), [("--mem=8G", 8), ("-N 2 --mem=8G", 16), ("-n 4 --mem-per-cpu=2G", 8), ("--mem=0", 0)]
+)
+def test_memory_is_the_whole_stages(here, line, memory):
+    assert stage_of(here, "-t 5", line).memory_bytes == memory * GIB
+
+
+def test_what_has_no_key_is_passed_on_and_what_cannot_be_is_told(here):
+    file = here(
+        "a.sbatch",
+        "#SBATCH -t 5 --qos=high -C 'a&b' --mail-type=END --exclusive --signal=B:USR1@60 --licenses=x:1",
+        "#SBATCH -o out.%j --wait --export=ALL,X=1 --comment=c --new=y",
+        "#SBATCH --dependency=afterok:17",
+    )
+    made = import_scripts([file])
+    (stage,) = made.workflow.stages.values()
+    assert stage.options == (
+        "--qos=high", "--constraint=a&b", "--mail-type=END", "--exclusive", "--signal=B:USR1@60", "--licenses=x:1",
+        "--new=y",
+    )  # fmt: skip
+    assert stage.environment == (("X", "1"),)
+    for words in ("--output is left out", "asa logs", "--wait is left out", "--comment", "# asa: after", "--new=y"):
+        assert words in told(made)
+    assert f"{file}:3: --output" in told(made)
+
+
+def test_a_missing_walltime_is_a_guess_that_can_be_seen(here):
+    made = import_scripts([here("a.sbatch", "#SBATCH -t UNLIMITED"), here("b.sbatch")])
+    assert [stage.walltime_s for stage in made.workflow.stages.values()] == [3600, 3600]
+    assert "no --time" in told(made)
+    assert "guess" in made.comments["a"][0]
+
+
+def test_the_order_given_is_a_chain_unless_told_otherwise(here):
+    files = [here(f"{name}.sbatch", "#SBATCH -t 5") for name in "abc"]
+    assert edges(import_scripts(files)) == {"a": set(), "b": {"a"}, "c": {"b"}}
+    assert edges(import_scripts(files, parallel=True)) == {"a": set(), "b": set(), "c": set()}
+
+
+def test_comments_give_the_graph_by_names_of_jobs_and_files(here):
+    files = [
+        here("a.sbatch", "#SBATCH -J prep -t 5"),
+        here("b.sbatch", "# asa: after=prep", "#SBATCH -t 5"),
+        here("c.sbatch", "# depends: a.sbatch", "#SBATCH -t 5"),
+        here("d.sbatch", "# asa: after=b, c", "#SBATCH -t 5"),
+    ]
+    made = import_scripts(files[::-1])
+    assert edges(made) == {"prep": set(), "b": {"prep"}, "c": {"prep"}, "d": {"b", "c"}}
+    assert "says nothing of what it comes after" in told(made)
+
+
+def test_a_comment_that_names_nothing_is_an_error_with_its_line(here):
+    files = [here("align.sbatch", "#SBATCH -t 5"), here("b.sbatch", "# asa: after=algin", "#SBATCH -t 5")]
+    with pytest.raises(InputError, match="algin") as caught:
+        import_scripts(files)
+    assert caught.value.where.endswith("b.sbatch:2")
+    assert "align" in caught.value.hint
+
+
+def test_scripts_that_wait_for_each_other_are_an_error(here):
+    files = [here("a.sh", "# asa: after=b"), here("b.sh", "# asa: after=a")]
+    with pytest.raises(WorkflowError, match="waits for itself"):
+        import_scripts(files)
+
+
+def test_names_are_safe_and_unique(here):
+    files = [here(f"{i}.sbatch", '#SBATCH -t 5 -J "my job/%j"') for i in range(3)]
+    assert list(import_scripts(files).workflow.stages) == ["my-job-j", "my-job-j-2", "my-job-j-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("echo hi\n", "no batch script"),
+        ("#!/bin/sh\r\n#SBATCH -n 2\r\n", "DOS"),
+        ("#!/bin/sh\n#SBATCH -n two\n", "--ntasks=two"),
+        ("#!/bin/sh\n#SBATCH -t soon\n", "duration"),
+        ("#!/bin/sh\n#SBATCH --mem=lots\n", "memory"),
+        ("#!/bin/sh\n#SBATCH -N 0\n", "nodes"),
+        ("#!/bin/sh\n#SBATCH --array=x\n", "elements"),
+        ("#!/bin/sh\n#SBATCH --array=0-99999999\n", "too many"),
+    ],
+)
+def test_bad_scripts_are_errors_with_their_line(here, text, says):
+    file = here.folder / "bad.sh"
+    file.write_text(text, newline="")
+    with pytest.raises(InputError, match=says) as caught:
+        import_scripts([file])
+    assert caught.value.where.startswith(f"{file}:")
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+def test_an_array_becomes_tasks_that_see_their_numbers(here):
+    file = here(
+        "arr.sbatch",
+        "#SBATCH --array=1-9:2%2 -c 2 -t 10 --mem=1G",
+        'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT, $SLURM_ARRAY_TASK_MIN..$SLURM_ARRAY_TASK_MAX" '
+        ">>out.$SLURM_ARRAY_TASK_ID",
+    )
+    made = import_scripts([file])
+    stage = made.workflow.stages["arr"]
+    assert (len(stage.tasks), stage.cores, stage.cpus_per_task) == (5, 4, 2)
+    assert (stage.walltime_s, stage.memory_bytes) == (1800, 2 * GIB)
+    assert "2 at a time" in told(made)
+    subprocess.run(["sh", "-c", payload_text(stage, 4)], check=True, timeout=60, cwd=here.folder)
+    assert [(here.folder / f"out.{i}").read_text() for i in (1, 9)] == ["1 of 5, 1..9\n", "9 of 5, 1..9\n"]
+
+
+def test_a_script_that_asks_for_the_arrays_job_is_told_it(here):
+    file = here("arr.sbatch", "#SBATCH --array=0-1 -t 10", "echo $SLURM_ARRAY_JOB_ID >out.$SLURM_ARRAY_TASK_ID")
+    stage = import_scripts([file]).workflow.stages["arr"]
+    environment = {**os.environ, "SLURM_JOB_ID": "17"}
+    subprocess.run(["sh", "-c", payload_text(stage, 2)], check=True, timeout=60, cwd=here.folder, env=environment)
+    assert (here.folder / "out.1").read_text() == "17\n"
+
+
+def test_an_array_without_a_limit_is_as_wide_as_its_cores_allow(here):
+    file = here("arr.sbatch", "#SBATCH --array=0-99 -c 4 -t 10")
+    assert import_scripts([file], array_cores=40).workflow.stages["arr"].cores == 40
+    assert import_scripts([file], array_cores=1).workflow.stages["arr"].cores == 4
+
+
+@pytest.mark.parametrize("line", ["-n 2", "--gpus=1", "-N 2"])
+def test_elements_that_must_stay_apart_become_stages(here, line):
+    first = here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", "echo $SLURM_ARRAY_TASK_ID")
+    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")])
+    assert edges(made)["last"] == {"arr-0", "arr-1", "arr-2"}
+    assert ("SLURM_ARRAY_TASK_ID", "2") in made.workflow.stages["arr-2"].environment
+
+
+def test_elements_that_start_programs_with_srun_become_stages(here):
+    made = import_scripts([here("arr.sbatch", "#SBATCH --array=0-2 -t 10", "srun ./x")])
+    assert len(made.workflow.stages) == 3
+
+
+# ---------------------------------------------------------------------- folders, arguments
+
+
+def test_another_folder_is_changed_to(here):
+    (here.folder / "there").mkdir()
+    file = here("a.sbatch", "#SBATCH -t 5 -D there", "pwd >where")
+    stage = import_scripts([file.relative_to(here.folder)]).workflow.stages["a"]
+    subprocess.run(["sh", "-c", payload_text(stage, 1)], check=True, timeout=60, cwd=here.folder)
+    assert (here.folder / "there" / "where").read_text().strip() == os.path.realpath(here.folder / "there")
+
+
+# ---------------------------------------------------------------------- drivers
+
+
+@pytest.fixture
+def scripts(here):
+    for name in "abcd":
+        here(f"{name}.sbatch", "#SBATCH -t 5")
+    return here
+
+
+DIAMOND = {"a": set(), "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "j1=$(sbatch --parsable a.sbatch)",
+            "j2=$(sbatch --parsable --dependency=afterok:$j1 b.sbatch)",
+            "j3=$(sbatch --parsable -d afterok:${j1} c.sbatch)",
+            "sbatch -d afterok:$j2:$j3 d.sbatch",
+        ],
+        [
+            "set -euo pipefail",
+            "j1=$(sbatch a.sbatch | awk '{print $4}')",
+            "j2=`sbatch --dependency afterok:$j1 b.sbatch | cut -d' ' -f4`",
+            'j3="$(sbatch --dependency "afterok:$j1" c.sbatch | grep -o "[0-9]*")"',
+            "deps=afterok:$j2,afterok:$j3",
+            "sbatch --dependency=$deps d.sbatch >/dev/null 2>&1",
+        ],
+        [
+            "out=$(sbatch a.sbatch); j1=${out##* }",
+            "out=$(sbatch -d afterok:$j1 b.sbatch); j2=${out##* }",
+            "deps=$j2",
+            "out=$(sbatch -d \\",
+            "  afterok:$j1 \\",
+            "  c.sbatch)",
+            "deps+=:${out##* }",
+            "if true; then",
+            "  sbatch -d afterok:$deps d.sbatch && echo sent",
+            "fi",
+        ],
+    ],
+)
+def test_a_shell_script_that_submits_others_gives_the_graph(scripts, lines):
+    made = import_scripts([scripts("run_all.sh", *lines)])
+    assert edges(made) == DIAMOND
+    assert made.workflow.name == "run_all"
+    assert set(made.scripts) == set("abcd")
+
+
+def test_options_of_the_command_line_override_those_of_the_script(scripts):
+    driver = scripts("run.sh", "P=debug", "sbatch -t 20 -p $P -n 4 --job-name=x a.sbatch", 'sbatch a.sbatch "in put"')
+    made = import_scripts([driver])
+    stage = made.workflow.stages["x"]
+    assert (stage.walltime_s, stage.partition, stage.cores) == (1200, "debug", 4)
+    assert made.workflow.stages["a"].command == "/bin/bash a.sbatch 'in put'"
+    assert edges(made) == {"x": set(), "a": set()}
+
+
+def test_what_is_only_like_sbatch_is_left_alone(scripts):
+    lines = ['echo "sbatch a.sbatch"', "# sbatch b.sbatch", "command -v sbatch >/dev/null", "sbatch c.sbatch"]
+    assert list(import_scripts([scripts("run.sh", *lines)]).workflow.stages) == ["c"]
+
+
+def test_other_dependencies_and_commands_are_told(scripts):
+    lines = [
+        "j=$(sbatch --parsable a.sbatch)",
+        "mkdir out",
+        "sbatch -d afterany:$j b.sbatch",
+        "sbatch -d singleton c.sbatch",
+    ]
+    made = import_scripts([scripts("run.sh", *lines)])
+    assert edges(made) == {"a": set(), "b": {"a"}, "c": set()}
+    assert "`afterany` becomes" in told(made)
+    assert "`singleton`" in told(made)
+    assert "run.sh:3: what the script does beside sbatch" in told(made)
+
+
+def test_a_wrapped_command_is_a_stage(scripts):
+    made = import_scripts([scripts("run.sh", "sbatch -t 5 -J say --wrap='echo hi; hostname'")])
+    assert made.workflow.stages["say"].command == "echo hi; hostname"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "says"),
+    [
+        (["for i in 1 2; do", "  sbatch a.sbatch", "done"], 3, "loop"),
+        (["for i in 1 2; do sbatch a.sbatch; done"], 2, "loop"),
+        (["sbatch $FILE_THAT_NOBODY_KNOWS"], 2, "known only when"),
+        (["sbatch missing.sbatch"], 2, "not there"),
+        (["sbatch -d afterok:$nobody a.sbatch"], 2, "nobody"),
+        (["sbatch <<EOF", "EOF"], 2, "input"),
+        (["sbatch a.sbatch -t", "sbatch --time"], 3, "no value"),
+        (["sbatch $(ls)"], 2, "known only when"),
+        (['sbatch "a.sbatch'], 2, "cannot be read"),
+    ],
+)
+def test_what_decides_when_it_runs_is_an_error_with_its_line(scripts, lines, line, says):
+    driver = scripts("run.sh", *lines)
+    with pytest.raises(InputError, match=says) as caught:
+        import_scripts([driver])
+    assert caught.value.where == f"{driver}:{line}"
+    assert caught.value.hint

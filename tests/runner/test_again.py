@@ -1,0 +1,231 @@
+"""Stages that fail and are tried again, runs that go on from a stage, and stages that run where the client is."""
+
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+from asa.backends.slurm.backend import SlurmBackend
+from slurm_fake_link import FakeLink, VirtualClock
+
+from asa import WaitBank
+from asa.backend import Capabilities, PartitionLimits
+from asa.metrics import measure
+from asa.records import Observed, Retrying, StageEnded, StageStarted
+from asa.runner import Journal, Run, RunFolder, RunPlan, drive, read_journal, run_all
+from asa.runner.beside import Beside
+from asa.runner.state import RunState
+from asa.strategies import load_strategy
+from asa.workflow import Stage, Workflow
+
+SITE = Capabilities("x", 112, 28, age_accrues=False)
+STRATEGIES = ("per-stage", "chained", "asa", "asa-naive")
+
+
+class Flaky(FakeLink):
+    """One whose jobs go wrong as is said: by stage, what becomes of its first jobs, `fail` or `long`."""
+
+    fates = {}  # noqa: RUF012 - set by each test for its own class
+
+    def submit(self, job):
+        job_id = super().submit(job)
+        stage = job.name.rpartition(".")[0].rpartition("_")[2]
+        fates = self.fates.get(stage, [])
+        if fates:
+            fate = fates.pop(0)
+            if fate == "fail":
+                self.all[job_id].code = 1
+            else:
+                self.all[job_id].run_s = 1e6
+        return job_id
+
+
+def stage(name, after=(), run_s=30, **more):
+    return Stage(
+        name, cores=1, expected_run_s=run_s, **{"walltime_s": 120.0, "command": f"sleep {run_s}"} | more, after=after
+    )
+
+
+class Place:
+    """A run's folder on an in-memory Slurm."""
+
+    def __init__(self, path, stages, strategy, fates=None, site=SITE):
+        plan = RunPlan("abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", site, created_s=1.7e9)
+        self.folder, self.clock, self.site = RunFolder.create(path, plan), VirtualClock(), site
+        self.link = type("One", (Flaky,), {"fates": fates or {}})(self.clock, self.folder.path)
+
+    def go(self, **options):
+        return drive(self.folder, self.connect, **options)
+
+    def connect(self, run):
+        return SlurmBackend(self.link, run.path, self.site, clock=self.clock, sleep=self.clock.sleep)
+
+    def jobs_of(self, name):
+        return [job for job in self.link.all.values() if f"_{name}." in job.job.name]
+
+
+def chain(**more):
+    return [stage("a"), stage("b", ("a",), **more), stage("c", ("b",))]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_stage_that_fails_is_tried_again_with_all_that_waits_for_it(strategy, tmp_path):
+    place = Place(tmp_path, chain(retries=2), strategy, {"b": ["fail", "fail"]})
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert [job.state for job in place.jobs_of("b")] == ["FAILED", "FAILED", "COMPLETED"]
+    assert [job.state for job in place.jobs_of("a")] == ["COMPLETED"]
+    assert [job.state for job in place.jobs_of("c")].count("COMPLETED") == 1
+    assert all(job.state in {"COMPLETED", "CANCELLED"} for job in place.jobs_of("c"))
+    assert [record.stages for record in result.records if isinstance(record, Retrying)] == [("b",)] * 2
+    [began_b] = [job.payload_s for job in place.jobs_of("b") if job.state == "COMPLETED"]
+    [ran_c] = [job for job in place.jobs_of("c") if job.state == "COMPLETED"]
+    assert ran_c.payload_s >= began_b + 30
+    assert measure(place.folder.plan.make_workflow(), result.records).makespan_s > 0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_stage_that_fails_too_often_ends_the_run(strategy, tmp_path):
+    place = Place(tmp_path, chain(retries=1), strategy, {"b": ["fail", "fail"]})
+    result = place.go()
+    assert result.outcome == "failed"
+    assert "stage 'b' ended as failed" in result.reason
+    assert not [job for job in place.jobs_of("c") if job.payload_s is not None]
+    assert all(job.state not in {"PENDING", "RUNNING"} for job in place.link.all.values())
+    result = place.go(retry=True)
+    assert result.outcome == "completed", result.reason
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_who_runs_out_of_walltime_gets_more_up_to_what_the_partition_gives(strategy, tmp_path):
+    site = Capabilities("x", 112, 28, False, partition="p", partitions={"p": PartitionLimits(max_walltime_s=600.0)})
+    place = Place(tmp_path, chain(retries=3, retry_walltime_factor=2.5), strategy, {"b": ["long"] * 3}, site)
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    spare = 60 if strategy == "asa-naive" else 0
+    longest = [job.walltime_s for job in place.jobs_of("b") if job.payload_s is not None]
+    assert [walltime_s - 120 <= spare for walltime_s in longest] == [True, False, False, False]
+    assert longest[-1] in {600, 600 + spare}
+    assert [job.state for job in place.jobs_of("b") if job.payload_s is not None] == [*["TIMEOUT"] * 3, "COMPLETED"]
+
+
+def test_a_big_job_is_tried_again_as_a_whole(tmp_path):
+    place = Place(tmp_path, [stage("a", retries=1), stage("b", ("a",))], "big-job", {"a+b": ["long"]})
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    first, second = place.link.all.values()
+    assert (first.state, second.state) == ("TIMEOUT", "COMPLETED")
+    assert second.walltime_s > first.walltime_s
+
+
+def test_what_somebody_cancelled_is_not_tried_again(tmp_path):
+    place = Place(tmp_path, chain(retries=5, run_s=100), "per-stage")
+    told = place.link.jobs
+
+    def cancelled(ids):
+        for job in place.jobs_of("b"):
+            if job.state == "RUNNING" and place.link.now_s > job.start_s + 10:
+                place.link._end(job, "CANCELLED", None)
+        return told(ids)
+
+    place.link.jobs = cancelled
+    result = place.go()
+    assert result.outcome == "failed"
+    assert "cancelled" in result.reason
+    assert len(place.jobs_of("b")) == 1
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "big-job"])
+def test_a_run_that_completed_goes_on_from_a_stage(strategy, tmp_path):
+    place = Place(tmp_path, [stage("a"), stage("b", ("a",)), stage("d", ("a",)), stage("c", ("b",))], strategy)
+    assert place.go().outcome == "completed"
+    first = set(place.link.all)
+    began_s = place.clock()
+    result = place.go(again=("b",))
+    assert result.outcome == "completed", result.reason
+    names = {job.job.name.rpartition(".")[0].rpartition("_")[2] for i, job in place.link.all.items() if i not in first}
+    assert names == ({"b", "c"} if strategy != "big-job" else {"b+c"})
+    again = [job for job in place.jobs_of("c") if job.job_id not in first]
+    assert all(job.payload_s is None or job.payload_s >= began_s + 30 for job in again), "not on b's first mark"
+    state, _ = place.folder.state()
+    assert state.generations == {"b": 1, "c": 1}
+    assert place.go().outcome == "completed"
+    assert set(place.link.all) - first == {job.job_id for job in place.link.all.values() if job.job_id not in first}
+
+
+def test_going_on_from_a_stage_is_one_entry_whatever_dies(tmp_path):
+    place = Place(tmp_path, chain(), "chained")
+    assert place.go().outcome == "completed"
+    count = len(place.link.all)
+    assert place.go(again=("c",)).outcome == "completed"
+    entries, _ = read_journal(place.folder.path / "journal.jsonl")
+    for cut in range(len(entries) + 1):
+        state = RunState("x", place.folder.plan.make_workflow(), SITE, "abcd1234")
+        for entry in entries[:cut]:
+            list(state.apply(entry))
+    assert state.outcome == "completed"
+    assert len(place.link.all) == count + 1
+
+
+# ---------------------------------------------------------------------- local stages
+
+
+@dataclass
+class Site:
+    """A facility over an in-memory link."""
+
+    link: FakeLink
+    clock: VirtualClock
+    notes: tuple = ()
+
+    def connect(self, folder, *, sleep):
+        return SlurmBackend(self.link, folder, SITE, clock=self.clock, sleep=sleep)
+
+    def advice(self, reason):
+        return f"advice on {reason}"
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "big-job"])
+def test_a_local_stage_runs_beside_the_queue(strategy, tmp_path):
+    clock = VirtualClock()
+    (tmp_path / "run").mkdir()
+    far, near = (Site(FakeLink(clock, tmp_path / "run"), clock) for _ in range(2))
+    both = Beside(far, near)
+    assert both.advice("x") == "advice on x"
+    flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=2, local=True), stage("c", ("b",)), stage("d", ("c",))])
+    with closing(both.connect(tmp_path / "run", sleep=clock.sleep)) as backend:
+        run = Run(flow, load_strategy(strategy), id="abcd1234", journal=Journal(tmp_path / "journal.jsonl"))
+        run = Run(flow, run.strategy, id=run.id, journal=run.journal, bank=WaitBank("last"))
+        [result] = run_all(backend, [run])
+    assert result.outcome == "completed", result.reason
+    here = [job.job.name for job in near.link.all.values()]
+    there = {job.job.name.partition(".")[0] for job in far.link.all.values() if job.payload_s is not None}
+    if strategy == "big-job":
+        assert (here, there) == ([], {"x_x"})
+        return
+    assert [name.partition(".")[0] for name in here] == ["x_b"]
+    assert there == {"x_a", "x_c", "x_d"}
+    began = {record.stages[0]: record.time_s for record in result.records if isinstance(record, StageStarted)}
+    assert began["a"] + 30 <= began["b"] <= began["c"] - 2
+    assert not [record for record in result.records if isinstance(record, Observed) and "b" in record.stages]
+    if strategy == "chained":
+        [c] = [job for job in far.link.all.values() if job.job.name.startswith("x_c")]
+        assert c.submit_s < began["b"], "asked for ahead of time, behind the stage before the local one"
+        assert c.job.dependency.startswith("afterok:")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
+    columns = np.array([(0, 100, 100, 8), (1, 10_000, 10_000, 8)], dtype=np.int64).T
+    world = SimulatedBackend(Engine(8, JobTable(*columns), now=0), Machine("m", 1, 8))
+    flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=2, local=True), stage("c", ("b",))])
+    [result] = run_all(world, [Run(flow, load_strategy(strategy), bank=WaitBank("last"))])
+    assert result.outcome == "completed"
+    began, ended = (
+        {record.stages[0]: record.time_s for record in result.records if isinstance(record, kind)}
+        for kind in (StageStarted, StageEnded)
+    )
+    assert began["b"] - ended["a"] <= 1
+    assert began["c"] >= ended["b"]

@@ -1,0 +1,99 @@
+"""A stage's further options and its cores a task: what real daemons of both versions make of them."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from asa.backends.slurm.commands import CommandLink
+from asa.backends.slurm.link import SlurmJob
+from asa.backends.slurm.rest import RestLink
+
+from asa.errors import BackendError, SubmitRejectedError
+
+APIS = {"22.05": ("v0.0.38",), "24.11": ("v0.0.40", "v0.0.41", "v0.0.42")}
+OPTIONS = {
+    "--nice=10": "Nice=10",
+    "--tmp=100M": "MinTmpDiskNode=100M",
+    "--exclude=n[001,004]": "ExcNodeList=n[001,004]",
+    "--nodelist=n002": "ReqNodeList=n002",
+    "--ntasks-per-node=2": "NtasksPerN:B:S:C=2:",
+    "--mincpus=6": "MinCPUsNode=6",
+    "--mail-type=END,FAIL": "MailType=END,FAIL",
+    "--mail-user=ada@example.org": "MailUser=ada@example.org",
+    "--threads-per-core=1": "ReqB:S:C:T=0:0:*:1",
+    "--wckey=project": "",
+    "--exclusive=user": "OverSubscribe=USER",
+}
+
+
+@pytest.fixture
+def links(slurm):
+    """Give a link by commands, and one for each version of the API that is served."""
+    slurm.empty()
+    made = {"commands": CommandLink(prefix=slurm.prefix)}
+    made |= {api: RestLink(f"unix://{slurm.socket}", api=api) for api in APIS[slurm.version[:5]]}
+    yield made
+    for link in made.values():
+        link.close()
+    slurm.empty()
+
+
+@pytest.fixture
+def job(slurm):
+    folder = slurm.folder(f"options-{time.time_ns()}")
+    return SlurmJob(
+        name="options.token",
+        script="#!/bin/sh\nexec sleep 300\n",
+        folder=str(folder),
+        cores=4,
+        cpus_per_task=2,
+        walltime_s=300,
+        stdout=str(folder / "out"),
+        stderr=str(folder / "err"),
+        environment={"PATH": "/usr/bin:/bin"},
+        comment="asa:token",
+        held=True,
+    )
+
+
+def shown(slurm, link, job):
+    return slurm.run("scontrol", "show", "job", link.submit(job))
+
+
+def test_cores_are_asked_for_in_tasks(slurm, links, job):
+    for link in links.values():
+        told = shown(slurm, link, job)
+        for words in ("NumCPUs=4 ", "NumTasks=2 ", "CPUs/Task=2 ", "Comment=asa:token"):
+            assert words in told
+
+
+def test_each_option_arrives_by_each_way(slurm, links, job):
+    for name, link in links.items():
+        told = shown(slurm, link, replace(job, options=tuple(OPTIONS), nodes=1))
+        for option, words in OPTIONS.items():
+            assert words in told, f"{option} by {name}"
+
+
+def test_whole_nodes_may_be_asked_for(slurm, links, job):
+    whole = replace(job, options=("--exclusive",))
+    for name, link in links.items():
+        if name == "v0.0.38":
+            with pytest.raises(SubmitRejectedError, match="--exclusive"):
+                link.submit(whole)
+        else:
+            assert "OverSubscribe=NO" in shown(slurm, link, whole), name
+
+
+def test_what_slurm_does_not_have_is_its_own_refusal(links, job):
+    for link in links.values():
+        with pytest.raises(BackendError):
+            link.submit(replace(job, options=("--constraint=no-such-feature",)))
+        with pytest.raises(BackendError):
+            link.submit(replace(job, options=("--reservation=no-such-one",)))
+
+
+def test_what_asa_says_itself_reaches_no_daemon(slurm, links, job):
+    for link in links.values():
+        with pytest.raises(SubmitRejectedError, match="not for `options`"):
+            link.submit(replace(job, options=("--part=debug",)))
+    assert not slurm.run("squeue", "-h").strip()

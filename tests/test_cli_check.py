@@ -1,0 +1,276 @@
+"""`asa check`, `asa show`, `asa schema`."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from asa.cli.check import check
+from asa.cli.schema import schema
+from asa.cli.show import show
+from asa.errors import InputError
+from asa.spec import schema_text
+
+APP = typer.Typer()
+for command in (check, show, schema):
+    APP.command()(command)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder to work in, with a PATH of its own."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("mProject", "mAdd"):
+        program(tools / name)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def program(path):
+    path.write_text("#!/bin/sh\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def asa(*arguments, code=0, columns=80):
+    done = CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(columns)})
+    if isinstance(done.exception, InputError):
+        assert code == done.exception.exit_code
+        return done
+    assert done.exit_code == code, done.output
+    return done
+
+
+def write(*stages, head=""):
+    text = f'#:schema x.json\nname = "w"\n{head}[defaults]\ncores = 1\nwalltime = "1h"\n'
+    lines = text + "".join(f"[[stage]]\n{stage}\n" for stage in stages)
+    Path("flow.toml").write_text(lines)
+    return lines.splitlines()
+
+
+def told(*arguments, code=0):
+    """Line, severity and words of each problem, and what to do."""
+    document = json.loads(asa("check", "flow.toml", "--output", "json", *arguments, code=code).stdout)
+    assert document["schema"] == 1
+    return [(p["line"], p["severity"], p["message"], p["hint"]) for p in document["problems"]]
+
+
+def only(problems, words):
+    [found] = [problem for problem in problems if words in problem[2]]
+    return found
+
+
+def test_problems_are_printed_as_compilers_print_them(place):
+    """A line each for an editor to jump to, and what to do below; exit code 2 with an error only."""
+    write('name = "a"\ncommand = "mProjct x"')
+    done = asa("check", "flow.toml")
+    assert "flow.toml:8: warning: stage 'a': mProjct: not found in PATH here\n    Did you mean mProject?" in done.stdout
+    assert "flow.toml: 1 warning\n" in done.stderr
+    write('name = "a"\ncommand = "mProject x"\ncoers = 2', 'name = "a"')
+    done = asa("check", "flow.toml", code=2)
+    assert "flow.toml:9: error: there is no key 'coers' in stage 'a'\n    Did you mean 'cores'?" in done.stdout
+    assert "flow.toml:11: error: stage 'a': there are two stages of this name" in done.stdout
+    assert "2 errors" in done.stderr
+    write('name = "a"\ncommand = "mProject x"')
+    done = asa("check", "flow.toml")
+    assert done.stdout == ""
+    assert "no errors, no warnings" in done.stderr
+    assert "cannot be read" in asa("check", "none.toml", code=2).stdout
+
+
+def test_parameters_can_be_set(place):
+    """And are checked like all else."""
+    write('name = "a"\ncommand = "mProject"\ncores = "{{width}}"', head="[parameters]\nwidth = 4\n")
+    assert told("--set", "width=56") == []
+    assert "no parameter 'widht'" in told("--set", "widht=56", code=2)[0][2]
+    assert "not a whole number" in told("--set", "width=x", code=2)[0][2]
+
+
+def test_programs_are_looked_for_where_they_stand(place):
+    """In commands, tasks, scripts in files and in place; each on its own line."""
+    Path("s.sh").write_text("#!/bin/bash\n# a\nset -e\nmAdd x\nmAddd y\n")
+    Path("plain").write_text("x")
+    rows = write(
+        "name = \"a\"\ncommand = '''\nmProject x\nmProjct y | sort\n./plain\n'''",
+        'name = "b"\ntasks = [\n  "mProject 1",\n  "nohup mAddd 2",\n]',
+        'name = "c"\nscript = "s.sh"',
+        'name = "d"\nscript = """#!/bin/sh\nf() { true; }\nf && gone\n"""',
+    )
+    problems = told()
+    for words, text in (
+        ("mProjct", "mProjct y"),
+        ("./plain: is not executable", "./plain"),
+        ("stage 'b': mAddd", '"nohup mAddd 2"'),
+    ):
+        assert rows[only(problems, words)[0] - 1].strip().startswith(text)
+    assert rows[only(problems, "gone: not found")[0] - 1] == "f && gone"
+    assert only(problems, "stage 'c': mAddd")[0] == 5
+    assert "Did you mean mAdd?" in only(problems, "stage 'c': mAddd")[3]
+    assert len(problems) == 5
+
+
+def test_modules_hide_what_is_found(place):
+    """It is said once which stages are not checked; files still are."""
+    write(
+        'name = "a"\ncommand = "module load montage && mWhat"',
+        'name = "b"\nscript = "#!/bin/bash\\nsource env.sh\\nmWhat\\n"',
+        'name = "c"\ncommand = "mWhat"\nenvironment = { PATH = "/opt/x" }',
+        'name = "d"\ncommand = "mWhat"',
+    )
+    problems = told()
+    assert "stages a, b, c, which may change it (module, source, PATH=)" in only(problems, "is not checked")[2]
+    assert only(problems, "mWhat: not found")[2].startswith("stage 'd'")
+    assert len(problems) == 2
+
+
+def test_the_shell_checks_its_syntax(place):
+    """The line is the file's; scripts of other languages are left alone."""
+    Path("s.sh").write_text("#!/bin/bash\nmAdd\nfor x in; do\n")
+    rows = (
+        write(
+            'name = "a"\ncommand = """\nmProject\nif true; then\n  mProject\n"""',
+            'name = "b"\ntasks = ["mProject", "mProject \'x"]',
+            'name = "c"\nscript = "#!/usr/bin/env python3\\nif x: (\\n"',
+            'name = "d"\nscript = "#!/bin/bash -l\\narray=(a b)\\n[[ -n ${array[0]} ]]\\n"',
+            'name = "e"\nscript = "s.sh"',
+        )
+        if Path("s.sh").write_text("#!/bin/bash\nmAdd\nfor x in; do\n")
+        else []
+    )
+    problems = told(code=2)
+    assert only(problems, "stage 'a': sh does not understand")[1] == "error"
+    assert rows[only(problems, "stage 'b': sh does not understand")[0] - 1].startswith("tasks")
+    assert only(problems, "stage 'e': bash does not understand")[0] in {3, 4}
+    assert len(problems) == 3
+
+
+def test_files_are_there_or_made_before(place):
+    """Inputs, lists of tasks, programs that an earlier stage builds; whoever makes them must come before."""
+    Path("raw").mkdir()
+    Path("raw/a.fits").write_text("x")
+    rows = write(
+        'name = "a"\ncommand = "mProject"\ninputs = ["raw/*.fits", "rwa/*.fits"]\noutputs = ["proj", "tool", "b.list"]',
+        'name = "b"\nafter = ["a"]\ntasks_file = "b.list"\ninputs = ["proj/x.fits"]\noutputs = ["c.tbl"]',
+        'name = "c"\nafter = ["b"]\ncommand = "./tool; ./tol"\noutputs = ["proj"]',
+        'name = "d"\ntasks_file = "d.tasks"\ninputs = ["c.tbl"]',
+    )
+    problems = told()
+    assert [severity for _, severity, _, _ in problems] == ["warning"] * 5
+    assert rows[only(problems, "rwa/*.fits is not there")[0] - 1].startswith("inputs")
+    assert 'after = ["b"]' in only(problems, "c.tbl is made by stage 'b', which does not come before")[3]
+    assert "d.tasks is not there" in only(problems, "stage 'd': d.tasks")[2]
+    assert "./tol: no such file" in only(problems, "stage 'c': ./tol")[2]
+    assert "proj is made by stage 'a', too" in only(problems, "stage 'c': output")[2]
+
+
+def test_a_stage_must_run_something_unless_none_does(place):
+    """A file without commands is a model."""
+    write('name = "a"', 'name = "b"\nafter = ["a"]')
+    assert told() == []
+    write('name = "a"\ncommand = "mAdd"', 'name = "b"\nafter = ["a"]')
+    assert told(code=2)[0][1:3] == ("error", "stage 'b': there is nothing to run in it")
+
+
+def test_what_is_meant_for_slurm_is_noted(place):
+    """Variables that only Slurm sets, lines for sbatch that the stage contradicts; not those that agree."""
+    Path("s.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -n4\n#SBATCH --time=2:00:00 # long\n#SBATCH --cpus-per-task 1\n#SBATCH -J x\n"
+        "mAdd $SLURM_NTASKS\n#SBATCH --partition=late\n"
+    )
+    write('name = "a"\nscript = "s.sbatch"\npartition = "batch"')
+    problems = told()
+    assert [(line, severity) for line, severity, _, _ in problems] == [(2, "note"), (3, "note"), (6, "note")]
+    assert "cores = 1" in problems[0][3]
+    assert "#SBATCH --time=2:00:00 does not count here" in problems[1][2]
+    assert "SLURM_NTASKS is set under Slurm only" in problems[2][2]
+
+
+def test_the_schema_is_hinted_at_once(place):
+    """A file that names one is not told."""
+    Path("flow.toml").write_text('name = "w"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\n')
+    [(line, severity, message, hint)] = told()
+    assert (line, severity) == (1, "note")
+    assert "schema" in message
+    assert "asa schema --out" in hint
+
+
+def test_the_schema_is_printed_or_written(place):
+    """For the editor."""
+    assert asa("schema").stdout == schema_text()
+    done = asa("schema", "--out", "asa.schema.json")
+    assert Path("asa.schema.json").read_text() == schema_text()
+    assert "#:schema ./asa.schema.json" in done.stderr
+
+
+FLOW = (
+    'name = "fetch"\nexpected = "4min"\nlocal = true\ncommand = "./fetch.sh"',
+    (
+        'name = "project"\nafter = ["fetch"]\ncores = "{{width}}"\nexpected = "30min"\n'
+        'tasks = ["mProject 1", "mProject 2"]'
+    ),
+    'name = "add"\nafter = ["project", "fetch"]\nexpected = "learn"\nscript = "#!/bin/sh\\n# adds\\nmAdd x\\n"',
+)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_workflow_is_drawn_with_what_it_costs(place, columns):
+    """Boxes, a table, the longest way, core-hours; nothing is wider than the terminal."""
+    write(*FLOW, head="[parameters]\nwidth = 4\n")
+    shown = asa("show", "flow.toml", "--set", "width=8", columns=columns).stdout
+    assert max(map(len, shown.splitlines())) <= columns
+    for words in ("│ project  8 cores  30m", "2 tasks: mProject 1", "script: mAdd x", "▼", "Widest stage: 8 cores"):
+        assert words in shown
+    assert "Longest way: 1h34m, fetch → project → add" in " ".join(shown.split())
+    assert "Core-hours: 5.1 if each stage holds what it needs" in shown
+    assert "a longer way makes needless" in shown
+
+
+def test_the_same_for_programs(place):
+    """As JSON."""
+    write(*FLOW, head="[parameters]\nwidth = 4\n")
+    document = json.loads(asa("show", "flow.toml", "--output", "json").stdout)
+    assert document["peak_cores"] == 4
+    assert document["critical_path"] == ["fetch", "project", "add"]
+    assert [stage["cores"] for stage in document["stages"]] == [1, 4, 1]
+    assert document["stages"][2]["after"] == ["project", "fetch"]
+
+
+def test_installed_workflows_and_whole_nodes_are_shown_too(place):
+    """By name and width; cores of nodes only if it is known how many a node has."""
+    shown = asa("show", "montage", "--cores", 112).stdout
+    assert "mBackground  112 cores" in shown
+    write('name = "a"\nnodes = 2', 'name = "b"')
+    shown = asa("show", "flow.toml").stdout
+    assert "a  2 nodes" in shown
+    assert "give --cores-per-node" in " ".join(shown.split())
+    assert "Widest stage: 56 cores" in asa("show", "flow.toml", "--cores-per-node", 28).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "montag"], "Did you mean 'montage'"),
+        (["show", "montage"], "--cores: is missing"),
+        (["show", "montage", "--cores", "4", "--set", "a=1"], "only a workflow file has parameters"),
+        (["show", "flow.toml", "--cores", "4"], "says itself how many cores"),
+        (["show", "none.toml"], "none.toml: cannot be read"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(place, arguments, words):
+    """With what to do."""
+    write(FLOW[2])
+    assert words in str(asa(*arguments, code=2).exception)
+
+
+def test_a_graph_too_wide_is_a_table(place):
+    """With its edges in a column."""
+    firsts = [f'name = "first{i}"' for i in range(30)]
+    write(*firsts, *(f'name = "then{i}"\nafter = ["first{i}"]' for i in range(30)))
+    shown = asa("show", "flow.toml", columns=60).stdout
+    assert "too wide to be drawn" in shown
+    assert "After" in shown
+    assert any(line.split()[0] == "then7" and "first7" in line.split() for line in shown.splitlines() if line.strip())

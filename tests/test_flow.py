@@ -1,0 +1,127 @@
+"""Workflows in Python, run as processes of this machine."""
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from local_queue import Queue
+
+from asa import Flow, load_workflow, stage
+from asa.errors import InputError, WorkflowError
+from asa.spec import write_workflow
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path, cores=2)
+    yield queue
+    queue.close()
+
+
+def run(flow, queue, **options):
+    where = {"settings": {"cores": 2, "spool": str(queue.root / "spool")}, "runs": queue.root / "runs"}
+    return flow.run(backend="local", folder=queue.root, bank=queue.root / "bank", **{**where, **options})
+
+
+@pytest.mark.parametrize("strategy", ["asa", "per-stage", "chained", "big-job"])
+def test_three_lines_wrap_a_command(queue, strategy):
+    flow = Flow("count")
+    split = flow.stage("split", "seq 100 >all; split -n l/4 all part.", walltime="1min")
+    tasks = [f"wc -l <part.a{x} >{x}.n" for x in "abcd"]
+    count = flow.stage("count", tasks=tasks, cores=2, after=split, expected="learn")
+    flow.stage("add", "echo $(($(cat ?.n | paste -sd+))) >total", after=[count], outputs=["total"])
+    told = []
+    result = run(flow, queue, strategy=strategy, on_record=told.append)
+    assert result.outcome == "completed", result.reason
+    assert (queue.root / "total").read_text() == "100\n"
+    assert told
+
+
+@stage(cores=2, walltime=60)
+def write_down(name: str, *, times: int = 1) -> None:
+    """Write a name down."""
+    with Path("names").open("a") as file:
+        file.write(f"{name}\n" * times)
+
+
+def test_functions_are_stages(queue):
+    flow = Flow("names")
+    first = flow.call(write_down.bind("ann", times=2), name="ann")
+    flow.call(write_down.bind('it\'s "bob"'), name="bob", after=first, cores=1)
+    result = run(flow, queue)
+    assert result.outcome == "completed", result.reason
+    assert (queue.root / "names").read_text() == 'ann\nann\nit\'s "bob"\n'
+    assert flow.workflow.stages["ann"].cores == 2
+    assert write_down.__doc__ == "Write a name down."
+
+
+def test_a_function_is_called_here_as_ever(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_down("me")
+    assert Path("names").read_text() == "me\n"
+
+
+def test_what_a_stage_cannot_call_is_refused():
+    @stage()
+    def within() -> None: ...
+
+    with pytest.raises(InputError, match="inside another"):
+        within.bind()
+    with pytest.raises(InputError, match="cannot be called so"):
+        write_down.bind()
+    with pytest.raises(InputError, match="cannot be called so"):
+        write_down.bind(Path("x"))  # JSON has no paths
+
+
+PROGRAM = """
+from asa import Flow, stage
+
+@stage(walltime="1min")
+def make():
+    open("made", "w").write("x")
+
+flow = Flow("one")
+flow.call(make.bind())
+{guard}flow.run(backend="local", settings={{"spool": "{spool}", "cores": 1}}, bank=None)
+"""
+
+
+@pytest.mark.parametrize("guard", ['if __name__ == "__main__": ', ""])
+def test_a_program_of_ones_own_is_not_run_again_in_its_stages(queue, guard):
+    program = PROGRAM.format(guard=guard, spool=queue.root / "spool")
+    (queue.root / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=queue.root, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (queue.root / "made").exists() == bool(guard), done.stderr
+    if not guard:
+        errors = "".join(path.read_text() for path in queue.root.glob("asa-runs/*/logs/*.err"))
+        assert '__name__ == "__main__"' in errors
+
+
+def test_a_flow_is_a_workflow_file_too(tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -n 4\necho hello\n")
+    flow = Flow("all")
+    flow.stage(
+        "a", script=tmp_path / "job.sh", nodes=2, memory="4G", environment={"A": "1"}, walltime=timedelta(hours=2)
+    )
+    flow.stage("b", tasks_file="list", cpus_per_task=4, after="a", retries=2, options=["--exclusive"], local=True)
+    (tmp_path / "all.toml").write_text(write_workflow(flow.workflow))
+    assert dict(load_workflow(tmp_path / "all.toml").stages) == dict(flow.workflow.stages)
+    assert flow.workflow.stages["b"].cores == 4
+
+
+def test_what_makes_no_sense_is_refused_at_once(tmp_path):
+    flow = Flow("x")
+    flow.stage("a", "true")
+    with pytest.raises(WorkflowError, match="one of this name"):
+        flow.stage("a", "true")
+    (tmp_path / "s").write_text("true")
+    with pytest.raises(WorkflowError, match="command and script"):
+        flow.stage("b", "true", script=tmp_path / "s")
+    with pytest.raises(InputError, match="cannot be read"):
+        flow.stage("c", script=tmp_path / "nothing")
+    with pytest.raises(InputError, match="soon"):
+        flow.stage("d", "true", walltime="soon")

@@ -1,0 +1,160 @@
+"""The text that a stage's job runs, run by a real shell."""
+
+import os
+import shutil
+import string
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asa.errors import WorkflowError
+from asa.payload import INPUT_EXIT, OUTPUT_EXIT, TASK_EXIT, meaning, payload_text
+from asa.workflow import Stage
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
+
+
+def run(stage, folder, *, shell="sh", cores=2, place="", **environment):
+    text = payload_text(stage, cores, place=str(place) if place else "")
+    return subprocess.run(
+        [shell, "-c", text], cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+def stage(**what):
+    return Stage("s", cores=2, **what)
+
+
+def test_a_plain_command_is_left_alone():
+    assert payload_text(stage(command="a | b\n"), 2).splitlines()[1:] == ["a | b"]
+    assert payload_text(stage(), 2) == ""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_variables_reach_what_is_run(tmp_path, shell):
+    given_ = (("GREETING", "it's $HOME `x` \\n"), ("B", ""))
+    done = run(
+        stage(command='printf %s "$GREETING|$B|$ASA_STAGE|$ASA_CORES"', environment=given_), tmp_path, shell=shell
+    )
+    assert done.stdout == "it's $HOME `x` \\n||s|2"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("how", ["command", "script", "tasks", "tasks_file"])
+def test_what_is_missing_before_and_after_is_told(tmp_path, shell, how):
+    (tmp_path / "list").write_text("touch ran\n")
+    what = {"command": "touch ran", "script": "#!/bin/sh\ntouch ran\n", "tasks": ("touch ran",), "tasks_file": "list"}
+    one = stage(**{how: what[how]}, inputs=("in *.txt", "deep/"), outputs=("out[12]", "my out"))
+    done = run(one, tmp_path, shell=shell)
+    assert done.returncode == INPUT_EXIT
+    assert "asa: the input in *.txt is missing" in done.stderr
+    assert "asa: the input deep/ is missing" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "in a.txt").write_text("x")
+    (tmp_path / "in b.txt").write_text("")
+    (tmp_path / "deep").mkdir()
+    done = run(one, tmp_path, shell=shell)
+    assert "the input in b.txt is empty" in done.stderr
+    (tmp_path / "in b.txt").write_text("y")
+    done = run(one, tmp_path, shell=shell)
+    assert (tmp_path / "ran").exists()
+    assert done.returncode == OUTPUT_EXIT
+    assert "the output out[12] is missing" in done.stderr
+    (tmp_path / "out2").write_text("x")
+    (tmp_path / "my out").write_text("x")
+    assert run(one, tmp_path, shell=shell).returncode == 0
+
+
+def test_a_failing_command_keeps_its_exit_code(tmp_path):
+    assert run(stage(command="exit 3", outputs=("x",)), tmp_path).returncode == 3
+    assert run(stage(script="#!/bin/sh -e\nfalse\n"), tmp_path).returncode == 1
+    assert run(stage(command="no-such-program-anywhere", outputs=("x",)), tmp_path).returncode == 127
+    assert "not found" in meaning(127)
+
+
+NAMES = st.text(alphabet=string.ascii_letters + " '\"$`\\;&|<>(){}#~!-é", min_size=1, max_size=12).map(
+    lambda s: f"x{s}"
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(name=NAMES)
+def test_paths_are_taken_as_they_are(tmp_path_factory, name):
+    folder = tmp_path_factory.mktemp("paths")
+    (folder / name).write_text("x")
+    done = run(stage(command="true", inputs=(name,), outputs=(f"./{name}",)), folder)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_is_run_by_its_own_interpreter_as_it_stands(tmp_path, shell):
+    text = "#!/usr/bin/env python3\n#SBATCH -n 4\nimport sys\nprint('''ASA_END\nASA_END\n$HOME''', sys.argv[1:])\n"
+    done = run(stage(script=text), tmp_path, shell=shell, TMPDIR=str(tmp_path))
+    assert done.stdout == "ASA_END\nASA_END\n$HOME []\n"
+    assert list(tmp_path.iterdir()) == [], "nothing is left"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_tasks_run_side_by_side_and_what_failed_is_named(tmp_path, shell):
+    tasks = ("echo a >a; while [ ! -e b ]; do sleep 0.01; done", "echo b >b; while [ ! -e a ]; do sleep 0.01; done",
+             "exit 7", "echo 'it''s' \"$ASA_TASK\" >\"c d\"")  # fmt: skip
+    done = run(stage(tasks=tasks), tmp_path, shell=shell)
+    assert done.returncode == TASK_EXIT
+    assert "asa: task 3 of 4 failed with exit code 7: exit 7" in done.stderr
+    assert (tmp_path / "c d").read_text() == "its 4\n"
+
+
+def test_tasks_take_as_many_cores_as_they_need(tmp_path):
+    busy = "mkdir busy || exit 1; sleep 0.05; rmdir busy"
+    assert run(Stage("s", cores=4, cpus_per_task=4, tasks=(busy,) * 5), tmp_path, cores=4).returncode == 0
+
+
+def test_tasks_that_ended_well_are_not_run_again(tmp_path):
+    place = tmp_path / "place"
+    tasks = ["echo 1 >>ran", "echo 2 >>ran; [ -e mended ]", "echo 3 >>ran"]
+    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == TASK_EXIT
+    (tmp_path / "mended").touch()
+    tasks[2] += "; true"  # another task than before
+    assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == 0
+    assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2", "3", "3"]
+
+
+def test_a_list_of_tasks_is_read_when_the_stage_begins(tmp_path):
+    one = stage(tasks_file="my list")
+    assert run(one, tmp_path).returncode == INPUT_EXIT
+    (tmp_path / "my list").write_text("# a comment\n\n  \n")
+    done = run(one, tmp_path)
+    assert (done.returncode, done.stderr) == (INPUT_EXIT, "asa: the list of tasks is empty\n")
+    (tmp_path / "my list").write_text("# a comment\n\ntouch 'a b'\ntouch c")
+    assert run(one, tmp_path).returncode == 0
+    assert (tmp_path / "a b").exists()
+    assert (tmp_path / "c").exists()
+
+
+def test_a_thousand_tasks_are_run(tmp_path):
+    place = tmp_path / "place"
+    done = run(stage(tasks=tuple(f"echo {n} >>n{n % 7}" for n in range(1000))), tmp_path, place=place)
+    assert done.returncode == 0, done.stderr
+    told = [line for k in range(7) for line in (tmp_path / f"n{k}").read_text().split()]
+    assert sorted(map(int, told)) == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"command": "a", "script": "b"}, "has command and script"),
+        ({"tasks": ("a\nb",)}, "not one line"),
+        ({"tasks": (" ",)}, "not one line"),
+        ({"environment": (("A B", ""),)}, "no name of a variable"),
+        ({"retries": -1}, "retries"),
+        ({"retry_walltime_factor": 0.5}, "0.5 times the walltime"),
+        ({"cpus_per_task": 3}, "tasks of 3"),
+        ({"input_size": float("nan")}, "size"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(what, message):
+    with pytest.raises(WorkflowError, match=message):
+        stage(**what)

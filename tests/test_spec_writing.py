@@ -1,0 +1,136 @@
+"""Workflows as TOML text that reads back equal."""
+
+import string
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asa.errors import InputError
+from asa.spec import load_workflow, write_workflow
+from asa.workflow import Stage, Workflow
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+BRACES = st.sampled_from(
+    ["{{degree}}", "{{{x}}", "{{ open }}", "a{{b}}c\n{{d}}", "docker --format '{{.Names}}'", "\r\n\t'''\"\"\"\\"]
+)
+SHELL = st.one_of(TEXT, BRACES, st.builds("{}\n{}".format, TEXT, BRACES))
+SOME = SHELL.filter(bool)
+LINE = SOME.filter(lambda text: text.strip() and "\n" not in text)
+SCRIPT = st.builds("#!{}\n{}".format, st.sampled_from(["/bin/sh", "/usr/bin/env python3"]), SHELL)
+SECONDS = st.one_of(st.integers(1, 86400 * 30).map(float), st.floats(1e-6, 86400, allow_subnormal=False))
+VARIABLES = st.dictionaries(st.text(string.ascii_letters + "_", min_size=1, max_size=8), TEXT, max_size=3)
+PAYLOAD = st.one_of(
+    st.builds(lambda text: {"command": text}, SHELL),
+    st.builds(lambda text: {"script": text}, SCRIPT),
+    st.builds(lambda texts: {"tasks": tuple(texts)}, st.lists(LINE, min_size=1, max_size=4)),
+    st.builds(lambda text: {"tasks_file": text}, SOME),
+)
+
+
+@st.composite
+def stages(draw, name, before):
+    walltime_s = draw(SECONDS)
+    cpus_per_task = draw(st.integers(1, 8))
+    cores = draw(st.one_of(st.none(), st.integers(1, 1000).map(lambda count: count * cpus_per_task)))
+    return Stage(
+        name,
+        cores=cores,
+        nodes=draw(st.integers(1, 9)) if cores is None else draw(st.one_of(st.none(), st.integers(1, 9))),
+        walltime_s=walltime_s,
+        expected_run_s=draw(st.sampled_from([None, walltime_s])),
+        after=tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ()),
+        memory_bytes=draw(st.integers(0, 1 << 40)),
+        gpus=draw(st.integers(0, 4)),
+        partition=draw(TEXT),
+        account=draw(TEXT),
+        cpus_per_task=cpus_per_task,
+        options=tuple(f"--{draw(st.sampled_from('abz'))}{text}" for text in draw(st.lists(SHELL, max_size=2))),
+        environment=tuple(draw(VARIABLES).items()),
+        inputs=tuple(draw(st.lists(SOME, max_size=3))),
+        outputs=tuple(draw(st.lists(SOME, max_size=3))),
+        retries=draw(st.integers(0, 100)),
+        retry_walltime_factor=draw(st.one_of(st.just(2.0), st.floats(1, 10))),
+        local=draw(st.booleans()),
+        learns_run=draw(st.booleans()),
+        input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
+        **draw(PAYLOAD),
+    )
+
+
+@st.composite
+def workflows(draw):
+    names = draw(
+        st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,9}", fullmatch=True), min_size=1, max_size=5, unique=True)
+    )
+    listed = [draw(stages(name, names[:i])) for i, name in enumerate(names)]
+    whole_s = sum(stage.walltime_s for stage in listed)
+    return Workflow(draw(SOME), listed, walltime_s=draw(st.sampled_from([None, whole_s * 1.5])))
+
+
+@given(workflows())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_what_is_written_reads_back_equal(tmp_path, flow):
+    """Whatever its commands hold: quotes, braces, other lines' ends."""
+    path = tmp_path / "flow.toml"
+    path.write_text(write_workflow(flow), encoding="utf-8", newline="")
+    again = load_workflow(path)
+    assert (again.name, dict(again.stages), again.walltime_s) == (flow.name, dict(flow.stages), flow.walltime_s)
+    assert list(again.stages) == list(flow.stages)
+
+
+def test_it_reads_well():
+    """No escapes where none are needed, durations as people write them."""
+    flow = Workflow(
+        "mosaic",
+        [
+            Stage("list", cores=1, walltime_s=600, command='mImgtbl raw raw.tbl\ngrep "count=9" raw.log\n', local=True),
+            Stage(
+                "project", cores=28, walltime_s=5400, expected_run_s=1320, learns_run=True, after=("list",),
+                tasks_file="project.tasks", memory_bytes=4 << 30, retries=2, retry_walltime_factor=1.5,
+                environment=(("OMP_NUM_THREADS", "4"),), outputs=("proj/*.fits",),
+            ),
+        ],
+    )  # fmt: skip
+    assert (
+        write_workflow(flow)
+        == """\
+name = "mosaic"
+
+[[stage]]
+name = "list"
+command = '''
+mImgtbl raw raw.tbl
+grep "count=9" raw.log
+'''
+cores = 1
+walltime = "10min"
+local = true
+
+[[stage]]
+name = "project"
+after = ["list"]
+tasks_file = "project.tasks"
+cores = 28
+memory = "4G"
+walltime = "1h30m"
+expected = { learn = true, until = "22min" }
+outputs = ["proj/*.fits"]
+retries = { times = 2, walltime_factor = 1.5 }
+environment = { OMP_NUM_THREADS = "4" }
+"""
+    )
+
+
+def test_scripts_may_stay_in_their_files(tmp_path):
+    """The path is written; without one a script that could be taken for a path is refused."""
+    (tmp_path / "a.sh").write_text("echo one line")
+    flow = Workflow("w", [Stage("a", cores=1, script="echo one line")])
+    path = tmp_path / "flow.toml"
+    path.write_text(write_workflow(flow, {"a": "a.sh"}))
+    assert 'script = "a.sh"' in path.read_text()
+    assert load_workflow(path).stages == flow.stages
+    with pytest.raises(InputError, match="stage 'a': has a script of one line"):
+        write_workflow(flow)
