@@ -214,11 +214,37 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
-    facility = reopen(folder, given_settings(settings))
-    if workflow is not None:
-        revise(folder, state, workflow, again)
+    parameters, given = _split(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
+    facility = reopen(folder, given if given is not None else given_settings(settings))
+    revised = revise(folder, state, workflow, again, parameters) if workflow is not None else None
+    if revised is None:
+        _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
-    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again)
+    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again, revised=revised)
+
+
+def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
+    """Say so if the workflow's file, or a script of it, is not as it was when the run began."""
+    from asa.spec import load_workflow
+
+    try:
+        flow = load_workflow(folder.plan.source, dict(folder.plan.parameters)) if folder.plan.source else None
+    except InputError:
+        return
+    if flow is None or set(flow.stages) != set(state.workflow.stages):
+        return
+    texts = [
+        name
+        for name, stage in state.workflow.stages.items()
+        if (stage.command, stage.script, stage.tasks)
+        != (flow.stages[name].command, flow.stages[name].script, flow.stages[name].tasks)
+    ]
+    if texts:
+        what = "stage runs" if len(texts) == 1 else "stages run"
+        sys.stderr.write(
+            f"Note: what these {what} was changed since: {', '.join(texts)}. The run goes on with what it was begun "
+            f"with; --workflow {folder.plan.source} takes it up.\n"
+        )
 
 
 def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
@@ -246,6 +272,7 @@ def _drive(
     quiet: bool,
     retry: bool = False,
     again: Sequence[str] = (),
+    revised: Workflow | None = None,
 ) -> None:
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, tell_end
@@ -253,7 +280,8 @@ def _drive(
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
-    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, again=again, greeting=greeting)
+    display = _display(output, quiet=quiet)
+    drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
     if output is not Output.JSON:
         tell_advice(folder)
