@@ -78,7 +78,7 @@ def test_a_directory_of_scripts_from_import_to_result(home):
     assert "--output is left out" in done.stderr
     checked = home.asa("check", "flow.toml").stdout
     assert "add.sbatch:4: warning: stage 'add': sedd: not found in PATH here" in checked
-    assert "Did you mean sed?" in checked
+    assert "Did you mean 'sed'?" in checked
     assert "project  2 cores" in home.asa("show", "flow.toml").stdout
     failed = home.asa("run", "flow.toml", *home.on, code=1)
     assert "On local, for: there is no site file, and no batch system's commands" in failed.stderr
@@ -130,7 +130,24 @@ def test_parameters_local_stages_and_lists_of_tasks(home, strategy):
 def test_a_parameter_that_is_unknown_is_no_setting_either(home):
     home.flow(STAGES)
     done = home.asa("run", "flow.toml", *home.on, "--set", "wrod=you", code=2)
-    assert "wrod" in done.stderr
+    assert "there is no setting 'wrod'" in done.stderr
+    assert "has a parameter 'word'" in done.stderr
+
+
+def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
+    """And with others where they are given; with a mended script only where that is asked for."""
+    (home.root / "say.sh").write_text("#!/bin/sh\nexit 3\n")
+    home.flow(
+        '[parameters]\nword = "one"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\nscript = "say.sh"\n'
+        'environment = { WORD = "{{word}}" }\n'
+    )
+    home.asa("run", "flow.toml", *home.on, "--set", "word=two", code=1)
+    (home.root / "say.sh").write_text('#!/bin/sh\necho "$WORD" >>said\n')
+    done = home.asa("resume", "--retry", code=1)
+    assert "Note: what stage a should run was changed since" in done.stderr
+    home.asa("resume", "--retry", "--workflow", "flow.toml")
+    home.asa("resume", "--from", "a", "--workflow", "flow.toml", "--set", "word=three")
+    assert (home.root / "said").read_text() == "two\nthree\n"
 
 
 def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
@@ -148,9 +165,9 @@ def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
 
 def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
     stage = (
-        '[[stage]]\nname = "a"\ncores = 1\nwalltime = "2s"\ncommand = "[ -e again ] || {{ touch again; sleep 60; }}"\n'
+        '[[stage]]\nname = "a"\ncores = 1\nwalltime = "2s"\ncommand = "[ -e again ] || { touch again; sleep 60; }"\n'
     )
-    home.flow(stage.replace("{{", "{").replace("}}", "}"))
+    home.flow(stage)
     done = home.asa("run", "flow.toml", *home.on, code=1)
     assert "timeout (TimeLimit)" in done.stderr
     (home.root / "again").unlink()

@@ -134,7 +134,7 @@ def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
 
 
 def test_what_comes_late_is_waited_for(tmp_path):
-    with subprocess.Popen(["sh", "-c", "sleep 1.2; echo x >late"], cwd=tmp_path):  # noqa: S607 - any shell
+    with subprocess.Popen(["sh", "-c", "sleep 1.2; echo x >late"], cwd=tmp_path):
         assert run(stage(command="true", inputs=("late",)), tmp_path, ASA_LATENCY_S="30").returncode == 0
 
 

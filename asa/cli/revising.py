@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Stage
 
-__all__ = ["bank_folder", "bank_trouble", "check_bank", "check_commands", "revise", "take_bank"]
+__all__ = ["bank_folder", "revise", "take_bank"]
 
 _NO_BANK = "none"
 
@@ -30,52 +30,6 @@ def bank_folder(given: str | None) -> Path | None:
     return (Path(given) if given else default_folder()).absolute()
 
 
-def bank_trouble(folder: Path) -> str:
-    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
-    from tempfile import TemporaryFile
-
-    what = "made"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        what = "written"
-        with TemporaryFile(dir=folder) as file:
-            file.write(b"\n")
-    except OSError as error:
-        return f"cannot be {what}: {error.strerror or error}"
-    return ""
-
-
-def check_bank(folder: Path | None) -> None:
-    """Refuse a bank in which nothing can be kept.
-
-    Raises
-    ------
-    InputError
-        It cannot be made, or not be written.
-    """
-    if folder is not None and (trouble := bank_trouble(folder)):
-        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
-        raise InputError(trouble, where=f"the bank {folder}", hint=hint)
-
-
-def check_commands(given: str, stages: Iterable[Stage], *, is_file: bool) -> None:
-    """Refuse stages that would run nothing.
-
-    Raises
-    ------
-    InputError
-        It names them.
-    """
-    # the workflows of the paper are models, whose stages have names where their commands would be
-    idle = [s.name for s in stages if s.is_idle or (not is_file and s.command.strip() == s.name)]
-    if idle:
-        raise InputError(
-            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
-            where=given,
-            hint="Write `command` in a workflow file; or look with --dry-run.",
-        )
-
-
 def take_bank(folder: RunFolder, given: str | None) -> None:
     """Let a run keep its waits in another bank from now on; say so if it cannot keep them in its own.
 
@@ -86,6 +40,8 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
     LeaseError
         Another client drives the run.
     """
+    from asa.runner.begin import bank_trouble, check_bank
+
     if given is not None:
         bank = bank_folder(given)
         check_bank(bank)
@@ -126,6 +82,7 @@ def revise(
         Another client drives the run.
     """
     from asa.cli.advise import learned
+    from asa.runner.begin import check_commands
     from asa.runner.outlook import check_possible, check_strategy
     from asa.spec import load_workflow, parameters_of
 
@@ -140,7 +97,7 @@ def revise(
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} ended well, and what is new there does not count.\n")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
     revised = learned(revised, bank, folder.plan.capabilities)
-    check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done], is_file=True)
+    check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done])
     plan = replace(folder.plan, stages=tuple(revised.stages.values()), walltime_s=revised.walltime_s)
     check_possible(plan, check_strategy(plan.strategy))
     with folder.driven():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from asa import __version__, plugins
+from asa import plugins
 from asa.backend import Capabilities, Setting
 from asa.errors import InputError
 from asa.runner.folder import RunPlan
@@ -89,7 +90,7 @@ def plan_run(
         history=history,
         bank=kept_in,
         created_s=time.time(),
-        version=__version__,
+        version=version("asa-client"),
         source=source,
         parameters=dict(parameters or {}),
     )

@@ -26,6 +26,11 @@ MADE_UP = "JOB-OF-"
 """What ids begin with of jobs that are not there yet; the first stage's name follows."""
 
 
+_REMEDIES = {
+    "local": "Nothing was submitted. Ask for less; or give --set cores=N: its slots need not be real.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedSpec:
     """A job that a run would submit, as things stand before it begins.
@@ -87,7 +92,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         raise InputError(
             f"{count} could never start on {plan.capabilities.system}:{lines}",
             where=f"workflow {plan.workflow!r}",
-            hint="Nothing was submitted. Ask for less, or for another partition.",
+            hint=_REMEDIES.get(plan.backend, "Nothing was submitted. Ask for less, or for another partition."),
         )
 
 

@@ -356,7 +356,8 @@ class RunState:
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
                 self.stages[name] = StageView(self.workflow.stages[name], resubmissions=again)
-        return RunResumed(time_s=at_s, run=self.name)
+        anew = tuple(name for name in self.workflow.order if name in once_more)
+        return RunResumed(time_s=at_s, run=self.name, anew=anew)
 
     # ------------------------------------------------------------------ what the batch system tells
 
