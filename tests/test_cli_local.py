@@ -175,3 +175,10 @@ def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
     done = home.asa("run", "flow.toml", *home.on)
     assert "asked for again: timeout (TimeLimit)" in done.stdout
     assert "1 core for 4s" in done.stdout
+
+
+def test_on_a_simulator_nothing_is_run(home):
+    """Local stages neither."""
+    home.flow(STAGES)
+    home.asa("run", "flow.toml", "--backend", "simulated", "--set", "system=hpc2n", "--quiet")
+    assert not (home.root / "list").exists()

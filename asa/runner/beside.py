@@ -21,6 +21,7 @@ from asa.backend import (
     JobSpec,
     JobStatus,
     Previewing,
+    Site,
     StepTimes,
     Troubleshooting,
 )
@@ -40,8 +41,8 @@ _SAME_CLOCK_S = 2.0
 
 def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility) -> Facility:
     """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
-    if backend == _LOCAL or not any(stage.local for stage in stages):
-        return facility
+    if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
+        return facility  # a simulator runs nothing
     return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
