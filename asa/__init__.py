@@ -1,7 +1,7 @@
 """Submit the stages of a workflow ahead of time, by learning how long the batch queue makes each job wait.
 
-Importing this package loads numpy and nothing heavier, so that the estimator can be used alone. Everything else is
-loaded when it is first named.
+Importing this package loads nothing; what is named is loaded when it is first named. The estimator needs numpy and
+nothing heavier, so that it can be used alone.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from asa.errors import AsaError
-from asa.estimators import Asa, Prediction, WaitBank, WaitStore
-from asa.geometry import JobGeometry
-from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
-
 if TYPE_CHECKING:
+    from asa.errors import AsaError
+    from asa.estimators import Asa, Prediction, WaitBank, WaitStore
     from asa.flow import Flow, stage
+    from asa.geometry import JobGeometry
     from asa.runner import Run, run_all
     from asa.spec import load_workflow
+    from asa.waits import QueuedJob, WaitForecast, WaitObservation, at_least, at_most, exactly
     from asa.workflow import Stage, Workflow
 
 __version__ = "0.1.0"
@@ -44,6 +43,18 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Asa": "asa.estimators",
+    "AsaError": "asa.errors",
+    "JobGeometry": "asa.geometry",
+    "Prediction": "asa.estimators",
+    "QueuedJob": "asa.waits",
+    "WaitBank": "asa.estimators",
+    "WaitForecast": "asa.waits",
+    "WaitObservation": "asa.waits",
+    "WaitStore": "asa.estimators",
+    "at_least": "asa.waits",
+    "at_most": "asa.waits",
+    "exactly": "asa.waits",
     "Flow": "asa.flow",
     "Run": "asa.runner",
     "Stage": "asa.workflow",

@@ -12,11 +12,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from asa.history import JobHistory
 from asa.units import format_duration
 from asa.waits import QueueEvent
+
+if TYPE_CHECKING:
+    from asa.history import JobHistory  # needs numpy
 
 __all__ = [
     "Adjustable",

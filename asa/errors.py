@@ -25,6 +25,9 @@ An error says *what* was wrong, *where*, and *what to do*; the command line prin
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "AccessError",
     "AsaError",
@@ -43,6 +46,8 @@ __all__ = [
     "UnavailableError",
     "UnknownNameError",
     "WorkflowError",
+    "near",
+    "nearest",
 ]
 
 
@@ -145,3 +150,29 @@ class JournalError(AsaError):
 
 class LeaseError(AsaError):
     """Another client has what this one wants."""
+
+
+def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
+    """Say what somebody may have meant, for the beginning of a hint; empty if nothing is near.
+
+    Parameters
+    ----------
+    name
+        What was given.
+    known
+        What there is.
+    likeness
+        From 0 to 1: more for less.
+
+    Examples
+    --------
+    >>> near("widht", ["width", "degree"]) + "Known: width, degree."
+    "Did you mean 'width'? Known: width, degree."
+    """
+    meant = nearest(name, known, likeness=likeness)
+    return "" if meant is None else f"Did you mean {meant!r}? "
+
+
+def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """Find what somebody may have meant; as for `near`, None if nothing is."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), None)

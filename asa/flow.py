@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import secrets
 import shlex
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
@@ -24,14 +22,14 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypedDict, Unpack
 
-from asa import __version__
 from asa.backend import Backend
 from asa.errors import InputError, StateError, WorkflowError
 from asa.estimators.store import default_folder
 from asa.records import Record
-from asa.runner import RunFolder, RunPlan, RunResult, default_runs_folder, drive
+from asa.runner import RunFolder, RunResult, default_runs_folder, drive
+from asa.runner.begin import plan_run
 from asa.runner.beside import with_local_stages
-from asa.runner.outlook import check_possible, check_strategy
+from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.units import parse_duration, parse_memory
@@ -59,11 +57,11 @@ class Resources(TypedDict, total=False):
     walltime, expected
         An hour if not given; `expected` may be ``"learn"``.
     partition, account, options
-        For the batch system.
+        For the batch system; of options one, or several.
     environment
         Variables.
     inputs, outputs
-        Paths.
+        Paths, one or several.
     retries, retry_walltime_factor
         After a failure.
     local, input_size
@@ -79,10 +77,10 @@ class Resources(TypedDict, total=False):
     expected: Duration
     partition: str
     account: str
-    options: Iterable[str]
+    options: str | Iterable[str]
     environment: Mapping[str, str]
-    inputs: Iterable[str]
-    outputs: Iterable[str]
+    inputs: str | Iterable[str]
+    outputs: str | Iterable[str]
     retries: int
     retry_walltime_factor: float
     local: bool
@@ -119,22 +117,34 @@ class StageFunction(Generic[P]):
         Raises
         ------
         InputError
-            The function cannot be found by its name, or an argument cannot be written down.
+            The function cannot be found by its name, as in a notebook, or an argument cannot be written down.
         """
         name = self._function.__name__
         where = f"function {name!r}"
-        if "." in self._function.__qualname__:
-            hint = "Move it to the top level of its file."
-            raise InputError("stands inside another function or class", where=where, hint=hint)
+        path = self._path(where)
         try:
             inspect.signature(self._function).bind(*args, **kwargs)
             given = json.dumps([args, kwargs])
         except TypeError as error:
             raise InputError(f"cannot be called so: {error}", where=where, hint="Give what JSON holds.") from error
-        file = inspect.getsourcefile(self._function)
-        path = str(Path(file).absolute()) if file else ""
         words = [sys.executable, "-m", "asa.call", self._function.__module__, path, name, given]
         return Call(name, shlex.join(words), self._resources)
+
+    def _path(self, where: str) -> str:
+        """Give the file in which a stage finds the function; empty if its module alone can be found."""
+        function = self._function
+        if "." in function.__qualname__:
+            hint = "Move it to the top level of its file."
+            raise InputError("stands inside another function or class", where=where, hint=hint)
+        file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
+        is_file = file is not None and Path(file).is_file()
+        if not is_file and function.__module__ == "__main__":
+            hint = "Write it into a file, and import it from there."
+            raise InputError("was typed in, and is in no file where a stage would find it", where=where, hint=hint)
+        if not callable(getattr(sys.modules.get(function.__module__), function.__name__, None)):
+            hint = f"Let it be `{function.__name__}` at the top level of its file, where a stage looks for it."
+            raise InputError(f"is not to be found in {function.__module__} by this name", where=where, hint=hint)
+        return str(Path(file).absolute()) if file is not None and is_file else ""
 
 
 def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], StageFunction[P]]:
@@ -142,12 +152,13 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> @stage(cores=4, walltime="10min")
-    ... def count(path: str, *, least: int = 0) -> None:
-    ...     print(sum(1 for line in Path(path).open() if len(line) > least))
-    >>> count.bind("words", least=3).name
-    'count'
+    ... def total(*numbers: float) -> None:
+    ...     print(sum(numbers))
+    >>> total(1, 2, 3)
+    6
+
+    At the top level of a file, ``flow.call(total.bind(1, 2, 3))`` makes a stage of it.
     """
 
     def made(function: Callable[P, object]) -> StageFunction[P]:
@@ -189,7 +200,7 @@ class Flow:
         command: str = "",
         *,
         script: str | Path = "",
-        tasks: Iterable[str] = (),
+        tasks: str | Iterable[str] = (),
         tasks_file: str = "",
         after: str | Stage | Iterable[str | Stage] = (),
         **resources: Unpack[Resources],
@@ -222,7 +233,7 @@ class Flow:
             name,
             command=command,
             script=_read(Path(script)) if script else "",
-            tasks=tuple(tasks),
+            tasks=_several(tasks),
             tasks_file=tasks_file,
             after=tuple(before.name if isinstance(before, Stage) else before for before in befores),
             **_fields(resources),
@@ -261,9 +272,11 @@ class Flow:
         settings: Mapping[str, Any] | None = None,
         strategy: str = "",
         estimator: str = "asa",
+        name: str = "",
         folder: str | Path = ".",
         runs: str | Path | None = None,
         bank: str | Path | None = "",
+        history: int = 2000,
         seed: int = 0,
         on_record: Callable[[Record], None] = lambda _: None,
     ) -> RunResult:
@@ -275,12 +288,16 @@ class Flow:
             Where: as ``asa run`` has them. This computer, if nothing is given and no batch system is found.
         strategy, estimator
             Their names; the site's own strategy if not given, else `asa`.
+        name
+            Of the run; the flow's if not given.
         folder
-            Where commands run.
+            Where commands run. Other paths are as seen from here, not from there.
         runs
             In which folder the run's own is made; `asa-runs`, or what ``$ASA_RUNS`` says, if not given.
         bank
             Folder of what is known of waits; the usual one if not given, none with None.
+        history
+            Past jobs of everybody to learn at the beginning, where the site shows them.
         seed
             Of whatever is drawn.
         on_record
@@ -301,35 +318,29 @@ class Flow:
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
         opened = open_facility(backend, site, settings)
         chosen = strategy or opened.strategy or "asa"
-        how = check_strategy(chosen)
+        check_strategy(chosen)
+        kept_in = None if bank is None else Path(bank or default_folder()).absolute()
+        runs_folder = Path(runs or default_runs_folder()).absolute()
         with chdir(folder), tempfile.TemporaryDirectory(prefix="asa-") as place:
             with _closing(opened.facility.connect(Path(place))) as world:
                 capabilities = world.capabilities
-            kept_in = None if bank is None else Path(bank or default_folder()).absolute()
             flow = self.workflow
             if kept_in is not None:
                 with suppress(StateError):  # what was learned is of use, and no more
                     flow = expect(flow, RunTimes(kept_in), capabilities).workflow
-            plan = RunPlan(
-                id=secrets.token_hex(8),
-                name=flow.name,
-                workflow=flow.name,
-                stages=tuple(flow.stages.values()),
-                walltime_s=flow.walltime_s,
+            plan = plan_run(
+                flow,
+                opened,
+                capabilities,
                 strategy=chosen,
                 estimator=estimator,
-                backend=opened.backend,
-                settings=dict(opened.settings),
-                capabilities=capabilities,
-                folder=str(Path.cwd()),
+                name=name,
+                bank=kept_in,
+                history=history,
                 seed=seed,
-                bank=str(kept_in or ""),
-                created_s=time.time(),
-                version=__version__,
             )
-            check_possible(plan, how)
-            run = RunFolder.create((Path(runs) if runs else default_runs_folder()).absolute(), plan)
-            facility = with_local_stages(plan, opened.facility)
+            run = RunFolder.create(runs_folder, plan)
+            facility = with_local_stages(plan.backend, plan.stages, opened.facility)
             backends: list[Backend] = []
 
             def connect(where: RunFolder) -> Backend:
@@ -353,6 +364,11 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
+
+
+def _several(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Take one text for what it is, not for its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _seconds(given: Duration) -> float:
@@ -379,5 +395,5 @@ def _fields(asked: Resources) -> dict[str, Any]:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     for several in ("options", "inputs", "outputs"):
         if several in fields:
-            fields[several] = tuple(fields[several])
+            fields[several] = _several(fields[several])
     return fields

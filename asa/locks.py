@@ -23,6 +23,7 @@ STALE_S = 600.0
 """A lock is touched far more often by who holds it."""
 
 _BEAT_S = 5.0
+_NAMING_S = 1.0  # who has made a lock's file writes into it at once
 
 
 class Holder(NamedTuple):
@@ -75,12 +76,13 @@ class FileLock:
 
     def __enter__(self) -> Self:
         deadline_s = time.monotonic() + self.wait_s
+        named_s = max(deadline_s, time.monotonic() + _NAMING_S)
         pause_s = 0.01
         while not self._create():
             holder = self.holder()
             if holder is not None and self.is_stale(holder) and self._break(holder):
                 continue
-            if time.monotonic() >= deadline_s:
+            if time.monotonic() >= (deadline_s if holder is None or holder.machine else named_s):
                 raise LeaseError(
                     f"{self.doing} {holder or 'others'}",
                     where=str(self.path.parent),

@@ -8,12 +8,23 @@ from typing import Literal
 
 import numpy as np
 
+from asa.backend import JobState
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest
-from asa.records import Ended, Observed, Record, RunEnded, RunStarted, StageEnded, StageStarted, Submitted
+from asa.records import (
+    Ended,
+    Observed,
+    Record,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StageEnded,
+    StageStarted,
+    Submitted,
+)
 from asa.units import core_hours
 from asa.workflow import Workflow
 
-__all__ = ["RunMetrics", "StageTimes", "Verdict", "judge", "measure"]
+__all__ = ["RunMetrics", "StageTimes", "Verdict", "idle_times", "judge", "measure", "without"]
 
 _GRID = np.asarray(PAPER_ALTERNATIVES_S)
 
@@ -27,7 +38,8 @@ class StageTimes:
     stage
         Its name.
     perceived_wait_s
-        PWT: from the end of the last stage that it follows, or from the run's start, to its own start.
+        PWT: from the end of the last stage that it follows, or from the run's start, to its own start; what was tried
+        in between and failed, or was run anew, counts, the time between an end of the run and its going on does not.
     run_s
         From its start to its end.
     critical
@@ -48,7 +60,8 @@ class RunMetrics:
     Parameters
     ----------
     makespan_s
-        From handing the workflow over to the end of its last stage.
+        From handing the workflow over to the end of its last stage, less the time between an end of the run and its
+        user's going on with it.
     twt_s
         Total waiting time: the sum of the stages' perceived waits. Where stages run side by side they may wait side
         by side, so that the sum exceeds what the makespan suffered; what a stage waits for cores inside a shared
@@ -138,8 +151,9 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     began = next((r.time_s for r in told if isinstance(r, RunStarted)), None)
     if began is None or not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in told):
         raise ValueError("the records are not those of a completed run")
-    starts = {name: r.time_s for r in told if isinstance(r, StageStarted) for name in r.stages}
-    ends = {name: r.time_s for r in told if isinstance(r, StageEnded) for name in r.stages}
+    idle = idle_times(told)
+    starts = {name: without(idle, r.time_s) for r in told if isinstance(r, StageStarted) for name in r.stages}
+    ends = {name: without(idle, r.time_s) for r in told if isinstance(r, StageEnded) for name in r.stages}
     critical = _critical_path(workflow, ends)
     stages = tuple(
         StageTimes(
@@ -168,6 +182,33 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         resubmissions=sum(r.resubmission > 0 for r in told if isinstance(r, Submitted)),
         stages=stages,
     )
+
+
+def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
+    """Give when a run had ended and its user had not gone on with it yet: pairs of times, in order.
+
+    A run that failed may have other stages and jobs that end a little later; until then it is not idle.
+    """
+    told = list(records)
+    resumed_s = sorted(r.time_s for r in told if isinstance(r, RunResumed))
+    ends_s = [r.time_s for r in told if isinstance(r, RunEnded | StageEnded) or _ran_to_its_end(r)]
+    return [(max((end_s for end_s in ends_s if end_s <= time_s), default=time_s), time_s) for time_s in resumed_s]
+
+
+def _ran_to_its_end(record: Record) -> bool:
+    """Whether it tells of a job that ran and was not cancelled, which may happen long after the run's end."""
+    return isinstance(record, Ended) and record.payload_start_s is not None and record.state is not JobState.CANCELLED
+
+
+def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
+    """Give a time as if a run had gone on at once each time.
+
+    Examples
+    --------
+    >>> [without([(100.0, 1000.0)], time_s) for time_s in (90.0, 500.0, 1010.0)]
+    [90.0, 100.0, 110.0]
+    """
+    return time_s - sum(min(until_s, time_s) - since_s for since_s, until_s in idle if since_s < time_s)
 
 
 def _critical_path(workflow: Workflow, ends: Mapping[str, float]) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from asa.workflow import Stage
 
-__all__ = ["INPUT_EXIT", "OUTPUT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
+__all__ = ["HOPELESS_EXITS", "INPUT_EXIT", "OUTPUT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -22,6 +22,9 @@ INPUT_EXIT = 84
 OUTPUT_EXIT = 85
 """Exit code of a stage whose command ended well and left something missing or empty that it was to make."""
 
+HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
+"""Exit codes of what would end so again, however often it is tried."""
+
 _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
@@ -30,7 +33,8 @@ _MEANINGS = {
     127: "what it was to run was not found",
 }
 
-_GLOB = re.compile(r"([*?]|\[[^]/]+\])")
+_GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
+_LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _PLAIN_SHELL = ("sh", "/bin/sh")
 
 
@@ -75,17 +79,22 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:
-        parts.append(f"need {INPUT_EXIT} input {_patterns(stage.inputs)}")
-    if stage.tasks or stage.tasks_file:
+        parts.append(f"need {INPUT_EXIT} input {_patterns(stage.inputs)} || exit")
+    if _has_tasks(stage):
         parts.append(_tasks(stage, cores, place))
-    elif stage.script:
-        parts.append(_script(stage.script))
+    elif stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
+        parts += [_RUN, _script(stage.script or stage.command)]
     else:
-        parts.append(f"sh -c -- {shlex.quote(stage.command)}")
+        parts += [_RUN, f"asa_run sh -c -- {shlex.quote(stage.command)}"]
     if stage.outputs:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
-        parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}")
+        forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
+        parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
     return "\n".join(parts)
+
+
+def _has_tasks(stage: Stage) -> bool:
+    return bool(stage.tasks or stage.tasks_file)
 
 
 def _patterns(paths: Iterable[str]) -> str:
@@ -112,7 +121,7 @@ def _script(text: str) -> str:
         'asa_script=$(mktemp "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87',
         "trap 'rm -f \"$asa_script\"' EXIT",
         f"cat >\"$asa_script\" <<'{end}'\n{body}{end}",
-        f'{shlex.join(interpreter)} "$asa_script"',
+        f'asa_run {shlex.join(interpreter)} "$asa_script"',
     ]
     return "\n".join(lines)
 
@@ -142,20 +151,55 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
 
 
 _CHECK = r"""
-# A path that is there, and no file without content; of a pattern one is enough.
-need() {
-  asa_code=$1 asa_what=$2 asa_lack=
-  shift 2
+# A path that is there, and no file without content; of a pattern one is enough. What another node has written may be
+# seen some seconds later.
+lacks() {
+  asa_lack=
   for asa_pattern do
     eval "set -- $asa_pattern"
     for asa_path do
       if [ -d "$asa_path" ] || [ -s "$asa_path" ]; then continue; fi
-      asa_lack=y
       if [ -e "$asa_path" ]; then asa_how=empty; else asa_how=missing; fi
-      printf 'asa: the %s %s is %s\n' "$asa_what" "$asa_path" "$asa_how" >&2
+      asa_lack="$asa_lack
+asa: the $asa_what $asa_path is $asa_how"
     done
   done
-  [ -z "$asa_lack" ] || exit "$asa_code"
+  [ -n "$asa_lack" ]
+}
+need() {
+  asa_code=$1 asa_what=$2 asa_patience=${ASA_LATENCY_S:-5}
+  shift 2
+  while lacks "$@"; do
+    if [ "$asa_patience" -le 0 ]; then printf '%s\n' "${asa_lack#?}" >&2; return "$asa_code"; fi
+    asa_patience=$((asa_patience - 1))
+    sleep 1
+    ls >/dev/null 2>&1 || : # makes NFS look at the server again
+  done
+}
+""".strip()
+
+# Signals go on to what is run, which a shell that waits for it in the foreground would not do. What runs in the
+# background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
+# where it had ended in that moment the first answer stands.
+_RUN = r"""
+asa_run() {
+  asa_child= asa_heard=0 asa_code=
+  for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
+  if env --default-signal=INT,QUIT true 2>/dev/null; then set -- env --default-signal=INT,QUIT "$@"; fi
+  "$@" &
+  asa_child=$!
+  while :; do
+    asa_before=$asa_heard
+    wait "$asa_child" && asa_new=0 || asa_new=$?
+    case $asa_code:$asa_new in [0-9]*:127 | [0-9]*:-*) ;; *) asa_code=$asa_new ;; esac
+    [ "$asa_before" -ne "$asa_heard" ] || break
+  done
+  asa_child=
+  return "$asa_code"
+}
+asa_pass_on() {
+  asa_heard=$((asa_heard + 1))
+  [ -z "$asa_child" ] || kill -s "$1" "$asa_child" 2>/dev/null || :
 }
 """.strip()
 
@@ -182,7 +226,10 @@ asa_task='
 '
 if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
   export asa_list asa_task asa_cpus_per_task
-  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 sh -c '
+  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 \
+    --cpu-bind=none sh -c '
+    [ -r "$asa_list" ] || sleep 5
+    [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
     workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
     [ "$workers" -gt 0 ] || workers=1
     grep -n "" <"$asa_list" | awk -v n="$SLURM_NTASKS" -v r="$SLURM_PROCID" "NR % n == r % n" |

@@ -6,12 +6,11 @@ the same way, so a third party's backend is as good as ours.
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from asa.errors import InputError, UnknownNameError
+from asa.errors import InputError, UnknownNameError, near
 
 __all__ = ["load", "names", "unknown_name"]
 
@@ -46,9 +45,7 @@ def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
     there is no strategy 'bigjob'
     Did you mean 'big-job'? Known: big-job, asa.
     """
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f"Did you mean {close[0]!r}? " if close else ""
-    return UnknownNameError(f"there is no {kind} {name!r}", hint=f"{guess}Known: {', '.join(known)}.")
+    return UnknownNameError(f"there is no {kind} {name!r}", hint=f"{near(name, known)}Known: {', '.join(known)}.")
 
 
 def load(group: str, name: str) -> Any:

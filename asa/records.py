@@ -52,7 +52,9 @@ class RunStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(Record):
-    """A run that had ended without its result goes on."""
+    """A run that had ended goes on; some stages begin anew, from nothing."""
+
+    anew: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

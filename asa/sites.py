@@ -21,7 +21,6 @@ Files lie in a folder (`sites_folder`) and are named by their stem, or are given
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -34,7 +33,7 @@ from typing import Any
 
 from asa import plugins
 from asa.backend import Facility, Setting
-from asa.errors import InputError, UnknownNameError
+from asa.errors import InputError, UnknownNameError, near
 
 __all__ = [
     "OpenedSite",
@@ -357,8 +356,7 @@ def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
         return
     for key in settings:
         if key not in parameters:
-            close = difflib.get_close_matches(key, parameters, n=1)
-            guess = f"Did you mean {close[0]!r}? " if close else ""
+            guess = near(key, parameters)
             raise InputError(f"there is no setting {key!r}", where=key, hint=f"{guess}Known: {', '.join(parameters)}.")
 
 

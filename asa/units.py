@@ -6,11 +6,12 @@ understood here, at the border, and nowhere else.
 
 from __future__ import annotations
 
+import math
 import re
 
 from asa.errors import InputError
 
-__all__ = ["core_hours", "format_duration", "format_walltime", "parse_duration", "parse_memory"]
+__all__ = ["core_hours", "format_duration", "format_walltime", "parse_duration", "parse_memory", "round_walltime"]
 
 _UNIT_SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -21,6 +22,9 @@ _UNIT_SECONDS = {
 _WITH_UNITS = re.compile(r"(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
 _TERM = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 _SLURM = re.compile(r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<clock>\d+(?::\d+){0,2}))")
+_TOO_MANY_DIGITS = re.compile(r"(?<![.\d])\d{16}")  # before the point
+_HUMAN_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
+_DAY_S = 86400.0
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 _MEMORY_EXPONENT = {"k": 1, "": 2, "m": 2, "g": 3, "t": 4, "p": 5}
 
@@ -53,6 +57,8 @@ def parse_duration(text: str) -> float:
     [5400.0, 90.0, 7200.0, 129600.0, 5400.0, 45.0]
     """
     given = text.strip().lower()
+    if _TOO_MANY_DIGITS.search(given):
+        raise InputError("is longer than can be counted", hint="Write a shorter duration.")
     if _WITH_UNITS.fullmatch(given):
         total = 0.0
         for number, unit in _TERM.findall(given):
@@ -113,6 +119,20 @@ def format_walltime(seconds: float) -> str:
     return f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}"
 
 
+def round_walltime(seconds: float) -> float:
+    """Round up to a walltime that people ask for.
+
+    Examples
+    --------
+    >>> [round_walltime(s) / 60 for s in (0, 300, 1008, 3601)], round_walltime(100_000) / 3600
+    ([5.0, 5.0, 20.0, 90.0], 48.0)
+    """
+    for minutes in _HUMAN_MINUTES:
+        if seconds <= 60.0 * minutes:
+            return 60.0 * minutes
+    return math.ceil(seconds / _DAY_S) * _DAY_S
+
+
 def parse_memory(text: str) -> int:
     """Bytes that a memory size stands for; as in Slurm a bare number is MiB and units are powers of 1024.
 
@@ -124,7 +144,10 @@ def parse_memory(text: str) -> int:
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{text!r} is no memory size", hint="Write 512M, 4G or 1.5T.")
-    return round(float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()]))
+    size = float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()])
+    if not math.isfinite(size):
+        raise InputError("is more memory than can be counted", hint="Write 512M, 4G or 1.5T.")
+    return round(size)
 
 
 def core_hours(cores: int, seconds: float) -> float:

@@ -13,15 +13,43 @@ import networkx as nx
 from asa.errors import WorkflowError
 from asa.units import core_hours
 
-__all__ = ["Slot", "Stage", "Workflow"]
+__all__ = [
+    "LONGEST_NAME",
+    "LONGEST_WALLTIME_S",
+    "MOST_CORES",
+    "MOST_RETRIES",
+    "MOST_RETRY_FACTOR",
+    "NAME_PATTERN",
+    "VARIABLE_PATTERN",
+    "Slot",
+    "Stage",
+    "Workflow",
+]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_MOST_CORES = 20_000_000  # no machine has more
+LONGEST_NAME = 64
+"""Letters of a stage's name at most."""
+
+NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
+"""What a stage's name is made of."""
+
+VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
+"""What the name of an environment variable is made of."""
+
+MOST_CORES = 20_000_000
+"""Cores, nodes or GPUs of a stage at most: no machine has more."""
+
+LONGEST_WALLTIME_S = 366 * 86400.0
+"""The longest walltime that may be asked for."""
+
+MOST_RETRIES = 100
+"""How often a stage may be asked for again."""
+
+MOST_RETRY_FACTOR = 10
+"""By how much its walltime may grow each time."""
+
+_NAME = re.compile(NAME_PATTERN)
+_VARIABLE = re.compile(VARIABLE_PATTERN)
 _MOST_MEMORY_BYTES = 1 << 60
-_LONGEST_S = 366 * 86400.0
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_RETRIES = 100
-_MOST_FACTOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +139,18 @@ class Stage:
         if self.cores is None and self.nodes is None:
             raise self._error("asks for neither cores nor nodes", "Give one of them.")
         for what, amount, least, most in (
-            ("cores", self.cores, 1, _MOST_CORES),
-            ("nodes", self.nodes, 1, _MOST_CORES),
-            ("gpus", self.gpus, 0, _MOST_CORES),
+            ("cores", self.cores, 1, MOST_CORES),
+            ("nodes", self.nodes, 1, MOST_CORES),
+            ("gpus", self.gpus, 0, MOST_CORES),
             ("bytes of memory", self.memory_bytes, 0, _MOST_MEMORY_BYTES),
-            ("cores a task", self.cpus_per_task, 1, _MOST_CORES),
-            ("retries", self.retries, 0, _MOST_RETRIES),
+            ("cores a task", self.cpus_per_task, 1, MOST_CORES),
+            ("retries", self.retries, 0, MOST_RETRIES),
         ):
             if amount is not None and amount < least:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
             if amount is not None and amount > most:
                 raise self._error(f"asks for {amount} {what}", "No machine has so many.")
-        if not 0 < self.walltime_s <= _LONGEST_S:
+        if not 0 < self.walltime_s <= LONGEST_WALLTIME_S:
             raise self._error(
                 f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."
             )
@@ -150,14 +178,17 @@ class Stage:
             raise self._error(
                 f"asks for {self.cores} cores in tasks of {self.cpus_per_task}", "Give a multiple of those."
             )
+        texts = (self.command, self.script, self.tasks_file, *self.tasks, *self.inputs, *self.outputs, *self.options)
+        if any("\0" in text for text in (*texts, *(text for pair in self.environment for text in pair))):
+            raise self._error("holds a null character", "No shell can take it: leave it out.")
         if any("\n" in task or not task.strip() for task in self.tasks):
             raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
         if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
             raise self._error(f"sets {bad!r}, which is no name of a variable", "Letters, digits and '_'.")
-        if not 1 <= self.retry_walltime_factor <= _MOST_FACTOR:
+        if not 1 <= self.retry_walltime_factor <= MOST_RETRY_FACTOR:
             raise self._error(
                 f"is to be retried with {self.retry_walltime_factor:g} times the walltime",
-                f"Give a factor between 1 and {_MOST_FACTOR}.",
+                f"Give a factor between 1 and {MOST_RETRY_FACTOR}.",
             )
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")
@@ -239,6 +270,25 @@ class Workflow:
         position = {name: i for i, name in enumerate(self.stages)}
         return tuple(nx.lexicographical_topological_sort(self.graph, key=position.__getitem__))
 
+    @cached_property
+    def critical_path(self) -> tuple[str, ...]:
+        """The stages on the way through the graph that is expected to take longest."""
+        ends_s: dict[str, float] = {}
+        latest: dict[str, str | None] = {}
+        for name in self.order:
+            stage = self.stages[name]
+            latest[name] = before = max(stage.after, key=ends_s.__getitem__, default=None)
+            ends_s[name] = stage.expected_s + (0.0 if before is None else ends_s[before])
+        path = [max(ends_s, key=ends_s.__getitem__)]
+        while (before := latest[path[-1]]) is not None:
+            path.append(before)
+        return tuple(reversed(path))
+
+    @property
+    def critical_path_s(self) -> float:
+        """Seconds that the longest way is expected to take: less the whole cannot, however many cores there are."""
+        return sum(self.stages[name].expected_s for name in self.critical_path)
+
     def with_followers(self, names: Iterable[str]) -> frozenset[str]:
         """Give some stages and all that come after them."""
         chosen = set(names)
@@ -253,15 +303,11 @@ class Workflow:
         if self._walltime_s is None:
             return
         where = f"workflow {self.name!r}"
-        if not 0 < self._walltime_s <= _LONGEST_S:
+        if not 0 < self._walltime_s <= LONGEST_WALLTIME_S:
             raise WorkflowError(
                 f"asks for a walltime of {self._walltime_s} s", where=where, hint="More than nothing, at most a year."
             )
-        ends: dict[str, float] = {}
-        for name in self.order:
-            stage = self.stages[name]
-            ends[name] = max((ends[before] for before in stage.after), default=0.0) + stage.expected_s
-        longest = max(ends.values())
+        longest = self.critical_path_s
         if longest > self._walltime_s:
             raise WorkflowError(
                 f"its stages are expected to take {longest:g} s, longer than its walltime of {self._walltime_s:g} s",

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -38,13 +37,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from asa import __version__, plugins
-from asa.backend import Backend, Facility
+from asa import plugins
+from asa.backend import Backend
 from asa.experiment import Comparison, compare
 from asa.metrics import RunMetrics, measure
 from asa.parallel import available_cores
 from asa.report.comparison import render
-from asa.runner import RunFolder, RunPlan, drive
+from asa.runner import RunFolder, drive
+from asa.runner.begin import plan_run
 from asa.runner.beside import with_local_stages
 from asa.sites import open_facility
 from asa.spec import load_workflow
@@ -243,30 +243,17 @@ def expecting(flow: Workflow, lasted: Mapping[str, float]) -> Workflow:
 def run_by_asa(flow: Workflow, work: Path, strategy: str, backend: str, settings: Mapping[str, Any]) -> Result:
     """Run a workflow under a strategy, as `asa run` does; its result is not looked at yet."""
     with chdir(work), ExitStack() as held:
-        facility: Facility = open_facility(backend, None, settings).facility
-        look = facility.connect(work / "look")
+        opened = open_facility(backend, None, settings)
+        look = opened.facility.connect(work / "look")
         held.callback(let_go, look)
+        run_name = f"{flow.name}-{strategy}"
+        plan = plan_run(flow, opened, look.capabilities, strategy=strategy, name=run_name, bank=work / "bank")
 
         def connect(run: RunFolder) -> Backend:
-            opened = with_local_stages(plan, facility).connect(run.path, sleep=run.sleep)
-            held.callback(let_go, opened)
-            return opened
+            world = with_local_stages(plan.backend, plan.stages, opened.facility).connect(run.path, sleep=run.sleep)
+            held.callback(let_go, world)
+            return world
 
-        plan = RunPlan(
-            id=secrets.token_hex(8),
-            name=f"{flow.name}-{strategy}",
-            workflow=flow.name,
-            stages=tuple(flow.stages.values()),
-            walltime_s=flow.walltime_s,
-            strategy=strategy,
-            backend=backend,
-            capabilities=look.capabilities,
-            settings=dict(settings),
-            folder=str(work),
-            bank=str(work / "bank"),
-            created_s=time.time(),
-            version=__version__,
-        )
         result = drive(RunFolder.create(work / "runs", plan), connect)
     metrics = measure(flow, result.records) if result.outcome == "completed" else None
     return Result(strategy, metrics, metrics.makespan_s if metrics else float("nan"), "", "", result.reason)
@@ -389,7 +376,7 @@ def testbed(*, newer: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
         pace = {"poll": "1s", "most_poll": "5s"}
         reached = {"url": f"unix://{cluster.socket}", "system": "testbed", "age_accrues": True, **pace}
         if newer:  # a Debian of its own, which has none of the programs
-            tools = {tool for pipeline in PIPELINES.values() for tool in pipeline.tools} - {"python3"}
+            tools = {tool for pipeline in PIPELINES.values() if not pipeline.missing() for tool in pipeline.tools}
             reached["environment"] = {"PATH": f"{bring(tools, cluster.folder('tools'))}:/usr/bin:/bin"}
         yield cluster, reached
     finally:

@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from asa.backends.shell.script import TWIN_EXIT
 from asa.backends.slurm.link import SlurmAbout, SlurmJob, SlurmRecord
-from asa.backends.slurm.script import TWIN_EXIT
 
 from asa.errors import JobNotFoundError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 

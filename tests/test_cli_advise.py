@@ -194,6 +194,19 @@ def test_runs_learn_how_long_stages_run(machine):
     assert [stage["expected_run_s"] for stage in plan["stages"]] == [2.0, 300.0]
 
 
+def test_an_old_run_does_not_bring_back_what_was_forgotten(machine):
+    """It is gone on with, and tells again how long its stages ran; what is run once more is new."""
+    machine.asa("run", machine.flow(("a", "", "true"), ("b", "a", "test -e mended")), *machine.on, code=1)
+    log = RunTimes(machine.root / "bank")
+    assert [run.stage for run in log.read()] == ["a"]
+    machine.asa("advise", "--forget", "flow")
+    (machine.root / "mended").touch()
+    machine.asa("resume", "--retry", machine.runs()[0])
+    assert [run.stage for run in log.read()] == ["b"]
+    machine.asa("resume", "--from", "a", machine.runs()[0])
+    assert sorted(run.stage for run in log.read()) == ["a", "b", "b"]
+
+
 def test_a_failed_run_tells_of_what_ended_well(machine):
     """What failed tells nothing; without a bank nothing is kept."""
     chain = (("a", "", "sleep 1"), ("b", "a", "sleep 1; exit 3"))

@@ -68,7 +68,9 @@ def test_problems_are_printed_as_compilers_print_them(place):
     """A line each for an editor to jump to, and what to do below; exit code 2 with an error only."""
     write('name = "a"\ncommand = "mProjct x"')
     done = asa("check", "flow.toml")
-    assert "flow.toml:8: warning: stage 'a': mProjct: not found in PATH here\n    Did you mean mProject?" in done.stdout
+    assert (
+        "flow.toml:8: warning: stage 'a': mProjct: not found in PATH here\n    Did you mean 'mProject'?" in done.stdout
+    )
     assert "flow.toml: 1 warning\n" in done.stderr
     write('name = "a"\ncommand = "mProject x"\ncoers = 2', 'name = "a"')
     done = asa("check", "flow.toml", code=2)
@@ -109,7 +111,7 @@ def test_programs_are_looked_for_where_they_stand(place):
         assert rows[only(problems, words)[0] - 1].strip().startswith(text)
     assert rows[only(problems, "gone: not found")[0] - 1] == "f && gone"
     assert only(problems, "stage 'c': mAddd")[0] == 5
-    assert "Did you mean mAdd?" in only(problems, "stage 'c': mAddd")[3]
+    assert "Did you mean 'mAdd'?" in only(problems, "stage 'c': mAddd")[3]
     assert len(problems) == 5
 
 
@@ -146,6 +148,15 @@ def test_the_shell_checks_its_syntax(place):
     assert rows[only(problems, "stage 'b': sh does not understand")[0] - 1].startswith("tasks")
     assert only(problems, "stage 'e': bash does not understand")[0] in {3, 4}
     assert len(problems) == 3
+
+
+@pytest.mark.parametrize("task", ["mAdd >", "for x", "mAdd a << b && then", "mAdd; fi", "done", "mAdd a > b ( c"])
+def test_the_shell_checks_each_task(place, task):
+    """Whatever is wrong with it, among others that are right."""
+    write(f'name = "a"\ntasks = [\n  "mAdd 1 > out/1.txt 2>>log",\n  "{task}",\n  "mAdd -x=2,3 <in",\n]')
+    [(line, _, message, _)] = [problem for problem in told(code=2) if problem[1] == "error"]
+    assert "does not understand" in message
+    assert line == 10
 
 
 def test_files_are_there_or_made_before(place):
@@ -189,6 +200,78 @@ def test_what_is_meant_for_slurm_is_noted(place):
     assert "SLURM_NTASKS is set under Slurm only" in problems[2][2]
 
 
+def test_a_variable_of_slurm_with_another_value_at_hand_is_not_noted(place):
+    """A fallback, a value given in the text or by the stage; what is left is told once a stage, at its first line."""
+    rows = write(
+        "name = \"a\"\ncommand = '''\nmAdd ${SLURM_JOB_ID:-0} ${SLURM_NTASKS-1} # $SLURM_X\n# $SLURM_Y\n"
+        ": ${SLURM_NNODES:=1}\nmAdd $SLURM_NNODES $SLURM_ARRAY_TASK_COUNT\nSLURM_A=1; mAdd $SLURM_A\n'''\n"
+        'environment = { SLURM_ARRAY_TASK_COUNT = "4", SLURM_X = "" }',
+        'name = "b"\ntasks = [\n  "mAdd",\n  "mAdd $SLURM_PROCID",\n  "mAdd ${SLURM_JOB_ID} $SLURM_PROCID",\n]',
+    )
+    [(line, severity, message, hint)] = told()
+    assert severity == "note"
+    assert message == "stage 'b': SLURM_PROCID, SLURM_JOB_ID are set under Slurm only"
+    assert rows[line - 1].strip() == '"mAdd $SLURM_PROCID",'
+    assert "${SLURM_PROCID:-1}" in hint
+
+
+def test_the_lines_of_a_list_of_tasks_are_looked_into(place):
+    """In the file, on their lines, once a program; not where an earlier stage writes the file anew."""
+    Path("t.tasks").write_text("# $SLURM_X mAddd\nmAdd 1\n\nmProjct 2\nmProjct 3 $SLURM_NTASKS\n./none 4\n")
+    write('name = "a"\ntasks_file = "t.tasks"\noutputs = ["u.tasks"]')
+    found = json.loads(asa("check", "flow.toml", "--output", "json").stdout)["problems"]
+    assert [(Path(p["file"]).name, p["line"]) for p in found] == [("t.tasks", 4), ("t.tasks", 5), ("t.tasks", 6)]
+    assert "mProjct: not found" in found[0]["message"]
+    assert "SLURM_NTASKS is set" in found[1]["message"]
+    assert "./none: no such file" in found[2]["message"]
+    Path("u.tasks").write_text("mProjct\n")
+    Path("t.tasks").write_text("mAdd\n")
+    write(
+        'name = "a"\ntasks_file = "t.tasks"\noutputs = ["u.tasks"]',
+        'name = "b"\nafter = ["a"]\ntasks_file = "u.tasks"',
+    )
+    assert told() == []
+
+
+def test_a_program_that_is_missing_is_told_once_a_stage(place):
+    """However many tasks call it."""
+    write('name = "a"\ntasks = ["mProjct 1", "mProjct 2"]', 'name = "b"\ntasks = ["mProjct 1", "mProjct 2"]')
+    assert [message[:9] for _, _, message, _ in told()] == ["stage 'a'", "stage 'b'"]
+
+
+def test_what_only_a_shell_would_expand_is_told(place):
+    """In paths and in values of variables, on their lines, once; not where it is there under just this name."""
+    Path("{a,b}").write_text("x")
+    rows = write(
+        "name = \"a\"\ncommand = 'mAdd $HOME'\ninputs = [\n  '$SCRATCH/x',\n  '{a,b}',\n]\n"
+        "outputs = ['~/y', 'z{1..3}', '${A}/z', 'plain-~{x}']",
+        "name = \"b\"\nafter = [\"a\"]\ninputs = ['~/y']\ntasks_file = '$LIST'\n"
+        "environment = { PATH = '/opt:$PATH', COST = '5$', HOME_ = '~' }",
+        'name = "c"\ncommand = "mAdd"',
+        head="",
+    )
+    Path("flow.toml").write_text(
+        Path("flow.toml").read_text().replace('walltime = "1h"\n', 'walltime = "1h"\nenvironment = { TMP = "`pwd`" }\n')
+    )
+    rows.insert(5, "environment = { TMP")
+    problems = [problem for problem in told() if "is not checked" not in problem[2]]
+    assert {severity for _, severity, _, _ in problems} == {"warning"}
+    for words, text, hint in (
+        ("stage 'a': inputs: $SCRATCH/x is taken as it stands, $SCRATCH, too", "'$SCRATCH/x'", "{{name}}"),
+        ("stage 'a': outputs: ~/y is taken as it stands", "outputs", "{{name}}"),
+        ("stage 'a': outputs: z{1..3} is", "outputs", "a path for each"),
+        ("stage 'a': outputs: ${A}/z is", "outputs", "{{name}}"),
+        ("stage 'b': tasks_file: $LIST is", "tasks_file", "{{name}}"),
+        ("stage 'b': environment: PATH = '/opt:$PATH' is", "environment = { PATH", "export PATH=..."),
+        ("environment: TMP = '`pwd`' is taken as it stands", "environment = { TMP", "export TMP=..."),
+    ):
+        found = only(problems, words)
+        assert rows[found[0] - 1].strip().startswith(text)
+        assert hint in found[3]
+        problems.remove(found)
+    assert [message for _, _, message, _ in problems] == ["stage 'b': inputs: ~/y is taken as it stands, ~/, too"]
+
+
 def test_the_schema_is_hinted_at_once(place):
     """A file that names one is not told."""
     Path("flow.toml").write_text('name = "w"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\n')
@@ -204,6 +287,16 @@ def test_the_schema_is_printed_or_written(place):
     done = asa("schema", "--out", "asa.schema.json")
     assert Path("asa.schema.json").read_text() == schema_text()
     assert "#:schema ./asa.schema.json" in done.stderr
+
+
+def test_the_schema_is_not_written_over_another_file(place):
+    """Unless that is wished."""
+    Path("mine.json").write_text("mine")
+    assert "--force" in str(asa("schema", "--out", "mine.json", code=2).exception)
+    assert Path("mine.json").read_text() == "mine"
+    asa("schema", "--out", "mine.json", "--force")
+    assert Path("mine.json").read_text() == schema_text()
+    assert "Make it first" in str(asa("schema", "--out", "none/x.json", code=2).exception)
 
 
 FLOW = (

@@ -99,7 +99,6 @@ def test_a_site_that_cannot_be_used_is_exit_code_1(link):
         (("--backend", "slrum"), "there is no backend"),
         (("--backend", "simulated", "--set", "system=hpc2n"), "cannot be examined"),
         (("--site", "nowhere"), "there is no site"),
-        ((), "no site file"),
     ],
 )
 def test_what_cannot_be_used_is_exit_code_2(arguments, words):

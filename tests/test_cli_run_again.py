@@ -63,7 +63,7 @@ def test_a_mended_workflow_file_is_taken_up(place):
     assert "once it is mended:  asa resume --retry --workflow flow.toml" in told
     place.flow(("a", "", "echo changed >>did"), ("b", "a", "echo b >>did", 2), CHAIN[2])
     for given, words in (
-        (["--workflow", "flow.toml"], "with --retry only"),
+        (["--workflow", "flow.toml"], "with --retry or --from only"),
         (["--retry", "--workflow", "nowhere.toml"], "No such file"),
         (["--retry", "--workflow", place.flow(*CHAIN[:2], name="short")], "its stages are a, b"),
         (["--retry", "--workflow", place.flow(("a", "", ""), ("b", "a", ""), CHAIN[2], name="idle")], "no command"),

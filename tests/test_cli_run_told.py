@@ -363,15 +363,10 @@ def test_a_run_that_cannot_be_read_is_told_with_its_path(several):
         RunFolder(place / "nowhere")
 
 
-def test_a_run_is_revised_as_a_whole_and_keeps_its_stages(folder):
-    """For jobs are named by their stages' order."""
-    longer = tuple(replace(stage, walltime_s=9000) for stage in STAGES)
-    folder.revise(stages=longer, source="/x/y.toml")
-    assert RunFolder(folder.path).plan.stages == longer
-    assert RunFolder(folder.path).plan.source == "/x/y.toml"
-    with pytest.raises(InputError, match="others, or come in another order"):
-        folder.revise(stages=longer[:2])
-    assert RunFolder(folder.path).plan.stages == longer
+def test_a_run_is_revised_as_a_whole(folder):
+    folder.revise(source="/x/y.toml", parameters={"a": 1})
+    plan = RunFolder(folder.path).plan
+    assert (plan.source, plan.parameters, plan.stages) == ("/x/y.toml", {"a": 1}, folder.plan.stages)
     assert not [path for path in folder.path.iterdir() if path.name.startswith(".run.json")]
 
 

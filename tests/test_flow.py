@@ -10,6 +10,7 @@ from local_queue import Queue
 
 from asa import Flow, load_workflow, stage
 from asa.errors import InputError, WorkflowError
+from asa.runner import list_runs
 from asa.spec import write_workflow
 
 
@@ -21,8 +22,9 @@ def queue(tmp_path):
 
 
 def run(flow, queue, **options):
-    where = {"settings": {"cores": 2, "spool": str(queue.root / "spool")}, "runs": queue.root / "runs"}
-    return flow.run(backend="local", folder=queue.root, bank=queue.root / "bank", **{**where, **options})
+    root = queue.root
+    where = {"settings": {"cores": 2, "spool": str(root / "spool")}, "folder": root, "runs": root / "runs"}
+    return flow.run(backend="local", **{**where, "bank": root / "bank", **options})
 
 
 @pytest.mark.parametrize("strategy", ["asa", "per-stage", "chained", "big-job"])
@@ -125,3 +127,86 @@ def test_what_makes_no_sense_is_refused_at_once(tmp_path):
         flow.stage("c", script=tmp_path / "nothing")
     with pytest.raises(InputError, match="soon"):
         flow.stage("d", "true", walltime="soon")
+
+
+def test_a_stage_with_nothing_to_run_is_refused(queue):
+    flow = Flow("idle")
+    flow.stage("nothing")
+    with pytest.raises(InputError, match="there is no command to run in stage nothing"):
+        run(flow, queue)
+    assert not (queue.root / "runs").exists()
+
+
+@pytest.mark.parametrize("what", ["tasks", "inputs", "outputs", "options"])
+def test_one_text_is_one_of_them_not_its_letters(what):
+    flow = Flow("x")
+    made = flow.stage("a", **{"command": "" if what == "tasks" else "true", what: "total.txt"})
+    assert getattr(made, what) == ("total.txt",)
+    assert getattr(flow.stage("b", **{"command": made.command, what: ["one", "two"]}), what) == ("one", "two")
+
+
+def test_paths_are_as_seen_from_here(queue, tmp_path, monkeypatch):
+    """Not from the folder in which commands run."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("ASA_BANK", "usual-bank")
+    flow = Flow("one")
+    flow.stage("make", "pwd >made")
+    assert run(flow, queue, folder=there, runs="runs", bank="bank").outcome == "completed"
+    monkeypatch.delenv("ASA_RUNS", raising=False)
+    assert run(flow, queue, folder="../there", runs=None, bank="").outcome == "completed"
+    assert (there / "made").read_text() == f"{there}\n"
+    assert sorted(path.name for path in here.iterdir()) == ["asa-runs", "bank", "runs", "usual-bank"]
+    assert [path.name for path in there.iterdir()] == ["made"]
+
+
+def test_a_run_is_named_and_learns_from_as_many_as_it_is_told(queue):
+    flow = Flow("one")
+    flow.stage("make", "true")
+    assert run(flow, queue, name="mine", history=7).outcome == "completed"
+    [folder] = list_runs(queue.root / "runs")
+    assert (folder.plan.name, folder.plan.workflow, folder.plan.history) == ("mine", "one", 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bank": "file/bank"}, "cannot be made"),
+        ({"strategy": "luck"}, "luck"),
+        ({"estimator": "crystal-ball"}, "crystal-ball"),
+    ],
+)
+def test_what_a_run_cannot_do_is_said_before_it_begins(queue, options, words, monkeypatch):
+    monkeypatch.chdir(queue.root)
+    (queue.root / "file").touch()
+    flow = Flow("one")
+    flow.stage("make", "touch made")
+    with pytest.raises(InputError, match=words):
+        run(flow, queue, **options)
+    assert not (queue.root / "runs").exists()
+    assert not (queue.root / "made").exists()
+
+
+TYPED = "from asa import stage\n@stage()\ndef make(): ...\n\nmake.bind()\n"
+
+
+CELL = "import sys; exec(compile(sys.stdin.read(), '/tmp/ipykernel_1/2.py', 'exec'))"
+
+
+@pytest.mark.parametrize("command", [["-c", TYPED], ["-i", "-q"], ["-c", CELL]], ids=["-c", "REPL", "notebook"])
+def test_a_function_that_was_typed_in_is_refused(command):
+    """A notebook's cells have names of files that are not there."""
+    done = subprocess.run(
+        [sys.executable, *command], input=TYPED, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "was typed in, and is in no file" in done.stderr
+
+
+nameless = stage()(lambda: None)
+
+
+def test_a_function_that_is_not_there_by_its_name_is_refused():
+    with pytest.raises(InputError, match=f"is not to be found in {__name__} by this name"):
+        nameless.bind()

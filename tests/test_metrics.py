@@ -1,10 +1,16 @@
 """The paper's metrics, on records written by hand."""
 
+import json
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from this_machine import Place
 
 from asa.backend import JobState
-from asa.metrics import judge, measure
-from asa.records import Ended, Observed, RunEnded, RunStarted, StageEnded, StageStarted, Submitted
+from asa.metrics import idle_times, judge, measure, without
+from asa.records import Ended, Observed, RunEnded, RunResumed, RunStarted, StageEnded, StageStarted, Submitted
 from asa.strategies import Keep
 from asa.workflow import Stage, Workflow
 
@@ -108,3 +114,91 @@ def test_a_stage_before_its_time_is_an_error():
     early = [StageStarted(time_s=1350, **of("b", "3")) if r == RECORDS[7] else r for r in RECORDS]
     with pytest.raises(ValueError, match="'b' began before"):
         measure(FLOW, early)
+
+
+DAYS_S = 3 * 86400.0
+
+
+def later(record):
+    return replace(record, time_s=record.time_s + DAYS_S)
+
+
+def failed(stage, job, at_s, start_s):
+    """Give a job that failed."""
+    return Ended(
+        time_s=at_s, **of(stage, job), state=JobState.FAILED, cores=1, start_s=start_s, payload_start_s=start_s
+    )
+
+
+def test_days_before_a_run_is_gone_on_with_do_not_count():
+    """It failed at 1371 and went on three days later: its times are those of one that went on at once."""
+    at = next(i for i, r in enumerate(RECORDS) if isinstance(r, StageStarted) and r.stages == ("b",))
+    begun = [StageStarted(time_s=1366, **of("b", "2b")), failed("b", "2b", 1371, 1366)]
+    ended = [RunEnded(time_s=1371, run="r", outcome="failed"), RunResumed(time_s=1371 + DAYS_S, run="r")]
+    on = [later(r) for r in RECORDS[at:]]
+    m = measure(FLOW, [*RECORDS[:at], *begun, *ended, *on])
+    assert (m.makespan_s, m.twt_s) == (471, 111)
+    assert [(s.perceived_wait_s, s.run_s) for s in m.stages] == [(60, 300), (11, 100), (40, 30)]
+    critical = [s for s in m.stages if s.critical]
+    assert sum(s.perceived_wait_s + s.run_s for s in critical) == m.makespan_s
+
+
+def test_a_stage_that_is_run_once_more_days_later():
+    """From the end of what it follows on, without the days; twice."""
+    records = RECORDS
+    for day in (1, 2):
+        from_s = 86400.0 * day
+        again = [
+            RunResumed(time_s=from_s, run="r"),
+            StageStarted(time_s=from_s + 50, **of("b", f"again{day}")),
+            StageEnded(time_s=from_s + 150, **of("b", f"again{day}")),
+            RunEnded(time_s=from_s + 150, run="r", outcome="completed"),
+        ]
+        records = [*records, *again]
+    m = measure(FLOW, records)
+    assert m.makespan_s == 471 + 150 + 150
+    assert [(s.perceived_wait_s, s.run_s) for s in m.stages] == [(60, 300), (111 + 150 + 50, 100), (40, 30)]
+
+
+def test_what_still_ran_when_a_run_had_failed_is_not_idle():
+    """Another stage ended well an hour after; a pending job was cancelled when the run went on."""
+    cancelled = Ended(
+        time_s=90_000, **of("c", "9"), state=JobState.CANCELLED, cores=1, start_s=None, payload_start_s=None
+    )
+    told = [
+        RunEnded(time_s=100, run="r", outcome="failed"),
+        StageEnded(time_s=3700, **of("b")),
+        cancelled,
+        RunResumed(time_s=90_001, run="r"),
+    ]
+    assert idle_times(told) == [(3700, 90_001)]
+    assert without(idle_times(told), 90_011) == 3710
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=5), st.floats(0, 1e7), st.floats(0, 1e7))
+def test_time_without_idle_times_keeps_its_order(lengths, one_s, other_s):
+    """It never runs faster than the clock, nor backwards."""
+    idle, now_s = [], 0.0
+    for busy_s, idle_s in lengths:
+        idle.append((now_s + busy_s, now_s + busy_s + idle_s))
+        now_s += busy_s + idle_s
+    first_s, last_s = sorted((one_s, other_s))
+    passed_s = without(idle, last_s) - without(idle, first_s)
+    assert -1e-6 <= passed_s <= last_s - first_s + 1e-6
+
+
+def test_a_run_that_was_retried_is_exported_as_long_as_its_metrics_say(tmp_path):
+    """Both leave out the time in which nobody had gone on with it."""
+    machine = Place(tmp_path)
+    try:
+        machine.asa("run", machine.flow(("a", "", "true"), ("b", "a", "test -e mended")), *machine.on, code=1)
+        (tmp_path / "mended").touch()
+        machine.asa("resume", "--retry")
+        [run] = machine.runs()
+        exported = json.loads(machine.asa("export", "wfformat", "--run", run).stdout)
+        makespan_s = json.loads((run / "metrics.json").read_text())["makespan_s"]
+        assert exported["workflow"]["execution"]["makespanInSeconds"] == pytest.approx(makespan_s, abs=1e-3)
+        status = machine.status()
+        assert makespan_s < status["ended_s"] - status["begun_s"]
+    finally:
+        machine.close()

@@ -18,6 +18,7 @@ SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 def run(stage, folder, *, shell="sh", cores=2, place="", **environment):
     text = payload_text(stage, cores, place=str(place) if place else "")
+    environment = {"ASA_LATENCY_S": "0", **environment}
     return subprocess.run(
         [shell, "-c", text], cwd=folder, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60,
         check=False,
@@ -120,6 +121,51 @@ def test_tasks_that_ended_well_are_not_run_again(tmp_path):
     tasks[2] += "; true"  # another task than before
     assert run(stage(tasks=tuple(tasks)), tmp_path, place=place).returncode == 0
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2", "3", "3"]
+
+
+def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
+    """One has ended well and made nothing: it is not known which."""
+    place = tmp_path / "place"
+    one = stage(tasks=("echo 1 >>ran; [ ! -e mended ] || echo x >out", "echo 2 >>ran"), outputs=("out",))
+    assert run(one, tmp_path, place=place).returncode == OUTPUT_EXIT
+    (tmp_path / "mended").touch()
+    assert run(one, tmp_path, place=place).returncode == 0
+    assert sorted((tmp_path / "ran").read_text().split()) == ["1", "1", "2", "2"]
+
+
+def test_what_comes_late_is_waited_for(tmp_path):
+    with subprocess.Popen(["sh", "-c", "sleep 1.2; echo x >late"], cwd=tmp_path):
+        assert run(stage(command="true", inputs=("late",)), tmp_path, ASA_LATENCY_S="30").returncode == 0
+
+
+def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_path):
+    """By a stand-in for srun that runs a process for each node, one after the other."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(
+        '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\ncode=0\n'
+        'for SLURM_PROCID in 0 1 2; do export SLURM_PROCID; [ "$SLURM_PROCID" -ne 1 ] || $HIDE; "$@" || code=$?; done\n'
+        "exit $code\n"
+    )
+    srun.chmod(0o755)
+    node = {"SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "3", "SLURM_CPUS_ON_NODE": "4"}
+    node["PATH"] = f"{srun.parent}:{os.environ['PATH']}"
+    tasks = tuple(f"echo {n} >>ran.$SLURM_PROCID" for n in range(10))
+    assert run(stage(tasks=tasks), tmp_path, place=tmp_path / "place", HIDE="true", **node).returncode == 0
+    shares = [(tmp_path / f"ran.{rank}").read_text().split() for rank in range(3)]
+    assert sorted(int(number) for share in shares for number in share) == list(range(10))
+    assert max(map(len, shares)) == 4
+    hide = "eval rm -f $asa_list"
+    done = run(stage(tasks=tasks), tmp_path, place=tmp_path / "other", HIDE=hide, **node)
+    assert done.returncode == TASK_EXIT
+    assert "no list of tasks on" in done.stderr
+
+
+def test_text_in_brackets_of_a_path_runs_nothing(tmp_path):
+    done = run(stage(command="true", inputs=("a[$(touch hacked)].txt", "x[a b].fits", "out[1;2].dat")), tmp_path)
+    assert done.returncode == INPUT_EXIT
+    assert "the input out[1;2].dat is missing" in done.stderr
+    assert not (tmp_path / "hacked").exists()
 
 
 def test_a_list_of_tasks_is_read_when_the_stage_begins(tmp_path):

@@ -18,8 +18,8 @@ from asa.errors import InputError, StateError
 from asa.history import read_history
 from asa.records import Ended, RunResumed, StageEnded, StageStarted, Submitted
 from asa.runtimes import RunForecast, RunTime, RunTimes, advise, expect, forecast_run, run_times_of
-from asa.runtimes.advice import round_walltime
 from asa.strategies import Keep
+from asa.units import round_walltime
 from asa.workflow import Stage, Workflow
 
 SITE = Capabilities(system="hpc2n", cores_per_node=4, max_cores=640, age_accrues=True)
@@ -87,6 +87,37 @@ def test_forgetting_removes_a_stage_or_a_workflow_for_good(tmp_path):
     assert log.forget("blast") == 2
     assert b"blast" not in b"".join(file.read_bytes() for file in log.folder.iterdir())
     assert [run.workflow for run in log.read()] == ["other"]
+
+
+def test_what_was_forgotten_does_not_come_back(tmp_path):
+    """A run tells all that it knows whenever it is gone on with; after more was forgotten and merged, too."""
+    old, new = runs([1, 2], stage="search"), runs([3, 4], stage="search", cores=8)
+    log, other = RunTimes(tmp_path), RunTimes(tmp_path)
+    log.observe(old)
+    late = RunTimes(tmp_path)
+    late.read()
+    assert log.forget("blast", "search") == 2
+    for teller in (log, other, late, RunTimes(tmp_path)):
+        assert teller.observe(old) == 0
+    assert other.observe([*old, *new]) == 2
+    assert RunTimes(tmp_path).read() == new
+    log.observe(runs([9], flow="other"))
+    log.forget("other")
+    for i in range(80):  # so many that they are merged
+        log.observe(runs([i], stage=f"s{i}"))
+    assert RunTimes(tmp_path).observe([*old, *runs([9], flow="other")]) == 0
+    assert b"blast-search-4" not in b"".join(file.read_bytes() for file in log.folder.iterdir())
+
+
+def test_what_was_about_to_be_told_when_it_was_forgotten_is_not_read(tmp_path):
+    """A writer that had read before, and writes after."""
+    log = RunTimes(tmp_path)
+    log.observe(runs([1, 2]))
+    [file] = log.folder.iterdir()
+    content = file.read_bytes()
+    log.forget("blast")
+    (log.folder / "kept-0123456789abcdef.jsonl").write_bytes(content)
+    assert RunTimes(tmp_path).read() == []
 
 
 def test_many_files_become_few(tmp_path):
@@ -275,6 +306,26 @@ def test_tasks_that_went_on_where_they_stopped_are_added_up():
     assert facts(told(records)) == [("t", 2, 160.0, "at_least"), ("t", 2, 190.0, "exact")]
     requeued = JobStatus("3", JobState.COMPLETED, 0.0, restarts=1)
     assert told(records, requeued)[-1].kind == "at_least"
+
+
+def test_tasks_that_are_run_once_more_begin_from_nothing():
+    """They failed, and then not they alone were asked for again but what they follow, which had ended well."""
+    records = [
+        sent("1", "b"), began("b", 0.0, "1"), done("b", 10.0, "1"),
+        sent("2", "t", cores=2), began("t", 20.0, "2"), over("2", 80.0, "t", state=JobState.FAILED),
+        RunResumed(time_s=1000.0, run="r", anew=("b", "t")),
+        sent("3", "b"), began("b", 1010.0, "3"), done("b", 1020.0, "3"),
+        sent("4", "t", cores=2), began("t", 1030.0, "4"), over("4", 1040.0, "t", state=JobState.FAILED),
+        sent("5", "t", cores=2), began("t", 1050.0, "5"), done("t", 1090.0, "5"),
+    ]  # fmt: skip
+    assert facts(told(records)) == [("b", 4, 10.0, "exact"), ("b", 4, 10.0, "exact"), ("t", 2, 50.0, "exact")]
+    again = [
+        RunResumed(time_s=2000.0, run="r"),
+        sent("6", "t", cores=2),
+        began("t", 2010.0, "6"),
+        done("t", 2040.0, "6"),
+    ]
+    assert facts(told([*records, *again]))[-1] == ("t", 2, 30.0, "exact")
 
 
 def test_of_a_shared_job_only_times_that_were_told_count():

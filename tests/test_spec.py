@@ -3,7 +3,7 @@
 import pytest
 
 from asa.errors import InputError
-from asa.spec import check_file, load_workflow, parameters_of
+from asa.spec import check_file, load_workflow, near_parameter, parameters_of
 
 GOOD = """\
 name = "mosaic"
@@ -205,6 +205,14 @@ def test_parameters_take_other_values_of_their_kind(rich):
         with pytest.raises(InputError, match=message) as caught:
             load_workflow(rich, given)
         assert str(caught.value.where).startswith(f"{rich}:")
+
+
+def test_a_mistyped_parameter_is_known_by_what_it_is_like(rich):
+    """For a command line, on which it may be a setting of something else."""
+    names = ("widht", "survey", "here ", "partition")
+    assert [near_parameter(rich, name) for name in names] == ["width", None, "here", None]
+    with pytest.raises(InputError, match="cannot be read"):
+        near_parameter(rich.parent / "none.toml", "width")
 
 
 def test_all_errors_are_told_at_once(tmp_path):

@@ -10,7 +10,7 @@ from asa.errors import InputError
 from asa.spec import load_workflow, write_workflow
 from asa.workflow import Stage, Workflow
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
 BRACES = st.sampled_from(
     ["{{degree}}", "{{{x}}", "{{ open }}", "a{{b}}c\n{{d}}", "docker --format '{{.Names}}'", "\r\n\t'''\"\"\"\\"]
 )
@@ -134,3 +134,10 @@ def test_scripts_may_stay_in_their_files(tmp_path):
     assert load_workflow(path).stages == flow.stages
     with pytest.raises(InputError, match="stage 'a': has a script of one line"):
         write_workflow(flow)
+
+
+@pytest.mark.parametrize("stage", [{"command": "a\0"}, {"tasks": ("a\0",)}, {"script": "#!/bin/sh\na\0\n"}])
+def test_what_would_not_read_back_is_not_written(stage):
+    """A null byte, which no file may have."""
+    with pytest.raises(InputError, match="null byte"):
+        write_workflow(Workflow("w", [Stage("a", cores=1, **stage)]))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asa.cli.standing import RunStanding
     from asa.records import Record
     from asa.runner import RunFolder, RunResult
+    from asa.workflow import Workflow
 
 __all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end"]
 
@@ -85,6 +86,7 @@ def drive_here(
     *,
     retry: bool = False,
     again: Sequence[str] = (),
+    revised: Workflow | None = None,
     greeting: str = "",
 ) -> RunResult:
     """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
@@ -100,11 +102,18 @@ def drive_here(
 
     try:
         with ExitStack() as held:
-            watch = _Watch(folder, with_local_stages(folder.plan, facility), display, held, greeting)
+            stages = (revised or folder.state()[0].workflow).stages.values()
+            watch = _Watch(folder, with_local_stages(folder.plan.backend, stages, facility), display, held, greeting)
             held.enter_context(display)
             held.enter_context(watch.departures.heeded())
             return drive(
-                folder, watch.connect, retry=retry, again=again, on_record=watch.on_record, on_pass=watch.on_pass
+                folder,
+                watch.connect,
+                retry=retry,
+                again=again,
+                revised=revised,
+                on_record=watch.on_record,
+                on_pass=watch.on_pass,
             )
     except Detached:
         _say_left(folder)

@@ -53,6 +53,7 @@ def wfformat(
     A stage is a task; a stage with a list of tasks is as many as it lists.
     """
     from asa.importers import export_wfformat
+    from asa.importers.base import Notes
     from asa.spec import load_workflow
 
     measured = None
@@ -64,19 +65,23 @@ def wfformat(
         flow = load_workflow(workflow, given_settings(parameters))
     else:
         raise InputError("nothing to export is given", where="FILE", hint="Give a workflow file, or --run RUN.")
-    document = export_wfformat(flow, made_s=time.time(), measured=measured)
+    notes = Notes()
+    document = export_wfformat(flow, made_s=time.time(), measured=measured, notes=notes)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     if out is None:
         sys.stdout.write(text)
     else:
         write_text(out, text, force=force)
     if measured is None:
-        sys.stderr.write("note: run times are the expected ones; --run RUN takes those of a run.\n")
+        notes.add("run times are the expected ones; --run RUN takes those of a run.")
+    for note in notes.sentences():
+        sys.stderr.write(f"note: {note}\n")
 
 
 def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
     """Give the workflow of a run that completed, and its times."""
     from asa.importers.wfformat import Measured
+    from asa.metrics import idle_times, without
     from asa.records import RunEnded, RunStarted
 
     state, records = read_state(folder)
@@ -93,4 +98,5 @@ def _of_run(folder: RunFolder) -> tuple[Workflow, Measured]:
         for name, view in state.stages.items()
         if view.started_s is not None and view.ended_s is not None
     }
-    return state.workflow, Measured(began_s, ended_s - began_s, runs_s)
+    makespan_s = without(idle_times(records), ended_s) - began_s
+    return state.workflow, Measured(began_s, makespan_s, runs_s)

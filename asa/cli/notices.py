@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from asa.backend import JobState, JobStatus
 from asa.units import format_duration
 
 if TYPE_CHECKING:
-    from asa.backend import Advice, Condition
+    from asa.backend import Advice, Condition, JobStatus
     from asa.runner.state import Job, RunState
 
 __all__ = ["Notice", "Notices", "is_on_hold", "remedy_of"]
 
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
+_PENDING = "pending"  # asa.backend is loaded late, as it needs numpy
 _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 
@@ -64,10 +64,11 @@ def is_on_hold(status: JobStatus) -> bool:
 
     Examples
     --------
+    >>> from asa.backend import JobState, JobStatus
     >>> is_on_hold(JobStatus("7", JobState.PENDING, 0.0, reason="JobHeldUser"))
     True
     """
-    return status.state is JobState.PENDING and bool(_ON_HOLD.search(status.reason.lower()))
+    return status.state.value == _PENDING and bool(_ON_HOLD.search(status.reason.lower()))
 
 
 def remedy_of(advice: Advice, job_id: str | None) -> str:
@@ -128,7 +129,7 @@ class Notices:
                 yield Notice("held", now_s, words, stages, status.job_id, status.reason)
             else:
                 yield Notice("released", now_s, f"{whose} is on hold no more", stages, status.job_id)
-        elif not held and status.state is JobState.PENDING and self._is_news(seen, status.reason):
+        elif not held and status.state.value == _PENDING and self._is_news(seen, status.reason):
             words = f"{whose} waits{self._meaning(status)}"
             yield Notice("reason", now_s, words, stages, status.job_id, status.reason)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.errors import InputError
+from asa.workflow import Workflow
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.state import RunState
-    from asa.workflow import Stage, Workflow
+    from asa.workflow import Stage
 
-__all__ = ["bank_folder", "bank_trouble", "check_bank", "check_commands", "revise", "take_bank"]
+__all__ = ["bank_folder", "revise", "take_bank"]
 
 _NO_BANK = "none"
 
@@ -29,52 +30,6 @@ def bank_folder(given: str | None) -> Path | None:
     return (Path(given) if given else default_folder()).absolute()
 
 
-def bank_trouble(folder: Path) -> str:
-    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
-    from tempfile import TemporaryFile
-
-    what = "made"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        what = "written"
-        with TemporaryFile(dir=folder) as file:
-            file.write(b"\n")
-    except OSError as error:
-        return f"cannot be {what}: {error.strerror or error}"
-    return ""
-
-
-def check_bank(folder: Path | None) -> None:
-    """Refuse a bank in which nothing can be kept.
-
-    Raises
-    ------
-    InputError
-        It cannot be made, or not be written.
-    """
-    if folder is not None and (trouble := bank_trouble(folder)):
-        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
-        raise InputError(trouble, where=f"the bank {folder}", hint=hint)
-
-
-def check_commands(given: str, stages: Iterable[Stage], *, is_file: bool) -> None:
-    """Refuse stages that would run nothing.
-
-    Raises
-    ------
-    InputError
-        It names them.
-    """
-    # the workflows of the paper are models, whose stages have names where their commands would be
-    idle = [s.name for s in stages if s.is_idle or (not is_file and s.command.strip() == s.name)]
-    if idle:
-        raise InputError(
-            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
-            where=given,
-            hint="Write `command` in a workflow file; or look with --dry-run.",
-        )
-
-
 def take_bank(folder: RunFolder, given: str | None) -> None:
     """Let a run keep its waits in another bank from now on; say so if it cannot keep them in its own.
 
@@ -85,6 +40,8 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
     LeaseError
         Another client drives the run.
     """
+    from asa.runner.begin import bank_trouble, check_bank
+
     if given is not None:
         bank = bank_folder(given)
         check_bank(bank)
@@ -97,8 +54,25 @@ def take_bank(folder: RunFolder, given: str | None) -> None:
         )
 
 
-def revise(folder: RunFolder, state: RunState, file: Path, again: Collection[str] = ()) -> None:
-    """Let what is left of a run that ended be as its workflow's file says now; what has ended well stays as it was.
+def revise(
+    folder: RunFolder,
+    state: RunState,
+    file: Path,
+    again: Collection[str] = (),
+    parameters: Mapping[str, str] | None = None,
+) -> Workflow:
+    """Read what is left of a run that ended as its workflow's file says now; what has ended well stays as it was.
+
+    Parameters
+    ----------
+    folder, state
+        The run, and how it stands.
+    file
+        The workflow's file.
+    again
+        Stages that are run once more, with all that follow them.
+    parameters
+        Of the file, beside those with which the run was begun.
 
     Raises
     ------
@@ -107,29 +81,41 @@ def revise(folder: RunFolder, state: RunState, file: Path, again: Collection[str
     LeaseError
         Another client drives the run.
     """
+    from asa.cli.advise import learned
+    from asa.runner.begin import check_commands
     from asa.runner.outlook import check_possible, check_strategy
-    from asa.spec import load_workflow
+    from asa.spec import load_workflow, parameters_of
 
-    flow = load_workflow(file)
+    kept_parameters = {k: v for k, v in folder.plan.parameters.items() if k in parameters_of(file)}
+    given = {**kept_parameters, **(parameters or {})}
+    flow = load_workflow(file, given)
     once_more = state.workflow.with_followers(again)
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
-    stages = _merged(folder.plan.stages, flow, done, file)
-    check_commands(str(file), [stage for stage in stages if stage.name not in done], is_file=True)
-    plan = replace(folder.plan, stages=stages, walltime_s=flow.walltime_s, source=str(file.absolute()))
-    check_possible(plan, check_strategy(plan.strategy))
-    with folder.driven():
-        folder.revise(stages=plan.stages, walltime_s=plan.walltime_s, source=plan.source)
-    if kept := [name for name in sorted(done) if flow.stages[name] != state.stages[name].stage]:
+    revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=flow.walltime_s)
+    if kept := [name for name in sorted(done) if flow.stages[name] != _as_written(state.workflow.stages[name])]:
         whose = "stage" if len(kept) == 1 else "stages"
         sys.stderr.write(f"Note: {whose} {', '.join(kept)} ended well, and what is new there does not count.\n")
+    bank = Path(folder.plan.bank) if folder.plan.bank else None
+    revised = learned(revised, bank, folder.plan.capabilities)
+    check_commands(str(file), [revised.stages[name] for name in revised.order if name not in done])
+    plan = replace(folder.plan, stages=tuple(revised.stages.values()), walltime_s=revised.walltime_s)
+    check_possible(plan, check_strategy(plan.strategy))
+    with folder.driven():
+        folder.revise(source=str(file.absolute()), parameters=given)
+    return revised
 
 
-def _merged(before: tuple[Stage, ...], flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
+def _as_written(stage: Stage) -> Stage:
+    """Give a stage as its file had it, without what was learned of its run times."""
+    return replace(stage, expected_run_s=None) if stage.learns_run else stage
+
+
+def _merged(run: Workflow, flow: Workflow, done: set[str], file: Path) -> tuple[Stage, ...]:
     """Take what ended well from the run, and the rest from the file."""
-    names = [stage.name for stage in before]
-    if set(names) != set(flow.stages):
+    before = tuple(run.stages.values())
+    if set(run.stages) != set(flow.stages):
         raise InputError(
-            f"its stages are {', '.join(flow.stages)}; the run's are {', '.join(names)}",
+            f"its stages are {', '.join(flow.stages)}; the run's are {', '.join(run.stages)}",
             where=str(file),
             hint="A run goes on with the stages that it was begun with. For others begin a new run.",
         )
@@ -140,4 +126,9 @@ def _merged(before: tuple[Stage, ...], flow: Workflow, done: set[str], file: Pat
                 where=str(file),
                 hint="Leave its `after` as it was, or begin a new run.",
             )
-    return tuple(stage if stage.name in done else flow.stages[stage.name] for stage in before)
+    merged = tuple(stage if stage.name in done else flow.stages[stage.name] for stage in before)
+    if Workflow(run.name, merged).order != run.order:
+        raise InputError(
+            "the stages come in another order", where=str(file), hint=f"It was begun with: {', '.join(run.order)}."
+        )
+    return merged

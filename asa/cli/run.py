@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import secrets
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,11 +27,10 @@ from asa.cli.runs import (
 from asa.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
-    from asa.backend import Capabilities, Facility
+    from asa.backend import Facility
     from asa.cli.live import Display
-    from asa.runner import RunFolder, RunPlan
+    from asa.runner import RunFolder
     from asa.runner.state import RunState
-    from asa.sites import OpenedSite
     from asa.workflow import Workflow
 
 __all__ = ["resume", "run"]
@@ -107,22 +103,25 @@ def run(
     Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
     where nobody reads what it prints any more.
     """
+    from asa import plugins
     from asa.cli.advise import learned
     from asa.cli.planning import print_plan
-    from asa.cli.revising import bank_folder, check_bank
+    from asa.cli.revising import bank_folder
     from asa.runner import RunFolder
-    from asa.runner.outlook import check_possible, check_strategy, plan_of, read_only_bank
+    from asa.runner.begin import check_bank, check_text, plan_run
+    from asa.runner.outlook import check_strategy, plan_of, read_only_bank
     from asa.sites import open_facility
 
     parameters, given = _split(workflow, given_settings(settings))
     flow = _workflow(workflow, cores, parameters, dry_run=dry_run)
     if strategy is not None:
         check_strategy(strategy)
-    _check_estimator(estimator)
+    plugins.load("asa.estimators", estimator)
     if _is_file(workflow) and not quiet:
         _warn(workflow, parameters)
-    opened = open_facility(backend, site, given)
-    _check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
+    with _parameters_told(workflow):
+        opened = open_facility(backend, site, given)
+    check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
     chosen = strategy or opened.strategy or _STRATEGY
     how = check_strategy(chosen)
     if opened.why and not quiet:
@@ -135,10 +134,20 @@ def run(
 
         with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
             flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
-            plan = _plan(flow, opened, world.capabilities, chosen, estimator, kept_in, name, history, seed)
-            source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
-            plan = replace(plan, source=source, parameters=parameters)
-            check_possible(plan, how)
+            plan = plan_run(
+                flow,
+                opened,
+                world.capabilities,
+                strategy=chosen,
+                estimator=estimator,
+                name=name or "",
+                bank=kept_in,
+                history=history,
+                seed=seed,
+                source=str(Path(workflow).absolute()) if _is_file(workflow) else "",
+                parameters=parameters,
+                only_look=dry_run,
+            )
             if dry_run:
                 jobs = plan_of(plan, how, world, read_only_bank(plan, kept_in))
                 print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
@@ -214,11 +223,37 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
-    facility = reopen(folder, given_settings(settings))
-    if workflow is not None:
-        revise(folder, state, workflow, again)
+    parameters, given = _split(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
+    facility = reopen(folder, given if given is not None else given_settings(settings))
+    revised = revise(folder, state, workflow, again, parameters) if workflow is not None else None
+    if revised is None:
+        _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
-    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again)
+    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again, revised=revised)
+
+
+def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
+    """Say so if the workflow's file, or a script of it, is not as it was when the run began."""
+    from asa.spec import load_workflow
+
+    try:
+        flow = load_workflow(folder.plan.source, dict(folder.plan.parameters)) if folder.plan.source else None
+    except InputError:
+        return
+    if flow is None or set(flow.stages) != set(state.workflow.stages):
+        return
+    texts = [
+        name
+        for name, stage in state.workflow.stages.items()
+        if (stage.command, stage.script, stage.tasks)
+        != (flow.stages[name].command, flow.stages[name].script, flow.stages[name].tasks)
+    ]
+    if texts:
+        whose = "stage" if len(texts) == 1 else "stages"
+        sys.stderr.write(
+            f"Note: what {whose} {', '.join(texts)} should run was changed since. The run goes on with what it was "
+            f"begun with; --workflow {folder.plan.source} takes the change up.\n"
+        )
 
 
 def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
@@ -246,6 +281,7 @@ def _drive(
     quiet: bool,
     retry: bool = False,
     again: Sequence[str] = (),
+    revised: Workflow | None = None,
 ) -> None:
     from asa.cli.advise import tell_advice
     from asa.cli.driving import drive_here, tell_end
@@ -253,7 +289,8 @@ def _drive(
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
         greeting = ""
-    drive_here(folder, facility, _display(output, quiet=quiet), retry=retry, again=again, greeting=greeting)
+    display = _display(output, quiet=quiet)
+    drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
     if output is not Output.JSON:
         tell_advice(folder)
@@ -291,6 +328,21 @@ def _split(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[s
     return ours, {name: value for name, value in given.items() if name not in known}
 
 
+@contextmanager
+def _parameters_told(workflow: str) -> Iterator[None]:
+    """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
+    try:
+        yield
+    except InputError as error:
+        from asa.spec import near_parameter
+
+        key = (error.where or "").rpartition(" ")[2]
+        if not _is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
+            raise
+        hint = f"The workflow's file has a parameter {name!r}. {error.hint or ''}".strip()
+        raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
 def _warn(workflow: str, parameters: dict[str, str]) -> None:
     """Say what may keep a workflow from running, such as a program that is not found."""
     from asa.spec.checks import check_here
@@ -302,7 +354,7 @@ def _warn(workflow: str, parameters: dict[str, str]) -> None:
 
 def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
     from asa import plugins
-    from asa.cli.revising import check_commands
+    from asa.runner.begin import check_commands
     from asa.spec import load_workflow
 
     if _is_file(given):
@@ -318,55 +370,6 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
     if not dry_run:
-        check_commands(given, flow.stages.values(), is_file=_is_file(given))
+        check_commands(given, flow.stages.values(), is_model=not _is_file(given))
     checked: Workflow = flow
     return checked
-
-
-def _check_text(*texts: str) -> None:
-    """Refuse what cannot be written down: paths need not be UTF-8."""
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError("is not UTF-8", where=ascii(text), hint="Rename it, or work in another folder.") from error
-
-
-def _check_estimator(name: str) -> None:
-    from asa import plugins
-
-    plugins.load("asa.estimators", name)
-
-
-def _plan(
-    flow: Workflow,
-    opened: OpenedSite,
-    capabilities: Capabilities,
-    strategy: str,
-    estimator: str,
-    bank: Path | None,
-    name: str | None,
-    history: int,
-    seed: int,
-) -> RunPlan:
-    from asa import __version__
-    from asa.runner import RunPlan
-
-    return RunPlan(
-        id=secrets.token_hex(8),
-        name=name or flow.name,
-        workflow=flow.name,
-        stages=tuple(flow.stages.values()),
-        walltime_s=flow.walltime_s,
-        strategy=strategy,
-        estimator=estimator,
-        backend=opened.backend,
-        settings=dict(opened.settings),
-        capabilities=capabilities,
-        folder=str(Path.cwd()),
-        seed=seed,
-        history=history,
-        bank=str(bank) if bank is not None else "",
-        created_s=time.time(),
-        version=__version__,
-    )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
-import typer
+from asa.cli.imports import ForceOption, OutOption, write_text
 
 __all__ = ["schema"]
 
 
 def schema(
-    out: Annotated[Path | None, typer.Option(help="Write it to this file.", metavar="FILE", show_default=False)] = None,
+    out: OutOption = None,
+    force: ForceOption = False,
 ) -> None:
     """Print the JSON Schema of workflow files, by which editors complete and check them.
 
@@ -26,5 +25,5 @@ def schema(
     if out is None:
         sys.stdout.write(text)
         return
-    out.write_text(text, encoding="utf-8")
-    sys.stderr.write(f"Written to {out}. First line of a workflow file beside it:  #:schema ./{out.name}\n")
+    write_text(out, text, force=force)
+    sys.stderr.write(f"First line of a workflow file beside it:  #:schema ./{out.name}\n")

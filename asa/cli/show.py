@@ -73,10 +73,9 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Work
 
 def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
     """Sum a workflow up; what depends on how wide a node is stays None unless that is known."""
-    path = _critical_path(flow)
     facts: dict[str, Any] = {
-        "critical_path": path,
-        "critical_path_s": sum(flow.stages[name].expected_s for name in path),
+        "critical_path": list(flow.critical_path),
+        "critical_path_s": flow.critical_path_s,
         "peak_cores": None,
         "core_hours": None,
         "one_job_core_hours": None,
@@ -88,20 +87,6 @@ def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
         facts["core_hours"] = flow.stage_core_hours(per_node)
         facts["one_job_core_hours"] = peak * flow.execution_s(per_node) / 3600.0
     return facts
-
-
-def _critical_path(flow: Workflow) -> list[str]:
-    """Stages on the way through the graph that takes longest."""
-    ends: dict[str, float] = {}
-    latest: dict[str, str | None] = {}
-    for name in flow.order:
-        stage = flow.stages[name]
-        latest[name] = max(stage.after, key=ends.__getitem__, default=None)
-        ends[name] = stage.expected_s + (ends[before] if (before := latest[name]) is not None else 0.0)
-    path = [max(ends, key=ends.__getitem__)]
-    while (before := latest[path[-1]]) is not None:
-        path.append(before)
-    return path[::-1]
 
 
 # ---------------------------------------------------------------------- for people

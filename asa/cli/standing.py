@@ -306,7 +306,8 @@ def failed_stage(state: RunState) -> str | None:
     """Name the stage whose job ended a run."""
     for job in state.jobs.values():
         status = job.status
-        if status.state in _ENDED_AS and not job.giving_up and not job.given_up and status.reason != "Twin":
+        is_present = any(state.stages[name].job_id == status.job_id for name in job.planned.stages)
+        if status.state in _ENDED_AS and is_present and not job.giving_up and status.reason != "Twin":
             steps = status.steps
             return next((step.name for step in steps if step.end_s is None), job.planned.stages[0])
     return None

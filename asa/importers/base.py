@@ -9,13 +9,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 import networkx as nx
 
-from asa.errors import InputError
-from asa.workflow import Workflow
+from asa.errors import InputError, near
+from asa.units import round_walltime
+from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
 
 __all__ = [
     "Imported",
@@ -25,16 +25,11 @@ __all__ = [
     "direct",
     "generous_walltime_s",
     "lpt_makespan_s",
-    "near",
+    "near_or_all",
     "quantile",
     "read_text",
     "safe_name",
 ]
-
-_LONGEST_NAME = 64
-_HUMAN_S = [60.0 * m for m in (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)]
-_DAY_S = 86400.0
-_LONGEST_S = 366 * _DAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +92,7 @@ class Names:
         while name in self._taken:
             number += 1
             tail = f"-{number}"
-            name = base[: _LONGEST_NAME - len(tail)] + tail
+            name = base[: LONGEST_NAME - len(tail)] + tail
         self._taken.add(name)
         return name
 
@@ -112,14 +107,13 @@ def safe_name(text: str) -> str:
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
     name = re.sub(r"^[^A-Za-z0-9]+", "", name)
-    return name[:_LONGEST_NAME] or "stage"
+    return name[:LONGEST_NAME] or "stage"
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Say which known names are like one that is not known; all of them if none is."""
+def near_or_all(name: str, known: Iterable[str]) -> str:
+    """Say which known name is like one that is not known; all of them if none is."""
     names = list(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.6)
-    return f"Did you mean {' or '.join(close)}?" if close else f"Known are: {', '.join(names) or 'none'}."
+    return near(name, names).rstrip() or f"Known are: {', '.join(names) or 'none'}."
 
 
 def read_text(path: Path) -> str:
@@ -146,11 +140,7 @@ def generous_walltime_s(expected_s: float) -> float:
     >>> [generous_walltime_s(s) / 60 for s in (1, 200, 900, 3600, 100_000)]
     [5.0, 5.0, 30.0, 90.0, 2880.0]
     """
-    wanted = 1.5 * expected_s
-    for choice in _HUMAN_S:
-        if wanted <= choice:
-            return choice
-    return min(_LONGEST_S, _DAY_S * math.ceil(wanted / _DAY_S))
+    return min(LONGEST_WALLTIME_S, round_walltime(1.5 * expected_s))
 
 
 def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from asa.errors import InputError
 
-from .base import Notes, near, read_text
+from .base import Notes, near_or_all, read_text
 from .directives import Directive, head, read_directives, take_options
 
 __all__ = ["Script", "is_driver", "read_driver", "read_script"]
@@ -204,7 +204,9 @@ class _Driver:
         candidates = [Path(name), self._path.parent / name]
         found = next((candidate for candidate in candidates if candidate.is_file()), None)
         if found is None:
-            raise InputError(f"submits {name}, which is not there", where=where, hint=near(name, self._neighbours()))
+            raise InputError(
+                f"submits {name}, which is not there", where=where, hint=near_or_all(name, self._neighbours())
+            )
         return found
 
     def _neighbours(self) -> Iterable[str]:
@@ -246,7 +248,7 @@ class _Driver:
         for reference in _VARIABLE.finditer(ids):
             name = reference[1] or reference[2]
             if name not in self._jobs:
-                hint = near(name, self._jobs) if self._jobs else _PLAIN_HINT
+                hint = near_or_all(name, self._jobs) if self._jobs else _PLAIN_HINT
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
             found += self._jobs[name]
         if not found:

@@ -14,7 +14,7 @@ from asa.errors import InputError
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
-from .base import Imported, Names, Notes, near
+from .base import Imported, Names, Notes, near_or_all
 from .directives import KNOWN, Directive, head
 from .driver import Script, is_driver, read_driver, read_script
 
@@ -141,7 +141,9 @@ def _befores(
 
 def _index(called: str, where: str, known: Mapping[str, int]) -> int:
     if called not in known:
-        raise InputError(f"comes after {called!r}, which is none of the scripts", where=where, hint=near(called, known))
+        raise InputError(
+            f"comes after {called!r}, which is none of the scripts", where=where, hint=near_or_all(called, known)
+        )
     return known[called]
 
 

@@ -34,6 +34,7 @@ _VERSION: Final = "1.5"
 _MIB: Final = 1 << 20
 _NUMBERED = re.compile(r"[_.-]?(?:ID)?\d+$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
+_TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # after -c
 _LEAST_RUN_S: Final = 1.0
 _SCHEMA_HINT: Final = "The schema of WfFormat 1.5 wants it so."
 
@@ -387,7 +388,9 @@ def _plain(command: str) -> str:
 # ---------------------------------------------------------------------- writing
 
 
-def export_wfformat(workflow: Workflow, *, made_s: float, measured: Measured | None = None) -> dict[str, Any]:
+def export_wfformat(
+    workflow: Workflow, *, made_s: float, measured: Measured | None = None, notes: Notes | None = None
+) -> dict[str, Any]:
     """Write a workflow as a WfFormat 1.5 document.
 
     A stage is a task; one with a list of tasks as many as it lists, which share its cores and its run time. Without a
@@ -401,6 +404,8 @@ def export_wfformat(workflow: Workflow, *, made_s: float, measured: Measured | N
         When the document is made, seconds since 1970.
     measured
         What is known of a run of it.
+    notes
+        Is told what was left out.
 
     Returns
     -------
@@ -437,9 +442,13 @@ def export_wfformat(workflow: Workflow, *, made_s: float, measured: Measured | N
                 "files": [],
             },
             "execution": {
-                "makespanInSeconds": measured.makespan_s if measured else _critical_path_s(workflow),
+                "makespanInSeconds": measured.makespan_s if measured else workflow.critical_path_s,
                 "executedAt": _timestamp(began_s),
-                "tasks": [entry for stage in workflow.stages.values() for entry in _executions(stage, ids, measured)],
+                "tasks": [
+                    entry
+                    for stage in workflow.stages.values()
+                    for entry in _executions(stage, ids, measured, notes or Notes())
+                ],
             },
         },
     }
@@ -453,15 +462,9 @@ def _ids(stage: Stage) -> list[str]:
     return [f"{stage.name}#{i}" for i in range(1, len(stage.tasks) + 1)] if stage.tasks else [stage.name]
 
 
-def _critical_path_s(workflow: Workflow) -> float:
-    ends: dict[str, float] = {}
-    for name in workflow.order:
-        stage = workflow.stages[name]
-        ends[name] = max((ends[before] for before in stage.after), default=0.0) + stage.expected_s
-    return max(ends.values())
-
-
-def _executions(stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measured | None) -> Iterable[dict[str, Any]]:
+def _executions(
+    stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measured | None, notes: Notes
+) -> Iterable[dict[str, Any]]:
     if stage.cores is None:
         raise InputError(
             "asks for nodes, and WfFormat counts cores", where=f"stage {stage.name!r}", hint="Give it `cores`, too."
@@ -470,7 +473,7 @@ def _executions(stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measur
     names = ids[stage.name]
     at_once = max(1, stage.cores // stage.cpus_per_task)
     cores = stage.cpus_per_task if stage.tasks else stage.cores
-    for name, command in zip(names, stage.tasks or [_payload(stage)], strict=True):
+    for name, command in zip(names, stage.tasks or [_payload(stage, notes)], strict=True):
         entry: dict[str, Any] = {
             "id": name,
             "runtimeInSeconds": run_s / math.ceil(len(names) / at_once),
@@ -483,12 +486,25 @@ def _executions(stage: Stage, ids: Mapping[str, Sequence[str]], measured: Measur
         yield entry
 
 
-def _payload(stage: Stage) -> str:
-    """Write what a stage without tasks runs as text for a shell."""
+def _payload(stage: Stage, notes: Notes) -> str:
+    """Write what a stage without tasks runs as text for a shell; empty if that cannot be."""
+    if stage.tasks_file:
+        notes.add("its list of tasks is a file, so it has no command there", f"stage {stage.name!r}")
     if not stage.script.startswith("#!"):
         return stage.script or stage.command
     first, _, _ = stage.script.partition("\n")
-    interpreter = first.removeprefix("#!").split()
-    if PurePath(interpreter[-1] if interpreter else "sh").name in {"sh", "dash"}:
+    words = first.removeprefix("#!").split()
+    program = _program(words)
+    if program in {"sh", "dash"}:
         return stage.script
-    return f"{shlex.join(interpreter)} -c {shlex.quote(stage.script)}"
+    if _TAKES_TEXT.fullmatch(program):
+        return f"{shlex.join(words)} -c {shlex.quote(stage.script)}"
+    told = "scripts other than of shells and Python cannot be written as a command, so it has none there"
+    notes.add(told, f"stage {stage.name!r} ({program})")
+    return ""
+
+
+def _program(words: Sequence[str]) -> str:
+    """Name the program of an interpreter's line, such as /usr/bin/env -S python3 -u."""
+    names = [PurePath(word).name for word in words if not word.startswith("-") and "=" not in word]
+    return (names[1:] if names[:1] == ["env"] else names or ["sh"])[0]

@@ -16,7 +16,7 @@ from asa.runner.journal import Journal
 from asa.runner.state import Job, Observation, RunState, queued_since
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 __all__ = ["LATE_S", "Active", "Run", "Wish", "queued", "queues"]
 
@@ -51,6 +51,9 @@ class Run:
         If the journal's run has ended without its result: ask again for what did not end well.
     again
         Stages that are run once more, with all that follow them, if the journal's run has ended, however.
+    revised, walltime_s
+        With `retry` or `again`: what the workflow's stages are from then on, the same names in the same order, and the
+        walltime of the whole; as before if not given.
     place
         Folder in which stages keep what they remember when they are run again; empty for none.
     """
@@ -65,6 +68,8 @@ class Run:
     journal: Journal | None = None
     retry: bool = False
     again: tuple[str, ...] = ()
+    revised: tuple[Stage, ...] = ()
+    walltime_s: float | None = None
     place: str = ""
 
 

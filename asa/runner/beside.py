@@ -10,24 +10,39 @@ from pathlib import Path
 from typing import Any
 
 from asa import plugins
-from asa.backend import Backend, Capabilities, Condition, Facility, JobSpec, JobStatus, Previewing, StepTimes
+from asa.backend import (
+    Adjustable,
+    Advice,
+    Advisor,
+    Backend,
+    Capabilities,
+    Condition,
+    Facility,
+    JobSpec,
+    JobStatus,
+    Previewing,
+    Site,
+    StepTimes,
+    Troubleshooting,
+)
 from asa.errors import BackendError
-from asa.runner.folder import RunPlan
 from asa.waits import QueueEvent
+from asa.workflow import Stage
 
 __all__ = ["Beside", "BesideBackend", "with_local_stages"]
 
 _LOCAL = "local"
 _PREFIX = "local-"
+_OF_HERE = "local stages: "
 _LOOK_S = 0.2
 _LONG_S = 60.0
 _SAME_CLOCK_S = 2.0
 
 
-def with_local_stages(plan: RunPlan, facility: Facility) -> Facility:
-    """Give a batch system that runs a plan's local stages here, where there are any and it does not do so itself."""
-    if plan.backend == _LOCAL or not any(stage.local for stage in plan.stages):
-        return facility
+def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility) -> Facility:
+    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
+    if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
+        return facility  # a simulator runs nothing
     return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
@@ -52,6 +67,16 @@ class Beside:
     def notes(self) -> Sequence[str]:
         """What a user should know about both."""
         return [*self._far.notes, *self._near.notes]
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed."""
+        return _advice(reason, self._far, self._near)
+
+    def remedy(self, trouble: str) -> str:
+        """Say what a user can do about a trouble, by whom it is with."""
+        is_near = trouble.startswith(_OF_HERE)
+        facility, own = (self._near if is_near else self._far), trouble.removeprefix(_OF_HERE)
+        return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> BesideBackend:
         """Open both for one run; see `asa.backend.Facility.connect`."""
@@ -104,8 +129,11 @@ class BesideBackend:
 
     @property
     def condition(self) -> Condition:
-        """How well the far one can be asked."""
-        return self.far.condition
+        """How well the far one can be asked, and what troubles either."""
+        told, near = self.far.condition, self.near.condition.trouble
+        if not near:
+            return told
+        return replace(told, trouble=f"{told.trouble}; {_OF_HERE}{near}" if told.trouble else f"{_OF_HERE}{near}")
 
     def now(self) -> float:
         """Read the far one's clock."""
@@ -145,6 +173,20 @@ class BesideBackend:
         """Let a held job go."""
         backend, own = self._of(job_id)
         backend.release(own)
+
+    def change_walltime(self, job_id: str, walltime_s: float) -> None:
+        """Give a job another time limit, where it is; see `asa.backend.Adjustable`."""
+        backend, own = self._adjustable(job_id)
+        backend.change_walltime(own, walltime_s)
+
+    def shrink(self, job_id: str, nodes: int) -> None:
+        """Give back all but so many nodes of a running job, where it is; see `asa.backend.Adjustable`."""
+        backend, own = self._adjustable(job_id)
+        backend.shrink(own, nodes)
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed; see `asa.backend.Advisor`."""
+        return _advice(reason, self.far, self.near)
 
     def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
         """Ask for several jobs, each where it is."""
@@ -189,6 +231,12 @@ class BesideBackend:
             return self.near, job_id.removeprefix(_PREFIX)
         return self.far, job_id
 
+    def _adjustable(self, job_id: str) -> tuple[Adjustable, str]:
+        backend, own = self._of(job_id)
+        if not isinstance(backend, Adjustable):
+            raise BackendError("cannot be changed once it was submitted", where=f"job {job_id}", hint="Cancel it.")
+        return backend, own
+
     def _take_news(self) -> bool:
         """Hear what became of jobs here; tell whether something did that was not handed on yet."""
         if self._live:
@@ -217,3 +265,12 @@ class BesideBackend:
 
     def _later(self, time_s: float | None) -> float | None:
         return None if time_s is None else time_s + self._later_s
+
+
+def _advice(reason: str, *places: object) -> Advice:
+    """Ask each place, until one knows the reason; what none knows is told in the words of the first.
+
+    A reason that both know is the far one's, as here nobody queues.
+    """
+    told = [place.advice(reason) for place in places if isinstance(place, Advisor)]
+    return next((advice for advice in told if reason not in str(advice)), told[0] if told else Advice(reason))

@@ -19,6 +19,7 @@ from asa.runner.loop import RunResult, run_all
 from asa.runner.state import RunState
 from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
+from asa.workflow import Workflow
 
 __all__ = ["drive"]
 
@@ -29,6 +30,7 @@ def drive(
     *,
     retry: bool = False,
     again: Sequence[str] = (),
+    revised: Workflow | None = None,
     on_record: Callable[[Record], None] = lambda _: None,
     on_pass: Callable[[Sequence[RunState], Backend, float | None], None] = lambda _states, _backend, _wake_s: None,
 ) -> RunResult:
@@ -44,6 +46,8 @@ def drive(
         Ask again for what did not end well, if the run has ended without its result.
     again
         Stages to run once more, with all that follow them, if the run has ended, however.
+    revised
+        With `retry` or `again`: the workflow as it is from then on, with the same stages in the same order.
     on_record
         Called with each new record as it happens.
     on_pass
@@ -81,6 +85,8 @@ def drive(
             journal=journal,
             retry=retry,
             again=tuple(again),
+            revised=tuple(revised.stages.values()) if revised is not None else (),
+            walltime_s=revised.walltime_s if revised is not None else None,
             place=str(folder.path),
         )
 
@@ -99,7 +105,8 @@ def drive(
     if result.outcome == "completed":
         cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
         with suppress(ValueError):  # clocks that contradict each other; the run is what it is
-            folder.write_metrics({**asdict(measure(run.workflow, result.records)), **cost})
+            workflow = folder.state()[0].workflow  # it may have been revised
+            folder.write_metrics({**asdict(measure(workflow, result.records)), **cost})
     return result
 
 

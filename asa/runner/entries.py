@@ -13,6 +13,7 @@ from pydantic import Discriminator, TypeAdapter
 
 from asa.backend import JobSpec, JobStatus
 from asa.strategies.base import PlannedJob
+from asa.workflow import Stage
 
 __all__ = [
     "Accepted",
@@ -131,10 +132,22 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them."""
+    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them.
+
+    Parameters
+    ----------
+    at_s
+        When.
+    stages
+        Those that are run once more though they may have ended well; those that follow them are, too.
+    revised, walltime_s
+        What the workflow's stages are from now on, if they were mended, and the walltime of the whole.
+    """
 
     at_s: float
     stages: tuple[str, ...] = ()
+    revised: tuple[Stage, ...] = ()
+    walltime_s: float | None = None
     kind: Literal["retried"] = "retried"
 
 

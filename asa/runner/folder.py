@@ -9,7 +9,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -287,31 +287,20 @@ class RunFolder:
                 file.unlink()
         return wishes
 
-    def revise(self, *, stages: Sequence[Stage] | None = None, **changes: Any) -> None:
-        """Change what runs, for good; only while nobody drives the run, or by who does.
+    def revise(self, **changes: Any) -> None:
+        """Change what is told of the run, for good; only while nobody drives it, or by who does.
 
         Parameters
         ----------
-        stages
-            The workflow's stages, where they differ: the same names, in the same order, as jobs are named by it.
         **changes
-            Other fields of the plan.
+            Fields of the plan. What runs is not among them: the journal tells how that changed.
 
         Raises
         ------
-        InputError
-            The stages are others, follow each other otherwise, or make no workflow.
         JournalError
             It cannot be written.
         """
-        plan = replace(self.plan, stages=self.plan.stages if stages is None else tuple(stages), **changes)
-        before, after = self.plan.make_workflow().order, plan.make_workflow().order
-        if before != after:
-            raise InputError(
-                "the stages are others, or come in another order",
-                where=f"workflow {plan.workflow!r}",
-                hint=f"It was begun with: {', '.join(before)}. For other stages begin a new run.",
-            )
+        plan = replace(self.plan, **changes)
         try:
             _write_plan(self.path, plan)
         except OSError as error:

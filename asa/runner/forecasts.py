@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 
 from asa.backend import Foresight, JobSpec
@@ -41,11 +41,14 @@ class LearnedForecast:
     job_of
         The job of a stage, as if it were submitted now.
     at_once
-        Stages that wait in no queue.
+        Tells of a stage whether it waits in no queue.
     """
 
     def __init__(
-        self, bank: WaitBank, job_of: Callable[[str], QueuedJob], at_once: Collection[str] = frozenset()
+        self,
+        bank: WaitBank,
+        job_of: Callable[[str], QueuedJob],
+        at_once: Callable[[str], bool] = lambda _stage: False,
     ) -> None:
         self.bank = bank
         self._job_of = job_of
@@ -54,7 +57,7 @@ class LearnedForecast:
 
     def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the past does not know when
         """Predict the wait of a stage's job."""
-        if stage in self._at_once:
+        if self._at_once(stage):
             return _NO_WAIT
         if not self.bank.draws:
             return self.bank.predict(self._job_of(stage))

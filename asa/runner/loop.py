@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -189,7 +190,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         forecast = LearnedForecast(
             bank,
             lambda name: queued(spec_of(name), capabilities, backend.now(), bank.user),
-            at_once={name for name, stage in run.workflow.stages.items() if stage.local},
+            at_once=lambda name: state.workflow.stages[name].local,
         )
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
@@ -210,7 +211,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         catch_up(backend, one)
     if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
         _wind_up(backend, one)
-        one.commit(Retried(backend.now(), run.again))
+        one.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
     return one
 
 
@@ -268,12 +269,12 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
             if backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
-        due = next((job for job in plan.submissions if job.submit_s <= now and not one.state.is_too_early(job)), None)
+        times = [max(job.submit_s, one.state.earliest_s(job)) for job in plan.submissions]
+        due = next((job for job, time in zip(plan.submissions, times, strict=True) if time <= now), None)
         if due is None or now < one.again_s:
             _note_predictions(one, plan, now)
-            later = [planned for planned in plan.submissions if not one.state.is_too_early(planned)]
-            times = [max(planned.submit_s, one.again_s) for planned in later]
-            return min(times if plan.wake_s is None else [*times, plan.wake_s], default=None)
+            wakes = [max(time, one.again_s) for time in times if time < math.inf]
+            return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
         submit(backend, one, due)  # it changes what is true: the rest is planned on that
     return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,17 @@ from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.state import RunState
 from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, Strategy, load_strategy
 from asa.waits import LEVELS, WaitForecast
+from asa.workflow import Stage
 
 __all__ = ["MADE_UP", "PlannedSpec", "check_possible", "check_strategy", "plan_of", "read_only_bank"]
 
 MADE_UP = "JOB-OF-"
 """What ids begin with of jobs that are not there yet; the first stage's name follows."""
+
+
+_REMEDIES = {
+    "local": "Nothing was submitted. Ask for less; or give --set cores=N: its slots need not be real.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,10 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         It tells of every such stage.
     """
     told: dict[str, str] = {}
+    workflow = plan.make_workflow()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
-        if (why := plan.capabilities.impossible(job.spec)) is not None:
+        stages = [workflow.stages[name] for name in job.planned.stages]
+        if why := (plan.capabilities.impossible(job.spec) or _contradiction(stages)):
             told["+".join(job.planned.stages)] = why
     if told:
         lines = "".join(f"\n  {stages}: {why}" for stages, why in told.items())
@@ -83,8 +92,24 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         raise InputError(
             f"{count} could never start on {plan.capabilities.system}:{lines}",
             where=f"workflow {plan.workflow!r}",
-            hint="Nothing was submitted. Ask for less, or for another partition.",
+            hint=_REMEDIES.get(plan.backend, "Nothing was submitted. Ask for less, or for another partition."),
         )
+
+
+def _contradiction(stages: Sequence[Stage]) -> str | None:
+    """Say what keeps stages from sharing a job."""
+    for what, asked in (
+        ("partitions", {stage.partition for stage in stages if stage.partition}),
+        ("accounts", {stage.account for stage in stages if stage.account}),
+    ):
+        if len(asked) > 1:
+            return f"its stages ask for {len(asked)} {what} ({', '.join(sorted(asked))}), and share one job"
+    values: dict[str, str] = {}
+    for option in (option for stage in stages for option in stage.options):
+        name = option.partition("=")[0]
+        if values.setdefault(name, option) != option:
+            return f"its stages ask for {values[name]} and {option}, and share one job"
+    return None
 
 
 def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
@@ -105,8 +130,7 @@ def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank)
             spec = state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
             return queued(spec, plan.capabilities, backend.now(), bank.user)
 
-        at_once = {name for name, stage in state.workflow.stages.items() if stage.local}
-        forecast = LearnedForecast(bank, job_of, at_once)
+        forecast = LearnedForecast(bank, job_of, at_once=lambda name: state.workflow.stages[name].local)
     return list(_jobs(plan, strategy, forecast, backend.now()))
 
 
@@ -120,7 +144,7 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
     planned = strategy.plan(state.view(now_s), forecast).submissions
     for job in planned:
         spec = state.spec_of(job)
-        yield PlannedSpec(job, spec, None if state.is_too_early(job) else max(job.submit_s - now_s, 0.0))
+        yield PlannedSpec(job, spec, None if state.earliest_s(job) == math.inf else max(job.submit_s - now_s, 0.0))
         job_id = f"{MADE_UP}{job.stages[0]}"
         for entry in (
             Intended(spec.token, job, spec, now_s),

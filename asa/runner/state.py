@@ -10,7 +10,7 @@ from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, 
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
-from asa.payload import meaning, payload_text
+from asa.payload import HOPELESS_EXITS, meaning, payload_text
 from asa.records import (
     Cancelled,
     Deferred,
@@ -51,6 +51,8 @@ TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 _HOPELESS = "DependencyNeverSatisfied"
+_PAUSE_S = 5.0  # before a stage that failed is tried again, at first
+_LONGEST_PAUSE_S = 60.0
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
@@ -187,6 +189,8 @@ class RunState:
                 if self.outcome is None:
                     yield self._end(outcome, reason, at_s)
             case Retried(at_s=at_s, stages=stages):
+                if entry.revised:
+                    self.workflow = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
                 yield self._retry(at_s, stages)
 
     # ------------------------------------------------------------------ what the client does
@@ -204,18 +208,21 @@ class RunState:
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
         waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else []
+        walltime += planned.spare_walltime_s
         if planned.keep is not Keep.NOTHING:
             walltime += self._local_before(before)
+        partition = next((stage.partition for stage in stages if stage.partition), "")
+        together = max(stage.cpus_per_task for stage in stages)
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
-            cores=cores,
-            walltime_s=walltime + planned.spare_walltime_s,
+            cores=_in_tasks(cores, together, max(stage.nodes or 0 for stage in stages)),
+            walltime_s=self._at_most(walltime, planned.stages, partition),
             command=self._payload(stages[0]) if len(stages) == 1 else "",
             steps=tuple(Step(stage.name, self._payload(stage)) for stage in stages) if len(stages) > 1 else (),
-            partition=next((stage.partition for stage in stages if stage.partition), ""),
+            partition=partition,
             account=next((stage.account for stage in stages if stage.account), ""),
-            cpus_per_task=math.gcd(cores, *(stage.cpus_per_task for stage in stages)),
+            cpus_per_task=together,
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
             nodes=max(stage.nodes or 0 for stage in stages),
@@ -255,12 +262,33 @@ class RunState:
         group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
         return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
 
-    def is_too_early(self, planned: PlannedJob) -> bool:
-        """Whether a planned job must not be submitted before the stages that it follows have ended: a local one."""
-        stages = [self.workflow.stages[name] for name in planned.stages]
-        before = {name for stage in stages for name in stage.after} - set(planned.stages)
-        is_local = all(stage.local for stage in stages)
-        return is_local and any(self.stages[name].phase is not Phase.DONE for name in before)
+    def earliest_s(self, planned: PlannedJob) -> float:
+        """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
+
+        A local one is submitted when the stages before it have ended; one that failed, after a pause; and one that
+        depends on such, not before it.
+        """
+        views = [self.stages[name] for name in planned.stages]
+        before = {name for view in views for name in view.stage.after} - set(planned.stages)
+        if all(view.stage.local for view in views) and any(
+            self.stages[name].phase is not Phase.DONE for name in before
+        ):
+            return math.inf
+        return max(*(view.not_before_s for view in views), self._pause_before(before))
+
+    def _pause_before(self, before: Iterable[str]) -> float:
+        """Say until when stages without jobs pause that some stages follow."""
+        waiting = [view for name in before if (view := self.stages[name]).phase is Phase.WAITING]
+        return max(
+            (max(view.not_before_s, self._pause_before(view.stage.after)) for view in waiting), default=-math.inf
+        )
+
+    def _at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
+        """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
+        limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
+        most_s = limits.max_walltime_s if limits is not None else None
+        asked_s = sum(self.workflow.stages[name].walltime_s for name in stages)
+        return walltime_s if most_s is None or asked_s > most_s else min(walltime_s, most_s)
 
     def _payload(self, stage: Stage) -> str:
         place = f"{self.place}/tasks/{self._mark(stage.name)}" if self.place else ""
@@ -328,7 +356,8 @@ class RunState:
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
                 self.stages[name] = StageView(self.workflow.stages[name], resubmissions=again)
-        return RunResumed(time_s=at_s, run=self.name)
+        anew = tuple(name for name in self.workflow.order if name in once_more)
+        return RunResumed(time_s=at_s, run=self.name, anew=anew)
 
     # ------------------------------------------------------------------ what the batch system tells
 
@@ -443,7 +472,7 @@ class RunState:
             self._ask_again(job)  # the batch system cancelled what could never start
         elif (failed := self._to_retry(job)) is not None:
             self._ask_again(job)
-            self._count_attempt(failed, status.state)
+            self._count_attempt(failed, status.state, end)
             why = _why(status)
             yield Retrying(time_s=end, run=self.name, stages=job.planned.stages, job_id=status.job_id, reason=why)
         else:
@@ -456,18 +485,19 @@ class RunState:
         view = self.stages[failed]
         if job.status.state is JobState.CANCELLED or view.job_id != job.status.job_id:
             return None  # somebody wanted its end
+        if job.status.state is JobState.FAILED and job.status.exit_code in HOPELESS_EXITS:
+            return None  # it would fail again
         return failed if view.attempts < view.stage.retries else None
 
-    def _count_attempt(self, name: str, ended_as: JobState) -> None:
-        """Note that a stage failed; one that ran out of its walltime gets more, as much as its partition gives."""
+    def _count_attempt(self, name: str, ended_as: JobState, end_s: float) -> None:
+        """Note that a stage failed, to be tried again after a pause; with more walltime if it ran out of that."""
         view = self.stages[name]
         stage = view.stage
         if ended_as is JobState.TIMEOUT:
-            limits = self.capabilities.partitions.get(stage.partition or self.capabilities.partition)
-            most = (limits.max_walltime_s if limits is not None else None) or math.inf
-            longer = max(min(stage.walltime_s * stage.retry_walltime_factor, most), stage.walltime_s)
+            longer = self._at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
             stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
-        self.stages[name] = replace(view, stage=stage, attempts=view.attempts + 1)
+        pause_s = min(_PAUSE_S * 2**view.attempts, _LONGEST_PAUSE_S)
+        self.stages[name] = replace(view, stage=stage, attempts=view.attempts + 1, not_before_s=end_s + pause_s)
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
@@ -533,6 +563,13 @@ class RunState:
 def _names(job: Job) -> str:
     stages = job.planned.stages
     return f"stage {stages[0]!r}" if len(stages) == 1 else f"the job of {len(stages)} stages"
+
+
+def _in_tasks(cores: int, together: int, nodes: int) -> int:
+    """Count the cores of as many tasks as fit: on whole nodes none is split, and else the last gets its cores, too."""
+    if nodes:
+        return nodes * max(cores // nodes // together, 1) * together
+    return -(-cores // together) * together
 
 
 def _why(status: JobStatus) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from asa.runtimes.forecast import RunForecast
+from asa.units import round_walltime
 
-__all__ = ["WalltimeAdvice", "advise", "round_walltime"]
+__all__ = ["WalltimeAdvice", "advise"]
 
 _SAFETY = 1.2  # of p99
 _LEAST_SAFETY = 1.1  # of the longest that was seen
@@ -16,8 +17,6 @@ _FEWEST = 5  # runs for advice other than that a limit was hit
 _CLOSE = 0.8  # of the walltime
 _PAYS = 2 / 3  # of the walltime: less than that begins to fit into other gaps
 _HIT = 0.95  # of the walltime, at which a run that was cut off was cut off by it
-_MINUTES = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
-_DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,3 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: 
     if enough_s <= _PAYS * asked_s:
         return WalltimeAdvice(stage, asked_s, "less", enough_s, forecast)
     return WalltimeAdvice(stage, asked_s, "fits", asked_s, forecast)
-
-
-def round_walltime(seconds: float) -> float:
-    """Round up to a walltime that people ask for.
-
-    Examples
-    --------
-    >>> [round_walltime(s) / 60 for s in (0, 300, 1008, 3601)], round_walltime(100_000) / 3600
-    ([5.0, 5.0, 20.0, 90.0], 48.0)
-    """
-    for minutes in _MINUTES:
-        if seconds <= 60.0 * minutes:
-            return 60.0 * minutes
-    return math.ceil(seconds / _DAY_S) * _DAY_S

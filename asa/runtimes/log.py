@@ -6,12 +6,14 @@ in its first line which files it *took*, and readers pass over those from then o
 forgetting happen in one step, as in `asa.estimators.store`, which appends to files where this need not.
 
 A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a bound, a
-longer one before a shorter. So a run may tell all that it knows as often as it likes.
+longer one before a shorter. So a run may tell all that it knows as often as it likes. What was forgotten leaves a
+short hash of its id, by which it is known should a run tell it again, or have been about to.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -39,6 +41,7 @@ _MANY_FILES = 64
 _STEADY_S = 30.0
 _DEAD_S = 24 * 3600.0
 _MOST_CORES = 1 << 53
+_TRACE = 16  # hexadecimal digits
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -156,6 +159,7 @@ class RunTimes:
         self.lock_wait_s = lock_wait_s
         self.damaged = 0
         self._files: dict[str, _File] = {}  # they never change
+        self._forgotten: frozenset[str] = frozenset()  # hashes of ids
 
     def observe(self, times: Iterable[RunTime]) -> int:
         """Keep run times: all of them or, if it fails or is killed, none.
@@ -163,7 +167,7 @@ class RunTimes:
         Parameters
         ----------
         times
-            The run times. What is known already is not added again.
+            The run times. What is known already, or was forgotten, is not added again.
 
         Returns
         -------
@@ -174,6 +178,8 @@ class RunTimes:
         fresh: dict[str, RunTime] = {}
         for told in times:
             run = told if told.id else replace(told, id=secrets.token_hex(8))
+            if _trace(run.id) in self._forgotten:
+                continue
             before = fresh.get(run.id) or known.get(run.id)
             if before is None or run.tells_more_than(before):
                 fresh[run.id] = run
@@ -216,6 +222,8 @@ class RunTimes:
     def forget(self, workflow: str, stage: str = "") -> int:
         """Remove the run times of a workflow, or of one stage of it, for good; return how many.
 
+        Runs that are gone on with do not bring them back; new runs are kept again.
+
         Raises
         ------
         StateError
@@ -252,7 +260,8 @@ class RunTimes:
         taken = {name for file in self._files.values() for name in file.took}
         counted = [file for name, file in self._files.items() if name not in taken]
         self.damaged = sum(file.damaged for file in counted)
-        return _united(run for file in counted for run in file.runs)
+        self._forgotten = frozenset().union(*(file.forgotten for file in counted))
+        return _united(run for file in counted for run in file.runs if _trace(run.id) not in self._forgotten)
 
     def _names(self) -> set[str]:
         try:
@@ -268,12 +277,19 @@ class RunTimes:
         runs: Iterable[RunTime],
         *,
         took: Iterable[str] = (),
+        forgotten: Iterable[str] = (),
         before: Callable[[], None] = lambda: None,
     ) -> None:
         """Write a file that appears under its name when it is finished."""
         token = secrets.token_hex(8)
         temporary = self.folder / f"tmp-{token}.jsonl"
-        header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "took": sorted(took)}
+        header = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "fields": _FIELDS,
+            "took": sorted(took),
+            "forgotten": "".join(sorted(forgotten)),
+        }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -308,7 +324,9 @@ class RunTimes:
             return 0
         # of what others took and could not delete, its taking has to be said on
         took = set(self._files)
-        self._write("all", (run for run in known.values() if run.id not in gone), took=took, before=lock.check)
+        left = (run for run in known.values() if run.id not in gone)
+        forgotten = self._forgotten.union(map(_trace, gone))
+        self._write("all", left, took=took, forgotten=forgotten, before=lock.check)
         now_s = lock.now_s()
         for path in self.folder.iterdir():
             with suppress(OSError):  # in a shared folder others' files may not be ours to delete; nobody reads them
@@ -333,6 +351,7 @@ class _File:
 
     runs: tuple[RunTime, ...]
     took: frozenset[str]
+    forgotten: frozenset[str]
     damaged: int
 
 
@@ -340,13 +359,23 @@ def _read(path: Path) -> _File:
     first, *lines = path.read_bytes().splitlines() or [b""]
     header = _json(first)
     if not isinstance(header, Mapping) or header.get("format") != _FORMAT:
-        return _File((), frozenset(), 1 + len(lines))
+        return _File((), frozenset(), frozenset(), 1 + len(lines))
     if header.get("version", 0) > _VERSION:
         raise StateError(
             f"is of version {header['version']}, this asa reads {_VERSION}", where=str(path), hint="Upgrade asa-client."
         )
     runs = [run for line in lines if (run := _run_of(line)) is not None]
-    return _File(tuple(runs), frozenset(map(str, header.get("took", ()))), len(lines) - len(runs))
+    took, forgotten = frozenset(map(str, header.get("took", ()))), _parts(str(header.get("forgotten", "")))
+    return _File(tuple(runs), took, forgotten, len(lines) - len(runs))
+
+
+def _trace(run_id: str) -> str:
+    """Give what is kept of the id of a run time that was forgotten."""
+    return hashlib.blake2s(run_id.encode(), digest_size=_TRACE // 2).hexdigest()
+
+
+def _parts(traces: str) -> frozenset[str]:
+    return frozenset(traces[at : at + _TRACE] for at in range(0, len(traces), _TRACE))
 
 
 def _run_of(line: bytes) -> RunTime | None:

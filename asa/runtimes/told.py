@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from asa.backend import Capabilities, JobState, JobStatus
 from asa.errors import WorkflowError
-from asa.records import Ended, Record, StageEnded, StageStarted, Submitted
+from asa.records import Ended, Record, RunResumed, StageEnded, StageStarted, Submitted
 from asa.runtimes.forecast import RunForecast
 from asa.runtimes.log import RunTime, RunTimes
 from asa.workflow import Stage, Workflow
@@ -83,7 +83,8 @@ def run_times_of(
 
     A stage that was asked for again after it failed or was cut off ran once, in the end: its run times have one id, and
     that of its good end counts. One that remembers which of its tasks are done went on where it had stopped, so its
-    attempts are added up. Of stages that shared a job only those count whose own times the batch system has told.
+    attempts are added up, until it is run once more from nothing. Of stages that shared a job only those count whose
+    own times the batch system has told.
 
     Parameters
     ----------
@@ -123,8 +124,12 @@ class _Telling:
                 self._cores[job_id] = cores
             case StageStarted(stages=[name], job_id=job_id, time_s=time_s):
                 self._began_s[name, job_id] = time_s
-            case StageEnded(stages=[name], job_id=job_id, time_s=time_s) if self._is_told(name, job_id):
-                self._ended_well(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
+            case RunResumed(anew=anew):
+                for name in anew:
+                    self._spent_s.pop(name, None)
+            case StageEnded(stages=[name], job_id=job_id, time_s=time_s):
+                if self._is_told(name, job_id):
+                    self._ended_well(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
             case Ended(state=state, job_id=job_id) if state is not JobState.COMPLETED:
                 self._ended_badly(record)
             case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asa.spec.problems import Problem
-from asa.spec.reading import check_file, load_workflow, parameters_of
+from asa.spec.reading import check_file, load_workflow, near_parameter, parameters_of
 from asa.spec.schema import schema_document, schema_text
 from asa.spec.writing import write_workflow
 
@@ -11,6 +11,7 @@ __all__ = [
     "Problem",
     "check_file",
     "load_workflow",
+    "near_parameter",
     "parameters_of",
     "schema_document",
     "schema_text",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import glob
 import os
@@ -17,10 +16,11 @@ from pathlib import Path
 
 import networkx as nx
 
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.spec.parameters import Parameter
+from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
-from asa.spec.reading import Reading, read
+from asa.spec.reading import Reading, names_in, read
 from asa.spec.schema import SCHEMA_LINE
 from asa.spec.shell import BUILTINS, Program, ShellText, read_shell
 from asa.units import format_duration, parse_duration, parse_memory
@@ -30,8 +30,15 @@ __all__ = ["check_here"]
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
+_PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
+_RESERVED = frozenset((
+    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
+))  # fmt: skip
 _LAUNCH_S = 20.0
-_SLURM_VARIABLE = re.compile(r"\$\{?(SLURM_[A-Z0-9_]+)")
+_SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
+_EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
+_LIKENESS = 0.75  # among thousands of names, more than usually
 _SBATCH = re.compile(r"#SBATCH\s+(-[A-Za-z]|--[A-Za-z-]+)(?:[=\s]\s*|(?<=-[A-Za-z]))?([^\s#]*)")
 _SHORT = {
     "-n": "--ntasks",
@@ -95,19 +102,20 @@ class _Checks:
         self._reading = reading
         self._flow = workflow
         self._folder = folder
+        self._told: set[Location] = set()
         self._before = {name: nx.ancestors(workflow.graph, name) for name in workflow.stages}
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
         self._check_idle()
         self._check_programs([text for text in texts if text.shell])
-        self._check_syntax([text for text in texts if text.shell])
+        self._check_syntax([text for text in texts if text.shell and not _is_plain(text.text)])
         for stage in self._flow.stages.values():
             self._check_inputs(stage)
             self._check_tasks_file(stage)
+            self._check_literal(stage)
+            self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
         self._check_outputs()
-        for text in texts:
-            self._check_for_slurm(text)
 
     def _add(self, stage: Stage, key: str, message: str, hint: str, severity: Severity = "warning") -> None:
         self._reading.add(self._reading.place_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity)
@@ -127,6 +135,10 @@ class _Checks:
             location = self._reading.place_of(stage.name, "script")
             line = 1 if path is not None else places.first_line_of_string(location)
             yield _Text(stage, str(path or file), line, stage.script, _shell_of(stage.script))
+        if stage.tasks_file and not self._is_made(stage, stage.tasks_file):
+            path = self._folder / stage.tasks_file
+            for number, task in _tasks_in(path):
+                yield _Text(stage, str(path), number, task, "sh", is_on_lines=False)
 
     def _check_idle(self) -> None:
         stages = self._flow.stages.values()
@@ -141,16 +153,17 @@ class _Checks:
 
     def _check_programs(self, texts: Sequence[_Text]) -> None:
         hidden: dict[str, str] = {}
+        told: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
         for text in texts:
             found = read_shell(text.text)
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
             hides = found.hides or ("PATH=" if sets_path else "")
             if hides:
                 hidden.setdefault(text.stage.name, hides)
-            told: set[str] = set()
             for program in found.programs:
-                if program.name not in told and program.name not in BUILTINS | found.functions:
-                    told.add(program.name)
+                key = text.stage.name, program.name
+                if key not in told and program.name not in BUILTINS | found.functions:
+                    told.add(key)
                     self._check_program(text, program, found, is_hidden=bool(hides))
         if hidden:
             ways = ", ".join(dict.fromkeys(hidden.values()))
@@ -169,7 +182,7 @@ class _Checks:
             if not path.exists():
                 if self._is_made(text.stage, name):
                     return
-                guess = _near(path.name, _names_in(path.parent))
+                guess = near(path.name, names_in(path.parent), likeness=_LIKENESS)
                 where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
                 message, hint = (
                     f"{name}: no such file{where}",
@@ -184,15 +197,14 @@ class _Checks:
             return
         else:
             message = f"{name}: not found in PATH here"
-            hint = (
-                f"{_near(name, self._in_path)}Where jobs run it may be another PATH; what is there only is no mistake."
-            )
+            guess = near(name, self._in_path, likeness=_LIKENESS)
+            hint = f"{guess}Where jobs run it may be another PATH; what is there only is no mistake."
         stage = text.stage.name
         self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))
 
     @cached_property
     def _in_path(self) -> list[str]:
-        names = {name for folder in os.get_exec_path() for name in _names_in(Path(folder))}
+        names = {name for folder in os.get_exec_path() for name in names_in(Path(folder))}
         return sorted(names)
 
     def _check_syntax(self, texts: Sequence[_Text]) -> None:
@@ -220,7 +232,7 @@ class _Checks:
     def _check_inputs(self, stage: Stage) -> None:
         location = self._reading.place_of(stage.name, "inputs")
         for number, path in enumerate(stage.inputs):
-            if self._is_made(stage, path) or self._is_there(path):
+            if self._is_made(stage, path) or self._is_there(path) or _EXPANDED_IN_PATHS.search(path):
                 continue
             makers = [
                 s.name for s in self._flow.stages.values() if any(_meets(path, o) for o in s.outputs) and s != stage
@@ -238,6 +250,8 @@ class _Checks:
         path = stage.tasks_file
         if not path or self._is_made(stage, path) or (self._folder / path).is_file():
             return
+        if _EXPANDED_IN_PATHS.search(path):
+            return
         hint = "Write it in `outputs` of the stage that makes it, or make it before the run."
         self._add(stage, "tasks_file", f"{path} is not there, and no stage before says that it makes it", hint)
 
@@ -252,16 +266,54 @@ class _Checks:
                     hint = "Name different files, lest one stage's result hides that another has failed."
                     self._reading.add(location, message, hint, "warning")
 
+    def _check_literal(self, stage: Stage) -> None:
+        """Warn of what a shell would put something in place of, where no shell reads."""
+        for key, paths in (("inputs", stage.inputs), ("outputs", stage.outputs), ("tasks_file", (stage.tasks_file,))):
+            for number, path in enumerate(paths):
+                match = _EXPANDED_IN_PATHS.search(path)
+                if match and not self._is_there(path):
+                    location = self._reading.place_of(stage.name, key)
+                    hint = "Write the path itself, or make of it a parameter: {{name}}, under [parameters]."
+                    if "{" in match[0] and "$" not in match[0]:
+                        hint = "Write a path for each, or a pattern with * ? []."
+                    message = f"{key}: {path} is taken as it stands, {match[0]}, too"
+                    self._add_at((*location, number), stage, message, hint)
+        for name, value in stage.environment:
+            if match := _VARIABLE.search(value):
+                message = f"environment: {name} = {value!r} is taken as it stands, {match[0]}, too"
+                hint = f"Write the value itself, or set it where a shell runs: export {name}=... in the command."
+                self._add_at(self._place_of_variable(stage, name), stage, message, hint)
+
+    def _place_of_variable(self, stage: Stage, name: str) -> Location:
+        own = (*self._reading.place_of(stage.name, "environment"), name)
+        return own if self._reading.places.has(own) else ("defaults", "environment", name)
+
+    def _add_at(self, location: Location, stage: Stage, message: str, hint: str) -> None:
+        if location not in self._told:  # in the defaults it stands once for all stages
+            self._told.add(location)
+            self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
+
     # ---------------------------------------------------------------------- what is meant for Slurm
 
-    def _check_for_slurm(self, text: _Text) -> None:
-        if match := _SLURM_VARIABLE.search(text.text):
-            line = text.first_line + (text.text.count("\n", 0, match.start()) if text.is_on_lines else 0)
-            message = f"stage {text.stage.name!r}: {match[1]} is set under Slurm only"
-            hint = "To run elsewhere, too, give a value for want of it, as in ${SLURM_NTASKS:-1}."
-            self._reading.problems.append(Problem(text.file, line, "note", message, hint))
-        if text.stage.script != text.text:
-            return
+    def _check_for_slurm(self, stage: Stage, texts: Sequence[_Text]) -> None:
+        given = {name for name, _ in stage.environment}
+        found: dict[str, tuple[str, int]] = {}
+        for text in texts:
+            for name, line in _of_slurm(text):
+                if name not in given:
+                    found.setdefault(name, (text.file, line))
+        if found:
+            names = list(found)
+            file, line = found[names[0]]
+            are = "is" if len(names) == 1 else "are"
+            message = f"stage {stage.name!r}: {', '.join(names)} {are} set under Slurm only"
+            hint = f"To run elsewhere, too, give a value for want of it, as in ${{{names[0]}:-1}}."
+            self._reading.problems.append(Problem(file, line, "note", message, hint))
+        for text in texts:
+            if text.text == stage.script:
+                self._check_directives(text)
+
+    def _check_directives(self, text: _Text) -> None:
         for number, row in enumerate(text.text.splitlines()):
             if row.strip() and not row.startswith("#"):
                 return
@@ -281,6 +333,33 @@ def _shell_of(script: str) -> str:
     if names[:1] == ["env"]:
         names = names[1:]
     return names[0] if names and names[0] in _SHELLS else ""
+
+
+def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Give the tasks in a file with their lines; none if it cannot be read."""
+    try:
+        rows = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    except OSError:
+        return
+    for number, row in enumerate(rows, start=1):
+        if row.strip() and not row.lstrip().startswith("#"):
+            yield number, row
+
+
+def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
+    """Give the variables that only Slurm sets and for which there is nothing else, each with its line."""
+    for number, row in enumerate(text.text.split("\n")):
+        if row.lstrip().startswith("#"):
+            continue
+        for match in _SLURM_VARIABLE.finditer(row):
+            name = match[1] or match[2]
+            if not re.search(rf"\b{name}:?=", text.text):  # which gives it a value
+                yield name, text.first_line + (number if text.is_on_lines else 0)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is words and files only, which any shell understands: there may be thousands of such tasks."""
+    return _PLAIN.fullmatch(text) is not None and _RESERVED.isdisjoint(text.split())
 
 
 def _complaint(text: _Text) -> tuple[int, str] | None:
@@ -320,18 +399,6 @@ def _same(one: str, other: str) -> bool:
 
 def _normal(path: str) -> str:
     return os.path.normpath(path)
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"Did you mean {close[0]}? " if close else ""
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except OSError:
-        return []
 
 
 def _contradicted(stage: Stage, option: str, value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from asa.errors import InputError
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory
-from asa.workflow import Stage
+from asa.workflow import MOST_CORES, MOST_RETRIES, MOST_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
 
 __all__ = [
     "DURATION_PATTERN",
@@ -27,10 +28,6 @@ __all__ = [
 LOCAL_WALLTIME_S = 600.0
 """Walltime of a stage that runs where the client is and says none."""
 
-_MOST_CORES = 20_000_000
-_MOST_RETRIES = 100
-_MOST_FACTOR = 10
-
 _UNITS = (
     r"(?:[sS](?:[eE][cC](?:[oO][nN][dD])?[sS]?)?|[mM](?:[iI][nN](?:[uU][tT][eE])?[sS]?)?"
     r"|[hH](?:[oO][uU][rR][sS]?|[rR][sS]?)?|[dD](?:[aA][yY][sS]?)?)"
@@ -43,8 +40,8 @@ DURATION_PATTERN = (
 MEMORY_PATTERN = r"^\s*[0-9]+(?:\.[0-9]+)?\s*[kKmMgGtTpP]?(?:[iI]?[bB])?\s*$"
 TEMPLATE_PATTERN = r"\{\{[ \t]*[A-Za-z_][A-Za-z0-9_-]*[ \t]*\}\}"
 PARAMETER_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
-_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+_VARIABLE = rf"^{VARIABLE_PATTERN}$"
+_NAME = rf"^{NAME_PATTERN}$"
 _TEMPLATE = {"type": "string", "pattern": TEMPLATE_PATTERN}
 _DURATION = {"type": "string", "anyOf": [{"pattern": DURATION_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}
 
@@ -109,12 +106,12 @@ Amount = Annotated[
 Factor = Annotated[
     float,
     _number(float),
-    Field(strict=True, ge=1, le=_MOST_FACTOR),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": _MOST_FACTOR}, _TEMPLATE]}),
+    Field(strict=True, ge=1, le=MOST_RETRY_FACTOR),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MOST_RETRY_FACTOR}, _TEMPLATE]}),
 ]
-Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=_MOST_CORES), _whole(1, _MOST_CORES)]
-Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=_MOST_CORES), _whole(0, _MOST_CORES)]
-Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=_MOST_RETRIES), _whole(0, _MOST_RETRIES)]
+Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MOST_CORES), _whole(1, MOST_CORES)]
+Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MOST_CORES), _whole(0, MOST_CORES)]
+Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MOST_RETRIES), _whole(0, MOST_RETRIES)]
 
 
 def _one_line(text: str) -> str:
@@ -130,7 +127,7 @@ def _as_option(text: str) -> str:
 
 
 def _as_variable(name: str) -> str:
-    if not (name.isascii() and name.isidentifier()):
+    if not re.fullmatch(VARIABLE_PATTERN, name):
         raise ValueError(f"{name!r} is no name of a variable: letters, digits and '_'")
     return name
 
@@ -143,7 +140,7 @@ def _as_value(value: object) -> str:
     return str(value)
 
 
-_TIMES = [{"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}, _TEMPLATE]
+_TIMES = [{"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}, _TEMPLATE]
 PathText = Annotated[str, Field(min_length=1)]
 Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
 Option = Annotated[
@@ -230,9 +227,9 @@ Retries = Annotated[
                 {
                     "type": "object",
                     "properties": {
-                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": _MOST_RETRIES}, _TEMPLATE]},
+                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}, _TEMPLATE]},
                         "walltime_factor": {
-                            "anyOf": [{"type": "number", "minimum": 1, "maximum": _MOST_FACTOR}, _TEMPLATE]
+                            "anyOf": [{"type": "number", "minimum": 1, "maximum": MOST_RETRY_FACTOR}, _TEMPLATE]
                         },
                     },
                     "required": ["times"],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from asa.spec.places import Location
 
-__all__ = ["PLACEHOLDER", "Filled", "Parameter", "fill", "is_text_of_script", "near", "read_as", "text_of"]
+__all__ = ["PLACEHOLDER", "Filled", "Parameter", "fill", "is_text_of_script", "read_as", "text_of"]
 
 Parameter = str | int | float | bool
 
@@ -60,18 +59,6 @@ def read_as(given: Parameter, default: Parameter) -> Parameter:
         return kind(text)
     except ValueError as error:
         raise ValueError("a whole number" if kind is int else "a number") from error
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Say what somebody may have meant; empty if nothing is near.
-
-    Examples
-    --------
-    >>> near("widht", ["width", "degree"])
-    "Did you mean 'width'? "
-    """
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {close[0]!r}? " if close else ""
 
 
 def fill(

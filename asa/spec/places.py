@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import tomllib
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +15,12 @@ Location = tuple[str | int, ...]
 """The way to a value: names of keys, and numbers of elements from 0."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_KEY_PART = re.compile(r"[ \t]*(?:\"((?:[^\"\\n]|\\.)*)\"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")
+_KEY_PART = re.compile(r"[ \t]*(?:(\"(?:[^\"\\\n]|\\.)*\")|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")
 _SCALAR = re.compile(r"[^,\]}\n#]*")
 _STRINGS = (
     re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}(?!")', re.DOTALL),
     re.compile(r"'''.*?'{3,5}(?!')", re.DOTALL),
-    re.compile(r'"(?:[^"\\n]|\\.)*"'),
+    re.compile(r'"(?:[^"\\\n]|\\.)*"'),
     re.compile(r"'[^'\n]*'"),
 )
 
@@ -42,12 +44,13 @@ class Places:
 
     def __init__(self, file: Path, text: str) -> None:
         self.file = file
-        self.lines_of_text = text.splitlines()
+        self.lines_of_text = text.split("\n")  # as TOML counts lines, which some other characters do not end
         self._text = text
         self._breaks = [match.end() for match in re.finditer("\n", text)]
         self._lines: dict[Location, int] = {}
         self._counts: dict[Location, int] = {}
-        self._scan()
+        with contextlib.suppress(RecursionError):  # too many brackets, which is told elsewhere
+            self._scan()
 
     def line(self, location: Location) -> int:
         """Line of a value, or of the nearest thing around it; the first if there is none."""
@@ -113,7 +116,8 @@ class Places:
     def _key(self, at: int) -> tuple[list[str], int]:
         parts = []
         while match := _KEY_PART.match(self._text, at):
-            parts.append(next(group for group in match.groups() if group is not None))
+            quoted, literal, bare = match.groups()
+            parts.append(_unescaped(quoted) if quoted is not None else literal if literal is not None else bare)
             at = match.end()
             if not self._text.startswith(".", at):
                 break
@@ -163,3 +167,11 @@ class Places:
         while self._text[at : at + 1] in {" ", "\t"}:
             at += 1
         return at
+
+
+def _unescaped(quoted: str) -> str:
+    """Read a key in double quotes."""
+    try:
+        return str(tomllib.loads(f"key = {quoted}")["key"])
+    except tomllib.TOMLDecodeError:  # which is told elsewhere
+        return quoted[1:-1]

@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
-from asa.spec.parameters import near
 
 __all__ = ["Problem", "Severity", "means", "missing_of_stage", "of_model"]
 
@@ -109,7 +108,9 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         must = words.format(format(error["ctx"][bound], "g"))
-        return f"{key}: {must}, not {error['input']}{of}", "Mend this number."
+        given = error["input"]
+        shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
+        return f"{key}: {must}, not {shown}{of}", "Mend this number."
     if kind == "value_error":
         return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{of}", "Mend this value."
     return f"{key}: {_SAID.get(kind, error['msg'])}{of}", _example(location, error["input"])

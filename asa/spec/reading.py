@@ -13,15 +13,16 @@ import networkx as nx
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from asa.errors import WorkflowError
+from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
-from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, near, read_as
+from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
 from asa.spec.places import Location, Places
 from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Reading", "check_file", "load_workflow", "parameters_of", "read"]
+__all__ = ["Reading", "check_file", "load_workflow", "names_in", "near_parameter", "parameters_of", "read"]
 
+_MOST_BITS = 63  # as TOML has it
 _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes"))
 
 
@@ -137,6 +138,38 @@ def parameters_of(path: str | Path) -> dict[str, Parameter]:
     return parameters
 
 
+def near_parameter(path: str | Path, name: str) -> str | None:
+    """Name the parameter of a workflow file that somebody who wrote another name may have meant.
+
+    Parameters
+    ----------
+    path
+        The file.
+    name
+        What was written.
+
+    Returns
+    -------
+    str or None
+        The parameter; None if none is near, or if it is one itself.
+
+    Raises
+    ------
+    InputError
+        As by `parameters_of`.
+    """
+    known = parameters_of(path)
+    return None if name in known else nearest(name, known)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Names of what a folder holds; none if it cannot be read."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
 def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> Reading:
     """Read a workflow file and keep all that was found on the way.
 
@@ -181,7 +214,32 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
             int(line[1]) if line else max(len(text.splitlines()), 1), f"is no TOML: {error}", "Mend the syntax there."
         )
         return reading, None
+    except (RecursionError, ValueError) as error:  # Python's own limits
+        what = "brackets are too deep" if isinstance(error, RecursionError) else "a number has too many digits"
+        reading.add_at(_longest_line(text), f"cannot be understood: {what}", "Write it shorter.")
+        return reading, None
+    _check_values(reading, document, ())
     return reading, document if _has_tables(reading, document) else None
+
+
+def _longest_line(text: str) -> int:
+    lines = text.split("\n")
+    return 1 + max(range(len(lines)), key=lambda number: len(lines[number]))
+
+
+def _check_values(reading: Reading, value: object, location: Location) -> None:
+    """Tell of what TOML can say and nothing here can use: null bytes, and numbers that are too large for TOML, too."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_values(reading, f"{key}", (*location, key))
+            _check_values(reading, part, (*location, key))
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            _check_values(reading, part, (*location, number))
+    elif isinstance(value, str) and "\0" in value:
+        reading.add(location, "has a null byte, which nothing that is run can have", "Take \\u0000 out.")
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        reading.add(location, "a number has too many digits", "Write a smaller one.")
 
 
 def _has_tables(reading: Reading, document: Mapping[str, Any]) -> bool:
@@ -292,7 +350,7 @@ def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Locatio
 
 def _lacks(stage: Mapping[str, Any]) -> list[str]:
     """Keys that a stage must have, itself or from the defaults, unless it is local."""
-    if stage.get("local") in {True, "true"}:
+    if str(stage.get("local")).lower() == "true":
         return []
     has_size = any(key in stage for key in _ONE_OF[1])
     return ([] if has_size else ["cores"]) + ([] if "walltime" in stage else ["walltime"])
@@ -379,23 +437,33 @@ def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
     if is_text_of_script(given):
         return given
     place = reading.place_of(str(spec.name), "script") or here
-    path = reading.file.parent / Path(given).expanduser()
-    beside = f"Paths of scripts are relative to {reading.file.name}'s folder."
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        known = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-        guess = near(path.name, known) if isinstance(error, FileNotFoundError) else ""
-        reading.add(place, f"the script {given} cannot be read: {error.strerror}", f"{guess}{beside}")
-        return None
-    except UnicodeDecodeError:
-        reading.add(place, f"the script {given} is not UTF-8 text", "Run a program with `command`.")
-        return None
-    if not text.strip():
-        reading.add(place, f"the script {given} is empty", "Write into it what is to run, or name another.")
+        path, text = _script_in_file(given, reading.file)
+    except InputError as error:
+        reading.add(place, error.message, error.hint or "")
         return None
     reading.scripts[str(spec.name)] = path
     return text
+
+
+def _script_in_file(given: str, file: Path) -> tuple[Path, str]:
+    """Read the script that a workflow file names."""
+    beside = f"Paths of scripts are relative to {file.name}'s folder."
+    try:
+        path = file.parent / Path(given).expanduser()
+        text = path.read_text(encoding="utf-8")
+    except RuntimeError as error:
+        raise InputError(f"the script {given} cannot be read: there is no such user", hint=beside) from error
+    except OSError as error:
+        guess = near(path.name, names_in(path.parent)) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"the script {given} cannot be read: {error.strerror}", hint=f"{guess}{beside}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"the script {given} is not UTF-8 text", hint="Run a program with `command`.") from error
+    if "\0" in text:
+        raise InputError(f"the script {given} is not text", hint="Run a program with `command`.")
+    if not text.strip():
+        raise InputError(f"the script {given} is empty", hint="Write into it what is to run, or name another.")
+    return path, text
 
 
 def _check_graph(reading: Reading, document: dict[str, Any]) -> None:
@@ -424,9 +492,11 @@ def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Ite
         if not isinstance(befores, list) or not isinstance(name, str):
             continue
         for index, before in enumerate(befores):
+            if not isinstance(before, str):
+                continue  # told by the model
             if before in names:
                 yield before, name
-            elif isinstance(before, str):
+            else:
                 hint = f"{near(before, names)}Stages are: {', '.join(names)}."
                 message = f"stage {name!r}: comes after {before!r}, which is no stage"
                 reading.add(("stage", number, "after", index), message, hint)

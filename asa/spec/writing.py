@@ -41,7 +41,8 @@ def write_workflow(workflow: Workflow, scripts: Mapping[str, str | PurePath] | N
     Raises
     ------
     InputError
-        A script of one line without an interpreter, which would be taken for a path, has no file.
+        A script of one line without an interpreter, which would be taken for a path, has no file; or a text has a null
+        byte.
 
     Examples
     --------
@@ -200,6 +201,8 @@ def _on_one_line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
+    if "\0" in text:
+        raise InputError(f"{text!r} has a null byte, which nothing that is run can have", hint="Take it out.")
     return "".join(
         _ESCAPES.get(letter) or (f"\\u{ord(letter):04x}" if letter < " " or letter == "\x7f" else letter)
         for letter in text

@@ -86,6 +86,8 @@ class StageView:
         How often its job was given back before the stage began, or failed and was asked for again.
     attempts
         How often it failed and is to be tried again.
+    not_before_s
+        When that is, at the earliest.
     """
 
     stage: Stage
@@ -99,6 +101,7 @@ class StageView:
     ended_s: float | None = None
     resubmissions: int = 0
     attempts: int = 0
+    not_before_s: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -15,15 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backends.shell.marks import Kept, Mark, RunFolder
-from asa.backends.shell.script import (
-    LONGEST_COMMAND_BYTES,
-    TWIN_EXIT,
-    Payload,
-    batch_script,
-    file_name,
-    is_utf8,
-    job_name,
-)
+from asa.backends.shell.script import TWIN_EXIT, Payload, batch_script, file_name, is_utf8, job_name
 
 from asa.backend import (
     Advice,
@@ -40,7 +33,7 @@ from asa.waits import QueueEvent
 
 from .explanations import LOST, TWIN, advice
 from .feed import QueueFeed
-from .spool import Changes, Order, Spool, Standing
+from .spool import Changes, Order, Spool, Standing, is_same_machine
 
 __all__ = ["JOB_VARIABLE", "LocalBackend", "start_server"]
 
@@ -51,6 +44,7 @@ _LEAST_LOOK_S, _MOST_LOOK_S = 0.02, 0.1
 _MARKS_S = 0.5  # between looks at the marks of a job that runs
 _ALL_S = 10.0  # between looks at everything, should a change not have been told
 _ELSEWHERE_S = 5.0  # between looks at jobs of another host
+_OVERDUE_S = 120.0  # a job of a container that is no more is lost so long after its last sign, or its latest end
 _SERVER_S = 1.0  # between looks whether there is a server
 _MOST_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
@@ -152,7 +146,8 @@ class LocalBackend:
         self._capabilities = capabilities
         self._environment, self._work = dict(environment), work
         self._sleep, self._clock, self._linger_s = sleep, clock, linger_s
-        self._umask = _umask()
+        self._umask, self._affinity = _umask(), tuple(sorted(os.sched_getaffinity(0)))
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         self._jobs: dict[str, _Known] = {}
         self._live: dict[str, _Known] = {}
         self._changed_jobs: dict[str, _Known] = {}
@@ -191,7 +186,9 @@ class LocalBackend:
             return ""
         if elsewhere := [job for job in self._live.values() if job.host != self._host]:
             job = elsewhere[0]
-            return f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
+            told = f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
+            is_near = is_same_machine(job.host, self._host)
+            return f"{told}; if that container is no more, its jobs count as lost in their time" if is_near else told
         if self._start_pause_s > 2 * _SERVER_S:
             return f"the queue's server does not start; what it said is in {self._spool.log}"
         with suppress(OSError):
@@ -230,6 +227,8 @@ class LocalBackend:
             dependencies=dependencies,
             begin_s=spec.begin_s,
             is_beside=spec.local,
+            affinity=self._affinity,
+            nice=self._nice,
         )
         self._folder.announce_job(job_id, kept)
         try:
@@ -283,7 +282,7 @@ class LocalBackend:
             why, hint = f"has the token {spec.token!r}", "Give letters, digits and '-'."
         elif too_long := [token for token in tokens if len(file_name(token)) > _LONGEST_FILE_NAME]:
             why, hint = f"awaits or posts a token that no file can be named after: {too_long[0]!r}", "Shorten it."
-        elif any("\0" in command or len(command.encode()) > LONGEST_COMMAND_BYTES for command in commands):
+        elif any("\0" in command for command in commands):
             why, hint = "has a command which no shell can take", "Put it into a file, and run that."
         elif not spec.local and (impossible := self._capabilities.impossible(spec)) is not None:
             why, hint = impossible, "Ask for what this machine has."
@@ -410,6 +409,7 @@ class LocalBackend:
         """Sleep until jobs changed or the clock reads `until_s`; see `asa.backend.Backend.wait`."""
         while True:
             self._look()
+            self._see_to_server()
             news = self._news()
             now = self.now()
             if news or (until_s is not None and now >= until_s):
@@ -419,7 +419,6 @@ class LocalBackend:
                 return []
             pause_s = math.inf if until_s is None else until_s - now
             if is_live:
-                self._see_to_server()
                 pause_s = min(pause_s, max((now - self._changed_s) / 20, _LEAST_LOOK_S), _MOST_LOOK_S)
             if self._sleep(max(pause_s, 0.001)):
                 self._look()
@@ -469,6 +468,8 @@ class LocalBackend:
             job.status = self._refined(job, standing)
         elif not spool.holds(job.number):
             job.status = self._by_marks(job)
+        if job.is_live and job.host != self._host and is_same_machine(job.host, self._host):
+            job.status = self._in_another_space(job, spool, standing or Standing())
         if job.status != was:
             self._changed_s = self.now()
             self._changed_jobs[job.job_id] = job
@@ -524,6 +525,25 @@ class LocalBackend:
         if job.host == self._host:
             return replace(status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
         return status if began is None else replace(status, state=JobState.RUNNING)
+
+    def _in_another_space(self, job: _Known, spool: Spool, standing: Standing) -> JobStatus:
+        """Say how a job stands of a container that has this one's name: it may have been this one, before a restart.
+
+        Its processes are not to be seen from here. So it is judged by its marks and, where nobody serves its queue, by
+        its age.
+        """
+        if (told := self._by_marks(job)).state.is_final or spool.is_served():
+            return told if told.state.is_final else job.status
+        start_s = job.status.start_s
+        if start_s is None:
+            last_s = max(job.kept.submit_s, spool.sign_s(job.number))
+        else:
+            last_s = start_s + (job.kept.walltime_s if standing.walltime_s is None else standing.walltime_s)
+        if self.now() - last_s <= _OVERDUE_S:
+            return job.status
+        with suppress(OSError):  # nobody is to run it later
+            (spool.jobs / str(job.number) / "cancel").touch()
+        return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
 
     def _add_outlook(self) -> None:
         """Take in anew when pending jobs are expected to start, and which is the first in the queue."""

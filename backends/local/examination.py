@@ -21,7 +21,7 @@ from asa.errors import AsaError, BackendError, TraceError
 from asa.history import JobHistory
 
 from .facility import cores_here
-from .server import KEPT_S, MOST_BESIDE
+from .server import KEPT_S, LINGER_S, MOST_BESIDE
 from .spool import Order, Spool, Standing, host
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def _share() -> float | None:
     return None
 
 
-def _group() -> Path:
-    text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+def _group(pid: str = "self") -> Path:
+    text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
     return Path("/sys/fs/cgroup") / text.rpartition("::")[2].strip().lstrip("/")
 
 
@@ -168,9 +168,35 @@ def _spool(machine: LocalMachine) -> Iterator[Finding]:
     jobs = f"{len(numbers)} {'job has' if len(numbers) == 1 else 'jobs have'} not ended"
     server = "a server is at work" if is_served else "no server is at work; the next run starts one"
     yield Finding("server", f"{server}; {jobs}", "good", f"beside the queue {MOST_BESIDE} local stages run at a time")
+    if is_served:
+        yield from _of_the_server(spool)
     with suppress(OSError):
         if trouble := spool.trouble.read_text(encoding="utf-8", errors="replace").strip():
             yield Finding("trouble", trouble, "bad" if is_served else "note", "the server tries again every second")
+
+
+def _of_the_server(spool: Spool) -> Iterator[Finding]:
+    """Tell what jobs have of the session that started the server, and not of this one, and what nobody can mend."""
+    another = f"it ends {LINGER_S:.0f} s after its last job, and the next run starts another"
+    with suppress(OSError, ValueError):
+        pid = int(spool.pid.read_text(encoding="ascii"))
+        there, here = _limits(str(pid)), _limits("self")
+        if differing := [name for name in here if there.get(name) != here[name]]:
+            told = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
+            yield Finding(
+                "server's limits", told, "note", f"jobs have those of the session that started the server: {another}"
+            )
+        if (nice := os.getpriority(os.PRIO_PROCESS, pid)) > os.getpriority(os.PRIO_PROCESS, 0):
+            yield Finding("server's priority", f"nice {nice}", "note", f"jobs have no better one: {another}")
+
+
+def _limits(pid: str) -> dict[str, str]:
+    """Tell what a process's control group may use; nothing where there are no such groups."""
+    told = {}
+    for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"):
+        with suppress(OSError):
+            told[name] = (_group(pid) / name).read_text(encoding="ascii").strip()
+    return told
 
 
 def _logout() -> Iterator[Finding]:

@@ -24,6 +24,8 @@ __all__ = ["LocalMachine", "LocalSettings", "cores_here", "default_spool"]
 
 _NOTES = ("jobs are processes of this machine, and nothing keeps them from using more than they asked for",)
 _SECRETS = frozenset({"SLURM_JWT"})
+_OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")  # in which the client may itself run
+_OF_THE_SITE = frozenset({"SLURM_CONF"})
 _OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
 _LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
 
@@ -199,12 +201,12 @@ def _variables(value: object) -> dict[str, str]:
 
 
 def _inherited() -> dict[str, str]:
-    """Variables that jobs get from the client; what is not UTF-8 or a secret of ours stays behind."""
+    """Variables that jobs get from the client; what is not UTF-8, a secret of ours or of its own job stays behind."""
     return {name: value for name, value in os.environ.items() if _is_inherited(name, value)}
 
 
 def _is_inherited(name: str, value: str) -> bool:
-    if name in _SECRETS or name in _OF_THE_SHELL:
+    if name in _SECRETS or name in _OF_THE_SHELL or (name.startswith(_OF_A_JOB) and name not in _OF_THE_SITE):
         return False
     try:
         return len(name.encode()) + len(value.encode()) < _LONGEST_VARIABLE_BYTES

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from .spool import Order, process_space
@@ -24,7 +24,7 @@ NO_OUTPUT = "no output"
 # Who begins first, as a file that two cannot make, is the job's process; the other ends. What is trapped here is as
 # usual again in the script, whereas what is ignored would stay so.
 _FIRST_PROCESS = f"""
-trap : HUP INT TERM
+trap : HUP INT TERM USR1 USR2
 job=$1
 read -r own </proc/$$/stat
 set -C
@@ -114,6 +114,7 @@ def begin(folder: Path, order: Order) -> subprocess.Popen[bytes]:
         It cannot be begun: there are too many processes, or its variables are too long.
     """
     identity = f"{boot()} {process_space()}"
+    is_alike = set(order.affinity or os.sched_getaffinity(0)) == os.sched_getaffinity(0) and order.nice == _nice()
     return subprocess.Popen(  # noqa: S603 - what the user wants run
         ["/bin/sh", "-c", _FIRST_PROCESS, "asa-job", str(folder), identity, order.stdout, order.stderr],
         stdin=subprocess.DEVNULL,
@@ -123,7 +124,21 @@ def begin(folder: Path, order: Order) -> subprocess.Popen[bytes]:
         env={**order.environment, "ASA_JOB_ID": order.job_id},
         start_new_session=True,
         umask=order.umask,
+        preexec_fn=None if is_alike else partial(_become_alike, order),  # noqa: PLW1509 - the server has one thread
     )
+
+
+def _nice() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _become_alike(order: Order) -> None:
+    """Take the cores and the priority that the client has who ordered this, as far as that is allowed."""
+    with suppress(OSError, ValueError):
+        if order.affinity:
+            os.sched_setaffinity(0, order.affinity)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, order.nice)
 
 
 def doing_of(folder: Path) -> Doing | None:

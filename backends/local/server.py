@@ -27,7 +27,7 @@ from .outlook import MOST_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
 from .spool import MOST_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, Standing, locked, put, written
 
-__all__ = ["GRACE_S", "MOST_BESIDE", "Server", "main"]
+__all__ = ["GRACE_S", "KEPT_S", "LINGER_S", "MOST_BESIDE", "Server", "main"]
 
 GRACE_S = 5.0
 """Who is told to end has so many seconds for it."""
@@ -39,12 +39,15 @@ KEPT_S = 7 * 86400.0
 """So long after its end a job is kept."""
 
 LINGER_S = 30.0
+"""Without jobs a server ends after so many seconds."""
+
 _LOOK_S = 10.0  # between looks at everything, should a bell not have been heard
 _BLIND_LOOK_S = 0.1  # where the system does not tell of the ends of processes
 _OUTLOOK_S = 1.0
 _RETRY_S = 1.0
 _SWEEP_S = 3600.0
 _SWEEP_JOBS = 500
+_UNORDERED_S = 86400.0  # so old a folder without an order is of a client that was killed before it wrote one
 _UNBEGUN_S = 10.0  # a process that was begun has written that down by then
 _TRIES = 250
 _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -625,8 +628,16 @@ class Server:
             shutil.rmtree(folder, ignore_errors=True)
             self._over.pop(number, None)
             left -= 1
+        self._sweep_unordered(now)
         self._begin_changes()
         self._swept_s = time.monotonic()
+
+    def _sweep_unordered(self, now: float) -> None:
+        for number in self.spool.numbers():
+            folder = self.spool.jobs / str(number)
+            with suppress(FileNotFoundError):
+                if not (folder / "order.json").exists() and now - folder.stat().st_mtime > _UNORDERED_S:
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watch(pid: int) -> int | None:

@@ -43,6 +43,7 @@ __all__ = [
     "Spool",
     "Standing",
     "host",
+    "is_same_machine",
     "locked",
     "process_space",
     "put",
@@ -52,6 +53,7 @@ __all__ = [
 TROUBLE_BYTES = 512
 MOST_CHANGES_BYTES = 1 << 22
 
+_OF_A_SPACE = re.compile(r"-[0-9]{10}$")
 _INITIAL_SPACE = "pid:[4026531836]"  # of processes, where none was made for a container
 _Read = TypeVar("_Read")
 
@@ -76,8 +78,8 @@ class Order:
         Folder of the run.
     stdout, stderr
         Absolute paths.
-    environment, umask
-        Of its processes.
+    environment, umask, affinity, nice
+        Of its processes; no affinity for that of the server.
     dependencies
         Number of the job, kind, and delay in seconds.
     is_beside
@@ -97,6 +99,8 @@ class Order:
     dependencies: tuple[tuple[int, str, float], ...] = ()
     begin_s: float | None = None
     is_beside: bool = False
+    affinity: tuple[int, ...] = ()
+    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +263,28 @@ class Spool:
         """Whether there is such a job."""
         return self.read(number, lambda folder: (folder / "order.json").stat()) is not None
 
+    def is_served(self) -> bool:
+        """Whether there is a server, be it one of another container.
+
+        Raises
+        ------
+        OSError
+            That cannot be found out.
+        """
+        try:
+            with locked(self.lock) as is_free:
+                return not is_free
+        except FileNotFoundError:
+            return False
+
+    def sign_s(self, number: int) -> float:
+        """Tell when something was last written of a job, or of any; 0 if nothing of it is there."""
+        signs = [0.0]
+        for path in (self.changes, self.jobs / str(number)):
+            with suppress(FileNotFoundError):
+                signs.append(path.stat().st_mtime)
+        return max(signs)
+
 
 class Changes:
     """What changed since the last look.
@@ -307,6 +333,17 @@ def host() -> str:
     return name if space == _INITIAL_SPACE else f"{name}-{re.sub(r'[^0-9]', '', space)}"
 
 
+def is_same_machine(one: str, other: str) -> bool:
+    """Whether two names are of one computer and its containers, or of one container before and after a restart.
+
+    Examples
+    --------
+    >>> is_same_machine("login1-4026532290", "login1-4026533001"), is_same_machine("login1", "login2")
+    (True, False)
+    """
+    return _OF_A_SPACE.sub("", one) == _OF_A_SPACE.sub("", other)
+
+
 def process_space() -> str:
     """Name the space in which a process's number means something."""
     try:
@@ -353,6 +390,7 @@ def _order(text: bytes) -> Order:
     told = _fields(text)
     try:
         told["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in told["dependencies"])
+        told["affinity"] = tuple(int(core) for core in told.get("affinity", ()))
         return Order(**told)
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from error

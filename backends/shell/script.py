@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote
 from asa.backend import Step
 
 __all__ = [
-    "LONGEST_COMMAND_BYTES",
     "TWIN_EXIT",
     "UNABLE_EXIT",
     "Payload",
@@ -39,9 +38,7 @@ TWIN_EXIT = 86
 UNABLE_EXIT = 87
 """Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
 
-LONGEST_COMMAND_BYTES = 120_000
-"""Linux takes no longer argument than 128 KiB."""
-
+_LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _AWAITS = "awaits="
 _STEPS = "steps="
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
@@ -158,10 +155,16 @@ def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = (1
         f"folder={shlex.quote(payload.folder)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
-    run = [f"step {n} {shlex.quote(s.name)} {shlex.quote(s.command)}" for n, s in enumerate(payload.steps, start=1)]
+    run = [f"step {n} {shlex.quote(s.name)} {_run(s.command)}" for n, s in enumerate(payload.steps, start=1)]
     if not run:
-        run = [f"run {shlex.quote(payload.command)}"]
+        run = [_run(payload.command)]
     return "\n".join([*head, _BODY, *run, 'finish "$code"', ""])
+
+
+def _run(command: str) -> str:
+    """Say how a command is run: handed over as an argument, or in a file where it is too long for one."""
+    how = "run" if len(command.encode()) <= _LONGEST_ARGUMENT_BYTES else "run_file"
+    return f"{how} {shlex.quote(command)}"
 
 
 def _files(tokens: Sequence[str]) -> str:
@@ -193,7 +196,8 @@ def _of_the_job(marks: Path) -> str:
 
 
 _BODY = f"""
-signals=0
+signals=0 # to end
+heard=0 # of any kind
 child=
 
 # `echo` would read a backslash as more than itself.
@@ -210,9 +214,11 @@ facts() {{
 }}
 mark() {{ prepare "$marks/$1" "" && commit "$marks/$1" || give_up "cannot write into $marks"; }}
 
-on_term() {{
-  signals=$((signals + 1))
-  [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || :
+# What the batch system tells the script alone, as a warning that time runs out, is for the payload.
+pass_on() {{
+  heard=$((heard + 1))
+  [ "$1" != TERM ] || signals=$((signals + 1))
+  [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null || :
 }}
 
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
@@ -220,10 +226,10 @@ on_term() {{
 await_child() {{
   code=
   while :; do
-    before=$signals
+    before=$heard
     wait "$child" && new=0 || new=$?
     case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
-    [ "$before" -ne "$signals" ] || break
+    [ "$before" -ne "$heard" ] || break
   done
   child=
 }}
@@ -254,7 +260,7 @@ finish() {{
   exit "$code"
 }}
 
-trap on_term TERM
+for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
 
 mkdir -p "$marks" || give_up "cannot make $marks"
 if [ -n "$token" ]; then
@@ -308,10 +314,21 @@ run() {{
   await_child
 }}
 
+# No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
+run_file() {{
+  file=$marks/.payload.$job
+  printf 'rm -f "$asa_file"; unset asa_file; %s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
+  asa_file=$file
+  export asa_file
+  run '. "$asa_file"'
+  unset asa_file
+  rm -f "$file"
+}}
+
 step() {{
   mark "step-$1-began"
   say "step $2"
-  run "$3"
+  "$3" "$4"
   [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
   mark "step-$1-ended"
 }}

@@ -1,6 +1,7 @@
 """The simulated queue: a batch system in which a day passes in milliseconds.
 
 >>> from asa.backend import JobSpec
+>>> from asa.backends.simulated import SimulatedSite
 >>> queue = SimulatedSite("hpc2n").open(seed=1)
 >>> job = queue.submit(JobSpec("hello", cores=28, walltime_s=600, run_s=60))
 >>> status, = queue.wait(None)
@@ -8,9 +9,32 @@
 'running'
 """
 
-from .machine import SYSTEMS, Machine
-from .site import SimulatedBackend, SimulatedSite
-from .swf import Trace, read_swf
-from .workload import WorkloadModel
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .machine import SYSTEMS, Machine
+    from .site import SimulatedBackend, SimulatedSite
+    from .swf import Trace, read_swf
+    from .workload import WorkloadModel
 
 __all__ = ["SYSTEMS", "Machine", "SimulatedBackend", "SimulatedSite", "Trace", "WorkloadModel", "read_swf"]
+
+# loaded when they are named: the command line loads this package for its commands alone, which need no numpy
+_PLACES = {
+    "SYSTEMS": ".machine",
+    "Machine": ".machine",
+    "SimulatedBackend": ".site",
+    "SimulatedSite": ".site",
+    "Trace": ".swf",
+    "WorkloadModel": ".workload",
+    "read_swf": ".swf",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ import typer
 
 from asa.errors import InputError
 
-from .table import MOST_CORES
+from .limits import MOST_CORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ import typer
 from asa.errors import InputError
 
 from .cores import slow
-from .table import MOST_CORES, NEVER
+from .limits import MOST_CORES, NEVER
 
 if TYPE_CHECKING:
     import numpy as np

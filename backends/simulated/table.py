@@ -5,16 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LATEST_S", "LONGEST_S", "MOST_CORES", "NEVER", "UNSTARTED", "JobTable"]
+from .limits import LATEST_S, LONGEST_S, MOST_CORES, NEVER, UNSTARTED
 
-NEVER = 1 << 62
-UNSTARTED = -1
-LONGEST_S = 2**31 - 2
-"""Longer requests and runs, beyond 68 years, count as so long."""
-MOST_CORES = 2**31 - 2
-"""Of a machine."""
-LATEST_S = 2**38
-"""Nothing may happen at this second or later, though all jobs ran one after the other."""
+__all__ = ["LATEST_S", "LONGEST_S", "MOST_CORES", "NEVER", "UNSTARTED", "JobTable"]
 
 
 class JobTable:

@@ -10,6 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from asa.backends.shell.marks import Kept, RunFolder
+from asa.backends.shell.script import Payload, file_name, is_utf8, job_name
+
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import (
     AccessError,
@@ -27,9 +30,8 @@ from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
-from .marks import Kept, RunFolder
 from .pacing import Pacer
-from .script import LONGEST_COMMAND_BYTES, Payload, batch_script, file_name, is_utf8, job_name
+from .script import LONGEST_SCRIPT_BYTES, batch_script
 from .states import ended_as
 from .tracking import TrackedJob
 
@@ -196,7 +198,14 @@ class SlurmBackend:
             posted=spec.posts,
             steps=spec.steps,
         )
-        return batch_script(payload)
+        script = batch_script(payload)
+        if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
+            raise SubmitRejectedError(
+                f"has a script of {size / 1e6:.1f} MB, and Slurm takes 4 MB",
+                where=f"job {spec.name!r}",
+                hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
+            )
+        return script
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run.
@@ -707,7 +716,7 @@ def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
 
 def _is_command(text: str) -> bool:
     """Say whether a shell can take a text as a command."""
-    return "\0" not in text and len(text.encode()) <= LONGEST_COMMAND_BYTES
+    return "\0" not in text
 
 
 def _is_token(text: str) -> bool:

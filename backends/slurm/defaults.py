@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .script import is_utf8
+from asa.backends.shell.script import is_utf8
 
 __all__ = ["JobDefaults"]
 

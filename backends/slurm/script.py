@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from asa.backends.shell import script
-from asa.backends.shell.script import (
-    LONGEST_COMMAND_BYTES,
-    TWIN_EXIT,
-    UNABLE_EXIT,
-    Payload,
-    file_name,
-    is_utf8,
-    job_name,
-    token_of_file,
-    traits,
-)
+from asa.backends.shell.script import Payload
 
-__all__ = [
-    "LONGEST_COMMAND_BYTES",
-    "TWIN_EXIT",
-    "UNABLE_EXIT",
-    "Payload",
-    "batch_script",
-    "file_name",
-    "is_utf8",
-    "job_name",
-    "token_of_file",
-    "traits",
-]
+__all__ = ["LONGEST_SCRIPT_BYTES", "batch_script"]
+
+LONGEST_SCRIPT_BYTES = 4 << 20
+"""Slurm takes no longer script, unless its administrators set `max_script_size`."""
 
 
 def batch_script(payload: Payload) -> str:

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from asa.backends.shell.marks import Kept, Mark, RunFolder
+from asa.backends.shell.script import TWIN_EXIT
+
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
 
 from .link import SlurmRecord
-from .marks import Kept, Mark, RunFolder
-from .script import TWIN_EXIT
 from .states import HELD, status_of
 
 __all__ = ["IGNORED_DEPENDENCY", "TWIN", "VANISHED", "TrackedJob"]

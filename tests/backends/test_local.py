@@ -3,11 +3,13 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,15 @@ from asa.backends.local import server as server_module
 from asa.backends.local.backend import LocalBackend, start_server
 from asa.backends.local.processes import boot
 from asa.backends.local.server import MOST_BESIDE, Server
-from asa.backends.local.spool import Standing, put, written
+from asa.backends.local.spool import Spool, Standing, locked, put, written
 from local_queue import Queue, ended, job, lines, running
 from slurm_testbed import until
 
 from asa.backend import Adjustable, Backend, Dependency, DependencyType, Examinable, Facility, JobState
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
+from asa.payload import payload_text
 from asa.testing import check_backend
+from asa.workflow import Stage
 
 
 @pytest.fixture
@@ -156,6 +160,31 @@ def test_output_lies_where_that_of_slurm_does(queue):
     [out] = (queue.root / "run" / "logs").glob("test.a-1-??????.out")
     assert out.read_text().startswith("out\n1@")
     assert out.with_suffix(".err").read_text() == "err\n"
+
+
+def test_thousands_of_tasks_in_a_job(queue):
+    tasks = tuple(f": task {n} {'with a long list of files ' * 4}" for n in range(5000))
+    text = payload_text(Stage("s", cores=1, tasks=(*tasks, f"echo last >{queue.root}/did")), 8)
+    assert len(text) > 500_000
+    backend = queue.connect()
+    assert ended(backend, backend.submit(job(text))).exit_code == 0
+    assert lines(queue.root / "did") == ["last"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_a_job_has_the_cores_and_the_priority_of_its_own_client(queue):
+    """And not those of the client that happened to start the server."""
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(all_cores)})
+    try:
+        ended(first := queue.connect("first"), first.submit(job(f"nproc >{queue.root}/one")))
+    finally:
+        os.sched_setaffinity(0, all_cores)
+    wide = queue.connect("wide")
+    wide._nice = 3  # this process could not become as it was
+    ended(wide, wide.submit(job(f"nproc >{queue.root}/all; nice >>{queue.root}/all")))
+    assert lines(queue.root / "one") == ["1"]
+    assert lines(queue.root / "all") == [str(len(all_cores)), "3"]
 
 
 # ---------------------------------------------------------------------- ends
@@ -309,6 +338,18 @@ def test_what_runs_no_more_is_told_from_what_has_its_number(queue, how):
         innocent.wait()
 
 
+@pytest.mark.parametrize("how", ["waiting", "glancing"])
+def test_who_has_jobs_sees_to_a_server_however_it_waits(queue, how):
+    """One that only ever glances, as beside another batch system, too."""
+    backend = queue.connect()
+    queue.server() if queue.is_served() else ended(backend, backend.submit(job()))
+    os.kill(queue.server(), signal.SIGSTOP)
+    job_id = backend.submit(job())
+    queue.kill_server()
+    pause_s = 0.0 if how == "glancing" else 0.3
+    until(lambda: any(s.state.is_final for s in backend.wait(backend.now() + pause_s)), what=f"the end of {job_id}")
+
+
 def test_one_server_serves(queue):
     queue.connect()
     for _ in range(8):
@@ -421,6 +462,60 @@ def test_another_hosts_jobs_are_not_dead(queue, tmp_path):
     assert ended(near, job_id).state is JobState.CANCELLED
 
 
+class Container:
+    """A client in a container, as its restart leaves it: of the same name, and with other processes."""
+
+    def __init__(self, queue, clock=time.time):
+        self.queue, self.clock = queue, clock
+        self.capabilities = queue.machine.capabilities
+
+    def connect(self, number, **options):
+        return LocalBackend(
+            self.queue.root / "spool", f"box-{number}", self.queue.root / "run", self.capabilities,
+            environment=dict(os.environ), work=self.queue.root, clock=self.clock, **options,
+        )  # fmt: skip
+
+    def spool(self, number):
+        return Spool(self.queue.root / "spool" / f"box-{number}")
+
+
+@pytest.mark.parametrize("stage", ["pending", "running", "ended", "gone"])
+def test_a_job_of_a_container_that_was_started_anew_is_lost_in_time(queue, monkeypatch, stage):
+    monkeypatch.setattr(LocalBackend, "_start", lambda _: None)  # what served it died with the container
+    later = [0.0]
+    box = Container(queue, clock=lambda: time.time() + later[0])
+    old = box.connect(4026532290)
+    job_id = old.submit(job(token="t-1", walltime_s=1000.0))
+    folder = box.spool(4026532290).jobs / "1"
+    if stage in {"running", "ended"}:
+        put(folder / "status.json", written(Standing(state="running", eligible_s=1.0, start_s=time.time())))
+    if stage == "ended":
+        marks = queue.root / "run" / "marks" / "t-1"
+        marks.mkdir()
+        (marks / "ended").write_text(f"job={job_id}\nhost=box\ntime={int(time.time())}\ncode=4\nsignals=0\n")
+    if stage == "gone":
+        shutil.rmtree(box.spool(4026532290).root)
+    new = box.connect(4026533001)
+    [found] = new.find(["t-1"])["t-1"]
+    if stage == "ended":
+        assert (found.state, found.exit_code) == (JobState.FAILED, 4)
+        return
+    assert not found.state.is_final
+    assert "if that container is no more" in new.condition.trouble
+    if stage == "running":
+        later[0] = 900.0
+        assert not box.connect(4026533002).status([job_id])[job_id].state.is_final
+        later[0] = 1000.0
+    later[0] += 130.0
+    with locked(box.spool(4026532290).lock) if stage != "gone" else nullcontext():
+        told = box.connect(4026533002).status([job_id])[job_id]
+        assert told.state.is_final == (stage == "gone"), "somebody serves it still"
+    told = box.connect(4026533003).status([job_id])[job_id]
+    assert (told.state, told.reason) == (JobState.FAILED, "Lost")
+    if stage != "gone":
+        assert (folder / "cancel").exists(), "nobody runs it later"
+
+
 def test_what_the_queue_forgot_the_run_remembers(queue):
     backend = queue.connect()
     well, badly, never = (backend.submit(job(c, token=f"t-{i}")) for i, c in enumerate(("true", "exit 9", "true")))
@@ -452,6 +547,15 @@ def test_old_jobs_are_swept(queue):
     assert backend.submit(job()).startswith("4@")
     until(lambda: not {1, 2} & set(queue.spool.ended_numbers()), what="the sweep")
     assert 3 in queue.spool.ended_numbers()
+
+
+def test_what_a_killed_client_left_without_an_order_is_swept(queue):
+    queue.spool.make()
+    old, fresh = queue.spool.next_number(), queue.spool.next_number()
+    os.utime(queue.spool.jobs / str(old), (0, time.time() - 2 * 86400))
+    backend = queue.connect()
+    ended(backend, backend.submit(job()))
+    until(lambda: queue.spool.numbers() == [fresh], what="the sweep")
 
 
 def test_a_lost_count_gives_no_number_twice(queue):

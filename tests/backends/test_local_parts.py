@@ -3,11 +3,11 @@
 import os
 
 import pytest
-from asa.backends.local import LocalMachine
+from asa.backends.local import LocalMachine, examination
 from asa.backends.local.examination import examine
 from asa.backends.local.facility import cores_here, default_spool
 from asa.backends.local.outlook import Awaited, foresee
-from asa.backends.local.spool import Changes, Spool, Standing, written
+from asa.backends.local.spool import Changes, Spool, Standing, host, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +37,36 @@ def test_settings(monkeypatch, tmp_path):
     assert machine.settings.cores == machine.capabilities.max_cores == cores_here()
     assert machine.settings.spool == default_spool() == tmp_path / "asa" / "local"
     assert machine.notes
+
+
+def test_a_job_is_no_part_of_the_job_that_its_client_runs_in(monkeypatch, tmp_path):
+    """As within `salloc -N2`: it would spread its tasks over that allocation."""
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURMD_NODENAME", "PMI_RANK", "PMIX_NAMESPACE"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm/slurm.conf")
+    machine = LocalMachine(spool=str(tmp_path / "spool"), environment={"PMI_MMAP": "own"})
+    inherited = machine.connect(tmp_path / "run")._environment
+    told = {name: value for name, value in inherited.items() if name.startswith(("SLURM", "PMI"))}
+    assert told == {"SLURM_CONF": "/etc/slurm/slurm.conf", "PMI_MMAP": "own"}
+
+
+def test_what_jobs_have_of_another_session_is_a_finding(monkeypatch, tmp_path):
+    machine = LocalMachine(spool=str(tmp_path / "spool"))
+    spool = Spool(tmp_path / "spool" / host())
+    spool.make()
+    bell = os.open(spool.bell, os.O_RDONLY | os.O_NONBLOCK)
+    spool.pid.write_text(f"{os.getpid()}\n")
+    limits = {"self": {"cpu.max": "max 100000", "memory.max": "max"}, str(os.getpid()): {"cpu.max": "50000 100000"}}
+    try:
+        assert "server's limits" not in {f.topic for f in machine.examine(probe=False).findings}
+        monkeypatch.setattr(examination, "_limits", limits.__getitem__)
+        monkeypatch.setattr(os, "getpriority", lambda _, pid: 7 if pid else 0)
+        told = {f.topic: f for f in machine.examine(probe=False).findings}
+    finally:
+        os.close(bell)
+    assert "cpu.max 50000 100000, here max 100000" in told["server's limits"].told
+    assert told["server's priority"].told == "nice 7"
+    assert {told[topic].verdict for topic in ("server's limits", "server's priority")} == {"note"}
 
 
 def test_a_bad_queue_folder_is_a_finding(tmp_path):

@@ -129,7 +129,7 @@ def test_what_slurm_is_told_of_a_job(world):
         {"walltime_s": 49 * HOUR},
         {"token": "a b"},
         {"command": "echo \0"},
-        {"command": "x" * 200_000},
+        {"command": "x" * 5_000_000},
         {"posts": ("x" * 300,)},
     ],
 )

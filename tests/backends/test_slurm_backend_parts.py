@@ -3,10 +3,10 @@
 import math
 
 import pytest
+from asa.backends.shell.marks import Kept, RunFolder
 from asa.backends.slurm.clock import ClockOffset
 from asa.backends.slurm.defaults import JobDefaults
 from asa.backends.slurm.dependencies import is_unmet, pass_on
-from asa.backends.slurm.marks import Kept, RunFolder
 from asa.backends.slurm.pacing import Pacer, interval_s
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,22 +8,16 @@ import subprocess
 import time
 
 import pytest
-from asa.backends.slurm.marks import RunFolder
-from asa.backends.slurm.script import (
-    TWIN_EXIT,
-    UNABLE_EXIT,
-    Payload,
-    batch_script,
-    file_name,
-    job_name,
-    token_of_file,
-    traits,
-)
+from asa.backends.shell.marks import RunFolder
+from asa.backends.shell.script import TWIN_EXIT, UNABLE_EXIT, Payload, file_name, job_name, token_of_file, traits
+from asa.backends.slurm.script import batch_script
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm_testbed import until
 
 from asa.backend import Step
+from asa.payload import payload_text
+from asa.workflow import Stage
 
 SHELLS = [
     [path, *flags]
@@ -44,11 +38,11 @@ def start(request, folder, tmp_path):
     work = tmp_path / "where it works"
     work.mkdir()
 
-    def start(command="", job="7", **options):
+    def start(command="", job="7", path=os.environ["PATH"], **options):
         text = batch_script(Payload("fit.a", command, str(work), folder.marks, folder.posts, **options))
         script = tmp_path / f"{len(started)}.sh"
         script.write_text(text)
-        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
+        environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path)}
         process = subprocess.Popen(
             [*request.param, str(script)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -200,6 +194,94 @@ def test_a_payload_may_take_its_time_to_end(start, folder, tmp_path):
     process.terminate()
     assert done(process)[:2] == (9, "late\n")
     assert folder.ended("7", "a").exit_code == 9
+
+
+SAVES = "trap 'echo saved; exit {code}' {name}; touch '{up}'; while :; do sleep 0.05; done"
+
+
+@pytest.fixture(params=["dash", "bash"])
+def path(request, tmp_path):
+    """Give a path on which `sh` is a certain shell."""
+    if (shell := shutil.which(request.param)) is None:
+        pytest.skip(f"there is no {request.param}")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to(shell)
+    return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("script", name) for name in ("USR2", "HUP", "INT", "CONT")]
+    + [(kind, name) for kind in ("command", "checked", "script", "bash", "python") for name in ("USR1", "TERM")],
+)
+def test_what_the_script_is_told_reaches_the_payload(start, folder, tmp_path, path, kind, name):
+    """As by `--signal=B:USR1@120`, which is for the batch script alone."""
+    if name == "INT" and subprocess.run(["env", "--default-signal=INT", "true"], check=False).returncode:
+        pytest.skip("this env cannot reset signals")
+    up = tmp_path / "up"
+    saves = SAVES.format(code=5, name=name, up=up)
+    python = (
+        "#!/usr/bin/env python3\nimport pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIG{name}, lambda *_: (print('saved', flush=True), sys.exit(5)))\n"
+        f"pathlib.Path({str(up)!r}).touch()\nwhile True:\n    time.sleep(0.05)\n"
+    )
+    what = {
+        "command": {"command": saves},
+        "checked": {"command": saves, "outputs": ("made",)},
+        "script": {"script": f"#!/bin/sh\n{saves}\n"},
+        "bash": {"script": f"#!/bin/bash -eu\n{saves}\n", "outputs": ("made",)},
+        "python": {"script": python},
+    }
+    process = start(payload_text(Stage("s", cores=1, **what[kind]), 1), token="a", path=path)
+    until(up.exists)
+    os.kill(process.pid, signal.Signals[f"SIG{name}"])
+    assert done(process)[:2] == (5, "saved\n")
+    ended = folder.ended("7", "a")
+    assert (ended.exit_code, ended.signals) == (5, 1 if name == "TERM" else 0)
+    assert not list(tmp_path.glob("asa-*"))
+
+
+def test_a_payload_that_was_warned_and_ends_well_has_ended_well(start, folder, tmp_path):
+    process = start(SAVES.format(code=0, name="USR1", up=tmp_path / "up"), token="a", posted=("x",))
+    until((tmp_path / "up").exists)
+    for _ in range(20):  # early, late, and while the first is dealt with
+        process.send_signal(signal.SIGUSR1)
+    assert done(process)[0] == 0
+    assert folder.ended("7", "a").exit_code == 0
+    assert (folder.posts / "x").exists()
+
+
+def test_who_awaits_is_not_ended_by_a_warning(start, folder):
+    process = start("echo ran", token="a", awaits=("late",))
+    until(lambda: folder.holder("a"))
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGCONT)
+    (folder.posts / "late").touch()
+    assert done(process)[:2] == (0, "ran\n")
+
+
+@pytest.mark.parametrize("has_steps", [False, True])
+def test_a_text_may_be_longer_than_any_argument(start, folder, tmp_path, path, has_steps):
+    """Nothing is left behind of the file that it is put into."""
+    long = f"# it's '{'x' * 300_000}\n" + 'printf "%s|" "$0" "$#" "${asa_file-none}" \'$HOME\' \\\\; exit 3\n'
+    told = "sh|0|none|$HOME|\\|"
+    if has_steps:
+        process = start(token="a", path=path, steps=[Step("a", "echo 1"), Step("b", f"({long})"), Step("c", "echo 3")])
+        told = f"1\n{told}"
+    else:
+        process = start(long, token="a", path=path)
+    assert done(process)[:2] == (3, told)
+    assert not list((folder.marks / "a").glob(".payload*"))
+    assert not list((folder.marks / "a").glob(".nfs*"))
+
+
+def test_a_long_text_that_cannot_be_put_into_a_file_is_not_run(start, folder):
+    (folder.marks / "a").mkdir()
+    (folder.marks / "a" / ".payload.7").symlink_to("/dev/full")
+    code, said, errors = done(start(f"echo ran; # {'x' * 200_000}", token="a"))
+    assert (code, said) == (UNABLE_EXIT, "")
+    assert "cannot write" in errors
 
 
 def test_who_awaits_is_told_to_end_too(start, folder):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from asa.errors import InputError
 from asa.importers import export_wfformat, import_wfformat
-from asa.importers.base import lpt_makespan_s
+from asa.importers.base import Notes, lpt_makespan_s
 from asa.importers.wfformat import Measured
 from asa.workflow import Stage, Workflow
 
@@ -360,3 +360,30 @@ def test_measured_times_take_the_place_of_expected_ones():
 def test_whole_nodes_cannot_be_written():
     with pytest.raises(InputError, match="counts cores"):
         export_wfformat(Workflow("x", [Stage("a", nodes=2)]), made_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "command"),
+    [
+        ("#!/bin/sh -e", "TEXT"),
+        ("#!/bin/bash -l", "/bin/bash -l -c"),
+        ("#! /usr/bin/env -S python3.11 -u", "/usr/bin/env -S python3.11 -u -c"),
+        ("#!/usr/bin/perl", None),
+        ("#!/usr/bin/env Rscript", None),
+        ("#!/bin/csh -f", None),
+    ],
+)
+def test_only_scripts_that_can_be_a_command_become_one(first, command):
+    """`-c` means something else to others: to perl that nothing is run."""
+    notes = Notes()
+    flow = Workflow("x", [Stage("a", cores=1, script=f"{first}\nls\n"), Stage("b", cores=1, tasks_file="b.tasks")])
+    [written, listed] = export_wfformat(flow, made_s=0.0, notes=notes)["workflow"]["execution"]["tasks"]
+    told = notes.sentences()
+    assert "command" not in listed
+    assert "stage 'b': its list of tasks is a file" in told[-1]
+    if command is None:
+        assert "command" not in written
+        assert told[0].startswith(f"stage 'a' ({first.split()[1 if 'env' in first else 0].split('/')[-1]}): ")
+    else:
+        assert len(told) == 1
+        assert written["command"]["arguments"][1].startswith(command if command != "TEXT" else first)

@@ -13,7 +13,7 @@ def example(*words):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("strategy", ["per-stage", "asa"])
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "big-job"])
 def test_results_are_those_of_the_loop(made, settings, strategy):
     work = made.work()
     result = run_by_asa(made.flow, work, strategy, "local", settings)

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
+from asa.backends.shell.marks import RunFolder
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
-from asa.backends.slurm.marks import RunFolder
 from asa.backends.slurm.rest import RestLink
 from slurm_testbed import until
 

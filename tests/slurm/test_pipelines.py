@@ -1,4 +1,4 @@
-"""Montage and BLAST as jobs of real Slurm daemons, asked for ahead of time, make what a plain loop makes."""
+"""Montage, BLAST and statistics as jobs of real Slurm daemons make what a plain loop makes."""
 
 import os
 
@@ -20,16 +20,15 @@ def settings(slurm):
 
 
 def _tools():
-    return [tool for name in ("montage", "blast") for tool in pipeline_of(name).tools]
+    return {tool for name in ("montage", "blast", "statistics") for tool in pipeline_of(name).tools}
 
 
-@pytest.fixture(scope="module", params=["montage", "blast"])
-def made(slurm, settings, request):
-    return Made(request.param, slurm.folder(request.param), width=8)
-
-
-@pytest.mark.parametrize("strategy", ["asa", "chained"])
-def test_real_programs_run_under_slurm(made, settings, strategy):
+# each strategy on each pipeline: tests/pipelines/test_results.py, where a queue takes no time
+@pytest.mark.parametrize(
+    ("name", "strategy"), [("montage", "asa"), ("blast", "asa"), ("statistics", "asa-naive"), ("statistics", "big-job")]
+)
+def test_real_programs_run_under_slurm(slurm, settings, name, strategy):
+    made = Made(name, slurm.folder(f"{name}-{strategy}"), width=8)
     work = made.work()
     result = run_by_asa(made.flow, work, strategy, "slurm-rest", settings)
     assert not result.reason

@@ -1,0 +1,168 @@
+"""Beginning a run: all that is checked before anything is submitted, and its plan, for whoever begins one."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from asa import plugins
+from asa.backend import Capabilities, Setting
+from asa.errors import InputError
+from asa.runner.folder import RunPlan
+from asa.runner.outlook import check_possible, check_strategy
+from asa.sites import OpenedSite
+from asa.workflow import Stage, Workflow
+
+__all__ = ["bank_trouble", "check_bank", "check_commands", "check_text", "plan_run"]
+
+
+def plan_run(
+    workflow: Workflow,
+    opened: OpenedSite,
+    capabilities: Capabilities,
+    *,
+    strategy: str,
+    estimator: str = "asa",
+    name: str = "",
+    bank: Path | None = None,
+    history: int = 2000,
+    seed: int = 0,
+    source: str = "",
+    parameters: Mapping[str, Setting] | None = None,
+    folder: Path | None = None,
+    only_look: bool = False,
+) -> RunPlan:
+    """Put together what a run is, and refuse one that cannot go well.
+
+    Parameters
+    ----------
+    workflow
+        What runs.
+    opened
+        Where.
+    capabilities
+        That site's rules.
+    strategy, estimator
+        Their names.
+    name
+        Of the run; the workflow's if not given.
+    bank
+        Folder of the bank, which is made if it is missing; None for none.
+    history
+        Everybody's past jobs to learn at the beginning.
+    seed
+        Of whatever is drawn.
+    source, parameters
+        The file that the workflow was read from, and with which parameters.
+    folder
+        Where the stages' commands run; here if not given.
+    only_look
+        Nothing will be submitted: stages may have nothing to run, and the bank is not touched.
+
+    Raises
+    ------
+    InputError
+        The strategy or the estimator is not there, a stage has nothing to run, a job could never start, nothing can be
+        kept in the bank, or a path cannot be written down.
+    """
+    how = check_strategy(strategy)
+    plugins.load("asa.estimators", estimator)
+    place = str((folder or Path.cwd()).absolute())
+    kept_in = str(bank.absolute()) if bank is not None else ""
+    check_text(place, kept_in, source, *map(str, opened.settings.values()))
+    plan = RunPlan(
+        id=secrets.token_hex(8),
+        name=name or workflow.name,
+        workflow=workflow.name,
+        stages=tuple(workflow.stages.values()),
+        walltime_s=workflow.walltime_s,
+        strategy=strategy,
+        estimator=estimator,
+        backend=opened.backend,
+        settings=dict(opened.settings),
+        capabilities=capabilities,
+        folder=place,
+        seed=seed,
+        history=history,
+        bank=kept_in,
+        created_s=time.time(),
+        version=version("asa-client"),
+        source=source,
+        parameters=dict(parameters or {}),
+    )
+    if not only_look:
+        check_commands(source or f"workflow {workflow.name!r}", plan.stages)
+        check_bank(bank)
+    check_possible(plan, how)
+    return plan
+
+
+def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = False) -> None:
+    """Refuse stages that would run nothing.
+
+    Parameters
+    ----------
+    where
+        Who says what they run.
+    stages
+        The stages.
+    is_model
+        The workflow is a model, whose stages have names where their commands would be.
+
+    Raises
+    ------
+    InputError
+        It names them.
+    """
+    idle = [stage.name for stage in stages if stage.is_idle or (is_model and stage.command.strip() == stage.name)]
+    if idle:
+        raise InputError(
+            f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
+            where=where,
+            hint="Write `command` in a workflow file; or look with --dry-run.",
+        )
+
+
+def bank_trouble(folder: Path) -> str:
+    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
+    what = "made"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        what = "written"
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"\n")
+    except OSError as error:
+        return f"cannot be {what}: {error.strerror or error}"
+    return ""
+
+
+def check_bank(folder: Path | None) -> None:
+    """Refuse a bank in which nothing can be kept.
+
+    Raises
+    ------
+    InputError
+        It cannot be made, or not be written.
+    """
+    if folder is not None and (trouble := bank_trouble(folder)):
+        hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
+        raise InputError(trouble, where=f"the bank {folder}", hint=hint)
+
+
+def check_text(*texts: str) -> None:
+    """Refuse what cannot be written down: paths need not be UTF-8.
+
+    Raises
+    ------
+    InputError
+        A text is not.
+    """
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError("is not UTF-8", where=ascii(text), hint="Rename it, or work in another folder.") from error

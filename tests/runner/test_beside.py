@@ -1,0 +1,163 @@
+"""Local stages beside a batch system: a queue of this machine with real processes, and a Slurm in memory."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+from asa.backends.local import LocalMachine
+from asa.backends.slurm.backend import SlurmBackend
+from asa.backends.slurm.explanations import advice as slurms_advice
+from local_queue import Queue, job
+from slurm_fake_link import FakeLink
+from slurm_testbed import until
+
+from asa.backend import Adjustable, Advisor, Capabilities, JobState
+from asa.errors import BackendError, UnavailableError
+from asa.runner.beside import Beside, BesideBackend
+
+SITE = Capabilities("x", 112, 28, age_accrues=False)
+
+
+class Slurm:
+    """In memory, where time passes as it does here."""
+
+    notes = ()
+
+    def __init__(self):
+        self.link = None
+
+    def connect(self, folder, *, sleep):
+        self.link = self.link or FakeLink(time.time, folder)
+        return SlurmBackend(self.link, folder, SITE, poll_s=0.5, sleep=sleep)
+
+    def advice(self, reason):
+        return slurms_advice(reason)
+
+    def remedy(self, trouble):
+        return f"mend {trouble}"
+
+
+@pytest.fixture
+def queue(tmp_path):
+    queue = Queue(tmp_path)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def site(queue):
+    return Beside(Slurm(), queue.machine)
+
+
+@pytest.fixture
+def connect(queue, site):
+    """Give what opens the run, as its first client and those after it do."""
+    opened = []
+
+    def connect():
+        opened.append(site.connect(queue.root / "run", sleep=time.sleep))
+        return opened[-1]
+
+    yield connect
+    for backend in opened:
+        backend.close()
+
+
+def local(command="true", **changes):
+    return job(command, local=True, **changes)
+
+
+def heard(backend, job_id, state):
+    """Wait as a run does, which asks for nothing that it is not told."""
+
+    def told():
+        return any(s.job_id == job_id and s.state is state for s in backend.wait(backend.now() + 2))
+
+    return until(told, what=f"{state} of {job_id}")
+
+
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["one client", "resumed"])
+@pytest.mark.parametrize("when", ["running", "pending"])
+def test_a_server_that_was_killed_is_started_anew(queue, connect, when, is_resumed):
+    """Here nobody waits on this machine's queue alone: it is glanced at, while the batch system is waited for."""
+    backend = connect()
+    backend.submit(job("sleep 300"))
+    if when == "running":
+        job_id = backend.submit(local(f"until [ -e {queue.root}/go ]; do sleep 0.05; done", token="t-1"))
+        heard(backend, job_id, JobState.RUNNING)
+        queue.kill_server()
+    else:
+        heard(backend, backend.submit(local()), JobState.COMPLETED)
+        os.kill(queue.server(), signal.SIGSTOP)
+        job_id = backend.submit(local(token="t-1"))
+        queue.kill_server()
+    if is_resumed:
+        backend = connect()
+        [found] = backend.find(["t-1"])["t-1"]
+        assert (found.job_id, found.state.is_final) == (job_id, False)
+    (queue.root / "go").touch()
+    heard(backend, job_id, JobState.COMPLETED)
+
+
+def test_what_troubles_this_machines_queue_is_told(site, connect, monkeypatch):
+    backend = connect()
+    backend.submit(job("sleep 300"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/bin/false")
+        job_id = backend.submit(local())
+
+        def told():
+            backend.wait(backend.now() + 1)
+            return "does not start" in backend.condition.trouble
+
+        until(told, what="the trouble")
+        trouble = backend.condition.trouble
+        assert trouble.startswith("local stages: the queue's server")
+        assert site.remedy(trouble) == "", "not what Slurm's would be"
+        site._far.link.down = True
+        with pytest.raises(UnavailableError):
+            backend.status(["17"])
+        assert backend.condition.trouble == f"no controller; {trouble}"
+        assert site.remedy(backend.condition.trouble).startswith("mend no controller")
+        site._far.link.down = False
+    heard(backend, job_id, JobState.COMPLETED)
+    until(lambda: backend.wait(backend.now() + 1) or backend.condition.trouble == "", what="the end of troubles")
+
+
+def test_a_job_of_another_host_is_told_of(queue, site, connect, monkeypatch):
+    job_id = connect().submit(local("sleep 300", token="t-1"))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login2", "", "", "")))
+    again = connect()
+    assert again.find(["t-1"])["t-1"][0].job_id == job_id
+    assert "resume the run there" in again.condition.trouble
+
+
+def test_a_change_goes_to_where_the_job_is(queue, site, connect):
+    backend = connect()
+    assert isinstance(backend, Adjustable)
+    far, near = backend.submit(job("sleep 300")), backend.submit(local("sleep 300"))
+    backend.change_walltime(far, 600.0)
+    assert site._far.link.all[far].walltime_s == 600.0
+    with pytest.raises(BackendError, match="one node"):
+        backend.shrink(near, 1)
+    backend.change_walltime(near, 0.1)
+    heard(backend, near, JobState.TIMEOUT)
+
+
+def test_who_cannot_change_a_job_says_so():
+    backend = BesideBackend(time.sleep)
+    backend.far = backend.near = object()
+    with pytest.raises(BackendError, match="cannot be changed"):
+        backend.change_walltime("7", 60.0)
+
+
+def test_a_reason_is_explained_by_who_gave_it(site, connect):
+    """One that both give, as `Priority`, is the batch system's: a local stage does not queue."""
+    for advisor in (site, connect()):
+        assert isinstance(advisor, Advisor)
+        for reason in ("Lost", "OutputUnwritable", "CannotStart: Argument list too long"):
+            assert advisor.advice(reason) == LocalMachine().advice(reason)
+        for reason in ("Priority", "QOSMaxCpuPerUserLimit", "DependencyNeverSatisfied", "FromAnotherPlanet"):
+            assert advisor.advice(reason) == slurms_advice(reason)

@@ -1,0 +1,184 @@
+"""A pipeline of one's own from import to result, as processes of this machine; and what its user meets on the way."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_queue import Queue
+
+PROGRAMS = (
+    "sh bash cat sed sleep date mktemp rm ln mkdir mv grep uname env ls touch head true readlink xargs tr split seq"
+)
+ASA = str(Path(sys.executable).with_name("asa"))
+
+PROJECT = """#!/bin/bash
+#SBATCH --job-name=project
+#SBATCH --ntasks=2 --time=00:10:00
+#SBATCH --output=project-%j.out
+for i in 1 2 3; do echo "tile $i" >tiles/$i.txt; done
+"""
+ADD = """#!/bin/bash
+#SBATCH -J add -n 1 -t 5
+cat tiles/*.txt >mosaic.txt
+{program} s/tile/TILE/ mosaic.txt >view.txt
+"""
+
+
+class Home:
+    """A user's home with a queue of its own."""
+
+    def __init__(self, root):
+        self.root = root
+        self.queue = Queue(root, cores=2)
+        hidden = {name for name in os.environ if name.startswith(("ASA_", "SLURM_"))}
+        self.environment = {name: value for name, value in os.environ.items() if name not in hidden} | {
+            "ASA_BANK": str(root / "bank"),
+            "ASA_RUNS": str(root / "runs"),
+            "ASA_SITES": str(root / "sites"),
+            "COLUMNS": "100",
+            "PATH": str(root / "bin"),
+        }
+        (root / "bin").mkdir()
+        for program in PROGRAMS.split():  # and no batch system's
+            if found := shutil.which(program):
+                (root / "bin" / program).symlink_to(found)
+
+    @property
+    def on(self):
+        return ["--set", "cores=2", "--set", f"spool={self.root / 'spool'}"]
+
+    def asa(self, *arguments, code=0):
+        done = subprocess.run(
+            [ASA, *map(str, arguments)], cwd=self.root, env=self.environment, capture_output=True, text=True,
+            timeout=120, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def flow(self, text):
+        (self.root / "flow.toml").write_text(f'name = "flow"\n{text}')
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    yield home
+    home.queue.close()
+
+
+def test_a_directory_of_scripts_from_import_to_result(home):
+    (home.root / "tiles").mkdir()
+    (home.root / "project.sbatch").write_text(PROJECT)
+    (home.root / "add.sbatch").write_text(ADD.format(program="sedd"))
+    done = home.asa("import", "scripts", "project.sbatch", "add.sbatch", "--out", "flow.toml")
+    assert "--output is left out" in done.stderr
+    checked = home.asa("check", "flow.toml").stdout
+    assert "add.sbatch:4: warning: stage 'add': sedd: not found in PATH here" in checked
+    assert "Did you mean 'sed'?" in checked
+    assert "project  2 cores" in home.asa("show", "flow.toml").stdout
+    failed = home.asa("run", "flow.toml", *home.on, code=1)
+    assert "On local, for: there is no site file, and no batch system's commands" in failed.stderr
+    assert "Warning: add.sbatch:4: stage 'add': sedd: not found" in failed.stderr
+    assert "what it was to run was not found" in failed.stderr
+    assert "sedd: command not found" in failed.stderr
+    (home.root / "add.sbatch").write_text(ADD.format(program="sed"))
+    home.asa("resume", "--retry", "--workflow", "flow.toml")
+    assert (home.root / "view.txt").read_text() == "TILE 1\nTILE 2\nTILE 3\n"
+    assert "1@" in home.asa("status").stdout, "the first stage was not run again"
+    (home.root / "tiles" / "3.txt").unlink()
+    home.asa("resume", "--from", "project")
+    assert (home.root / "view.txt").read_text() == "TILE 1\nTILE 2\nTILE 3\n"
+    assert "from 2 runs" in home.asa("advise", "flow.toml").stdout
+
+
+STAGES = """
+[parameters]
+word = "hello"
+count = 2
+[defaults]
+walltime = "5min"
+[[stage]]
+name = "first"
+local = true
+command = "for i in $(seq {{count}}); do echo \\"echo {{word}} >$i.txt\\"; done >list"
+outputs = ["list"]
+[[stage]]
+name = "second"
+cores = "{{count}}"
+after = ["first"]
+tasks_file = "list"
+outputs = ["1.txt", "{{count}}.txt"]
+[[stage]]
+name = "third"
+cores = 1
+after = ["second"]
+command = "cat *.txt >all"
+"""
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "big-job"])
+def test_parameters_local_stages_and_lists_of_tasks(home, strategy):
+    home.flow(STAGES)
+    home.asa("run", "flow.toml", *home.on, "--set", "word=you", "--set", "count=2", "--strategy", strategy)
+    assert (home.root / "all").read_text() == "you\nyou\n"
+
+
+def test_a_parameter_that_is_unknown_is_no_setting_either(home):
+    home.flow(STAGES)
+    done = home.asa("run", "flow.toml", *home.on, "--set", "wrod=you", code=2)
+    assert "there is no setting 'wrod'" in done.stderr
+    assert "has a parameter 'word'" in done.stderr
+
+
+def test_a_run_goes_on_with_the_parameters_that_it_was_begun_with(home):
+    """And with others where they are given; with a mended script only where that is asked for."""
+    (home.root / "say.sh").write_text("#!/bin/sh\nexit 3\n")
+    home.flow(
+        '[parameters]\nword = "one"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\nscript = "say.sh"\n'
+        'environment = { WORD = "{{word}}" }\n'
+    )
+    home.asa("run", "flow.toml", *home.on, "--set", "word=two", code=1)
+    (home.root / "say.sh").write_text('#!/bin/sh\necho "$WORD" >>said\n')
+    done = home.asa("resume", "--retry", code=1)
+    assert "Note: what stage a should run was changed since" in done.stderr
+    home.asa("resume", "--retry", "--workflow", "flow.toml")
+    home.asa("resume", "--from", "a", "--workflow", "flow.toml", "--set", "word=three")
+    assert (home.root / "said").read_text() == "two\nthree\n"
+
+
+def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
+    home.flow(
+        '[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\noutputs = ["made"]\n'
+        '[[stage]]\nname = "b"\ncores = 1\nafter = ["a"]\nwalltime = "1min"\ncommand = "touch b"\n'
+    )
+    done = home.asa("run", "flow.toml", *home.on, "--strategy", "chained", code=1)
+    assert "its command ended well, but an output is missing or empty" in done.stderr
+    assert "asa: the output made is missing" in done.stderr
+    assert not (home.root / "b").exists()
+    assert "cancelled" in home.asa("status").stdout
+    assert "an output is missing or empty" in " ".join(home.asa("explain", "a").stdout.split())
+
+
+def test_who_runs_out_of_walltime_is_told_and_given_more_where_it_says_so(home):
+    stage = (
+        '[[stage]]\nname = "a"\ncores = 1\nwalltime = "2s"\ncommand = "[ -e again ] || { touch again; sleep 60; }"\n'
+    )
+    home.flow(stage)
+    done = home.asa("run", "flow.toml", *home.on, code=1)
+    assert "timeout (TimeLimit)" in done.stderr
+    (home.root / "again").unlink()
+    home.flow(stage + "retries = 1\n")
+    done = home.asa("run", "flow.toml", *home.on)
+    assert "asked for again: timeout (TimeLimit)" in done.stdout
+    assert "1 core for 4s" in done.stdout
+
+
+def test_on_a_simulator_nothing_is_run(home):
+    """Local stages neither."""
+    home.flow(STAGES)
+    home.asa("run", "flow.toml", "--backend", "simulated", "--set", "system=hpc2n", "--quiet")
+    assert not (home.root / "list").exists()
