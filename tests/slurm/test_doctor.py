@@ -1,8 +1,8 @@
 """What is found out about real clusters, is so."""
 
 import json
-import re
 import os
+import re
 import time
 from contextlib import closing
 from pathlib import Path
