@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypedDict, Unpack
 
 from asa.backend import Backend
-from asa.errors import InputError, StateError, WorkflowError
+from asa.errors import InputError, RunError, StateError, WorkflowError
 from asa.estimators.store import default_folder
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
@@ -278,6 +278,7 @@ class Flow:
         bank: str | Path | None = "",
         history: int = 2000,
         seed: int = 0,
+        check: bool = True,
         on_record: Callable[[Record], None] = lambda _: None,
     ) -> RunResult:
         """Run it, and wait until it has ended; `asa resume` goes on with it should this process die.
@@ -300,16 +301,20 @@ class Flow:
             Past jobs of everybody to learn at the beginning, where the site shows them.
         seed
             Of whatever is drawn.
+        check
+            Raise an error if it does not complete.
         on_record
             Called with all that happens.
 
         Returns
         -------
         RunResult
-            Its `outcome` is ``completed``, ``failed`` or ``cancelled``.
+            Its `outcome` is ``completed``; or ``failed`` or ``cancelled``, without `check`.
 
         Raises
         ------
+        RunError
+            It failed, or somebody cancelled it.
         AsaError
             As ``asa run`` would tell.
         """
@@ -348,11 +353,15 @@ class Flow:
                 return backends[-1]
 
             try:
-                return drive(run, connect, on_record=on_record)
+                result = drive(run, connect, on_record=on_record)
             finally:
                 for one in backends:
                     with _closing(one):
                         pass
+        if check and result.outcome != "completed":
+            where, hint = str(run.path), f"See what it wrote: asa explain --run {run.path.name}"
+            raise RunError(f"{result.outcome}: {result.reason}", where=where, hint=hint)
+        return result
 
 
 def _closing(backend: Backend) -> Any:

@@ -236,9 +236,11 @@ class Client:
         return False
 
     def leave(self):
-        """Leave the run at the next sleep; jobs go on."""
+        """Leave the run at the next sleep, unless it ends before; jobs go on."""
         self._leaves.set()
-        self.has_left()
+        self._thread.join(60.0)
+        if self._result is None:
+            self.has_left()
 
     def has_left(self):
         """Wait until the client has left."""

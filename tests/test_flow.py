@@ -9,7 +9,7 @@ import pytest
 from local_queue import Queue
 
 from asa import Flow, load_workflow, stage
-from asa.errors import InputError, WorkflowError
+from asa.errors import InputError, RunError, WorkflowError
 from asa.runner import list_runs
 from asa.spec import write_workflow
 
@@ -39,6 +39,23 @@ def test_three_lines_wrap_a_command(queue, strategy):
     assert result.outcome == "completed", result.reason
     assert (queue.root / "total").read_text() == "100\n"
     assert told
+
+
+def test_a_run_that_fails_is_an_error_unless_it_is_looked_at(queue):
+    flow = Flow("fails")
+    flow.stage("a", "exit 3", walltime="1min")
+    with pytest.raises(RunError, match="failed: stage 'a' ended as failed") as caught:
+        run(flow, queue)
+    assert "asa explain --run fails-" in caught.value.hint
+    assert run(flow, queue, check=False).outcome == "failed"
+
+
+def test_a_script_finds_the_folder_that_it_was_submitted_from(queue):
+    (queue.root / "job.sh").write_text('#!/bin/bash\ncd "$SLURM_SUBMIT_DIR"\npwd >where\n')
+    flow = Flow("script")
+    flow.stage("a", script=queue.root / "job.sh", walltime="1min")
+    run(flow, queue)
+    assert (queue.root / "where").read_text().strip() == str(queue.root)
 
 
 @stage(cores=2, walltime=60)

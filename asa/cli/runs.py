@@ -157,10 +157,12 @@ def _unwritable(folder: RunFolder, error: OSError) -> NoReturn:
 def facility_of(folder: RunFolder) -> Facility | None:
     """Open what a run's backend is of, to be asked for words alone; None where that cannot be."""
     from asa.errors import AsaError
+    from asa.runner.beside import with_local_stages
     from asa.sites import open_facility
 
+    plan = folder.plan
     try:
-        return open_facility(folder.plan.backend, None, folder.plan.settings).facility
+        return with_local_stages(plan.backend, plan.stages, open_facility(plan.backend, None, plan.settings).facility)
     except AsaError:  # it is not installed here, or its settings name what is not here
         return None
 

@@ -28,7 +28,7 @@ _MOST_STAGES_OF_AN_ARRAY: Final = 100
 _ENDLESS: Final = {"0", "-1", "infinite", "unlimited"}
 _LAUNCHES = re.compile(r"^[^#\n]*\b(?:srun|mpirun|mpiexec)\b", re.MULTILINE)
 
-_LOGS = "is left out: asa keeps what jobs print in the run's folder, and `asa logs RUN STAGE` shows it"
+_LOGS = "is left out: asa keeps what jobs print in the run's folder, and `asa logs STAGE` shows it"
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "output": _LOGS,
     "error": _LOGS,

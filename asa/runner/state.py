@@ -392,7 +392,7 @@ class RunState:
                 reason=status.reason,
             )
             yield from self._ended(job)
-        elif status.reason == _HOPELESS and self.outcome is None and not self._is_wanted_no_more(job):
+        elif status.reason == _HOPELESS and self.outcome is None and self._is_hopeless(job):
             reason = f"{_names(job)} can never start: a stage that it depends on failed"
             yield self._end("failed", reason, status.submit_s)
 
@@ -415,6 +415,10 @@ class RunState:
                     hold_until_s=None,
                     submit_s=job.status.submit_s,
                 )
+
+    def _is_hopeless(self, job: Job) -> bool:
+        """Whether a job that can never start ends the run; else what it waits for does, or is asked for again."""
+        return all(one.status.state.is_final for one in self._needed(job)) and not self._is_wanted_no_more(job)
 
     def _is_wanted_no_more(self, job: Job) -> bool:
         """Whether a job is being cancelled, or depends on one that is, or that gave way to another of its token."""

@@ -98,7 +98,8 @@ class LocalMachine:
             host(),
             folder,
             self.capabilities,
-            environment={**_inherited(), **self.settings.environment},
+            # scripts that were written for Slurm go to the folder that they were submitted from
+            environment={**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment},
             work=_here(),
             sleep=sleep,
         )

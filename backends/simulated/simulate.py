@@ -28,7 +28,7 @@ __all__ = ["Schedule", "schedule", "simulate", "summary"]
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
 _ROWS_AT_ONCE = 50_000
-_PATIENCE_S = 0.7
+_PATIENCE_S = 3.0
 _SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
 
 

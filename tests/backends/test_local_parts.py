@@ -1,6 +1,7 @@
 """Parts of this machine's queue, without processes: settings, the outlook, files."""
 
 import os
+from pathlib import Path
 
 import pytest
 from asa.backends.local import LocalMachine, examination
@@ -47,6 +48,7 @@ def test_a_job_is_no_part_of_the_job_that_its_client_runs_in(monkeypatch, tmp_pa
     machine = LocalMachine(spool=str(tmp_path / "spool"), environment={"PMI_MMAP": "own"})
     inherited = machine.connect(tmp_path / "run")._environment
     told = {name: value for name, value in inherited.items() if name.startswith(("SLURM", "PMI"))}
+    assert told.pop("SLURM_SUBMIT_DIR") == str(Path.cwd()), "where scripts go"
     assert told == {"SLURM_CONF": "/etc/slurm/slurm.conf", "PMI_MMAP": "own"}
 
 

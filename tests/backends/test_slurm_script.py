@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 from asa.backends.shell.marks import RunFolder
@@ -53,7 +54,7 @@ def start(request, folder, tmp_path):
 
     yield start
     for process in started:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):  # also what outlived its script
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from asa.cli.doctor import doctor
 from asa.cli.learn import learn
-from asa.errors import AsaError
+from asa.errors import AsaError, TraceError
 
 app = typer.Typer()
 app.command()(doctor)
@@ -164,17 +165,20 @@ def test_connecting_finds_what_the_site_can_do(slurm, tmp_path):
 def test_what_one_means_has_told_the_other_does_not_teach_again(slurm, tmp_path):
     """A job's wait is the same job's, whoever tells it."""
     began_s = time.time() - 5.0
-    names = [slurm.run("sbatch", "--parsable", "-n", str(n), "-t", "2", "--wrap", "true").strip() for n in (1, 2, 3)]
-
-    def ended():
-        # asked for by a span of time as `learn` does: accounting knows jobs by their numbers some seconds earlier
-        told = slurm.run("sacct", "-X", "-n", "-P", "-S", f"uts{began_s:.0f}", "-o", "JobID,End").split()
-        there = dict(line.split("|") for line in told)
-        return all("T" in there.get(name, "") for name in names)  # an end is a time of day, or Unknown
-
-    until(ended, what="the jobs' end in accounting")
+    for cores in (1, 2, 3):
+        slurm.run("sbatch", "--parsable", "-n", str(cores), "-t", "2", "--wrap", "true")
     bank = ("--bank", tmp_path / "bank", "--since", f"{time.time() - began_s:.0f}s")
-    first = asa("learn", *rest(slurm), *bank)
+
+    def learned():
+        """Learn; accounting hears of jobs some seconds later, and until then there is nothing to learn."""
+        try:
+            done = asa("learn", *rest(slurm), *bank)
+        except TraceError:
+            return None
+        [count] = re.findall(r"(\d+) waits on", done.stderr)
+        return done if int(count) >= 3 else None
+
+    first = until(learned, what="the jobs in accounting")
     assert "on 'testbed'" in first.stderr
     assert "; 0 of them are new" not in first.stderr
     assert "; 0 of them are new" in asa("learn", *commands(slurm), *bank).stderr
