@@ -288,7 +288,7 @@ def test_logs_show_what_a_stage_wrote(place):
     """All of it, the last of it, or as it comes until its job ends."""
     write = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
     client = place.begin("run", place.flow(("a", "", f"touch begun; {write}"), ("b", "a", "true")), *place.on)
-    until(lambda: (place.root / "begun").exists(), what="the first stage")
+    until((place.root / "begun").exists, what="the first stage")
     assert place.asa("logs", "a", "--follow").stdout.split("\n")[:5] == [f"line {i}" for i in range(1, 6)]
     client.communicate(timeout=60)
     assert place.asa("logs", "a", "--lines", 2).stdout == "line 4\nline 5\n"
