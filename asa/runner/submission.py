@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from asa.backend import Backend, JobState, JobStatus
+from asa.backend import Backend, JobSpec, JobState, JobStatus
 from asa.errors import (
     BackendError,
     JobNotFoundError,
@@ -117,6 +117,9 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
     try:
         job_id = backend.submit(spec)
     except SubmitRejectedError as error:
+        if _came_to_nothing(backend, one, spec):  # what becomes of that decides what becomes of this
+            _send_later(backend, one, str(error), doubtful=False)
+            return
         why = f"{_stages(planned)} refused: {error.message}"
         one.commit(Stopped("failed", f"{why}. {error.hint}" if error.hint else why, backend.now(), spec.token))
     except SubmitInDoubtError:
@@ -129,6 +132,14 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
         except BackendError:  # it was accepted, whatever can be asked
             status = JobStatus(job_id, JobState.PENDING, backend.now())
         _begin_job(one, status)
+
+
+def _came_to_nothing(backend: Backend, one: Active, spec: JobSpec) -> bool:
+    """Say whether a job is refused since one that it depends on failed, or gave way to another, as it was sent."""
+    needed = [d.job_id for d in spec.dependencies if d.job_id in one.state.jobs]
+    ask(backend, [(one, job_id) for job_id in needed])
+    ended = (one.state.jobs[job_id].status.state for job_id in needed)
+    return any(state.is_final and state is not JobState.COMPLETED for state in ended)
 
 
 def _stages(planned: PlannedJob) -> str:

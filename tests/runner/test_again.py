@@ -317,3 +317,23 @@ def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
     )
     assert began["b"] - ended["a"] <= 1
     assert began["c"] >= ended["b"]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_that_ones_fate(retries, tmp_path):
+    class Slow(SlurmBackend):
+        """It takes so long to submit that what was alive before may have ended."""
+
+        def submit(self, spec):
+            self._sleep(40.0)
+            return super().submit(spec)
+
+    stages = [stage("a", retries=retries), stage("b", ("a",))]
+    place = Place(tmp_path, stages, "chained", {"a": ["fail"]})
+    place.connect = lambda run: Slow(place.link, run.path, SITE, clock=place.clock, sleep=place.clock.sleep)
+    result = place.go()
+    if retries:
+        assert result.outcome == "completed", result.reason
+    else:
+        assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (NonZeroExitCode)")
+    assert len(place.jobs_of("b")) == retries
