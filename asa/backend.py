@@ -84,19 +84,36 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs one after the other, each only if the one before ended well."""
+    """One of several commands that a job runs one after the other, each only if the one before ended well.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    command
+        What to run; ignored by simulators.
+    cores
+        Cores that the job keeps from here to its end, where it then gives others back; 0 for all that it has. A site
+        that cannot take them back leaves the job as wide as it is.
+    slot_s
+        From when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
+        `JobSpec.run_s`.
+    """
 
     name: str
     command: str
+    cores: int = 0
+    slot_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began, and when it ended well."""
+    """When a step began, when it ended well, and the cores that its job had kept by then; 0 for all that it got."""
 
     name: str
     start_s: float
     end_s: float | None = None
+    cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +303,12 @@ class Capabilities:
         Where jobs go that name none; empty if not known.
     partitions
         Limits of each partition that is known.
+    shrink, grow
+        Whether a running job can give cores back, and get more.
+    most_queued
+        Jobs that a user may have in the queue at a time; None where there is no limit or none is known.
+    charges
+        What a user pays for: all that is ``allocated``, or only what is ``used``, so that idle cores cost nothing.
     """
 
     system: str
@@ -296,6 +319,10 @@ class Capabilities:
     begin_time: bool = True
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
+    shrink: bool = False
+    grow: bool = False
+    most_queued: int | None = None
+    charges: Literal["allocated", "used"] = "allocated"
 
     def impossible(self, spec: JobSpec) -> str | None:  # noqa: PLR0911 - one for each limit
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.

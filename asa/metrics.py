@@ -14,6 +14,7 @@ from asa.records import (
     Ended,
     Observed,
     Record,
+    Resized,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -174,7 +175,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
-        core_hours=sum(core_hours(job.cores, job.time_s - job.start_s) for job in jobs if job.start_s is not None),
+        core_hours=sum(_held(job, (r for r in told if isinstance(r, Resized))) for job in jobs),
         overhead_core_hours=_overhead(jobs),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
@@ -218,6 +219,18 @@ def _critical_path(workflow: Workflow, ends: Mapping[str, float]) -> set[str]:
         current = max(before, key=lambda name: ends[name])
         path.add(current)
     return path
+
+
+def _held(job: Ended, resized: Iterable[Resized]) -> float:
+    """Core-hours that a job held from its start to its end, with the cores that it gave back left out."""
+    if job.start_s is None:
+        return 0.0
+    total, since_s, cores = 0.0, job.start_s, job.cores
+    for change in resized:
+        if change.job_id == job.job_id and since_s <= change.time_s <= job.time_s:
+            total += core_hours(cores, change.time_s - since_s)
+            since_s, cores = change.time_s, change.cores
+    return total + core_hours(cores, job.time_s - since_s)
 
 
 def _overhead(jobs: Sequence[Ended]) -> float:

@@ -20,6 +20,7 @@ __all__ = [
     "Predicted",
     "Record",
     "Requeued",
+    "Resized",
     "Retrying",
     "RunEnded",
     "RunResumed",
@@ -114,6 +115,13 @@ class Submitted(_OfJob):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(_OfJob):
     """A job's allocation began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized(_OfJob):
+    """A running job gave cores back, or got more: it has so many from now on."""
+
+    cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

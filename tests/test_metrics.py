@@ -10,7 +10,7 @@ from this_machine import Place
 
 from asa.backend import JobState
 from asa.metrics import idle_times, judge, measure, without
-from asa.records import Ended, Observed, RunEnded, RunResumed, RunStarted, StageEnded, StageStarted, Submitted
+from asa.records import Ended, Observed, Resized, RunEnded, RunResumed, RunStarted, StageEnded, StageStarted, Submitted
 from asa.strategies import Keep
 from asa.workflow import Stage, Workflow
 
@@ -202,3 +202,14 @@ def test_a_run_that_was_retried_is_exported_as_long_as_its_metrics_say(tmp_path)
         assert makespan_s < status["ended_s"] - status["begun_s"]
     finally:
         machine.close()
+
+
+def test_cores_that_were_given_back_are_not_charged():
+    resized = [
+        Resized(time_s=1160, **of("a"), cores=5),
+        Resized(time_s=1260, **of("a"), cores=1),
+        Resized(time_s=1361, **of("a"), cores=9),  # it had ended
+        Resized(time_s=1400, **of("b", "7"), cores=1),  # another job
+    ]
+    saved = (5 * 100 + 9 * 100) / 3600
+    assert measure(FLOW, [*RECORDS, *resized]).core_hours == pytest.approx(measure(FLOW, RECORDS).core_hours - saved)

@@ -11,6 +11,7 @@ from asa.records import (
     Observed,
     Record,
     Requeued,
+    Resized,
     Retrying,
     RunEnded,
     RunResumed,
@@ -69,6 +70,8 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
             return f"not accepted now, to be asked for again{_because(reason)}"
         case Started(job_id=job_id):
             return f"job {job_id} has its cores"
+        case Resized(job_id=job_id, cores=cores):
+            return f"job {job_id} has {cores} {'core' if cores == 1 else 'cores'} from now on"
         case Requeued(job_id=job_id, reason=reason):
             return f"job {job_id} was put back into the queue{_because(reason)}"
         case Cancelled(job_id=job_id, reason=reason):

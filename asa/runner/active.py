@@ -187,7 +187,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 def queues(one: Active, job: Job, since_s: float) -> None:
     """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
-    if one.run.bank is not None and len(job.planned.stages) == 1 and not job.spec.local:
+    if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction
         )
@@ -217,5 +217,5 @@ def _learn(one: Active, news: Observation) -> None:
 
 def _keep(one: Active, news: Observation) -> None:
     job = news.job
-    if one.run.bank is not None and len(job.planned.stages) == 1:
+    if one.run.bank is not None:
         one.waits.append((_queued_of(one, job), job.planned.prediction, news.observation, job.spec.token))

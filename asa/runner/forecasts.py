@@ -14,16 +14,19 @@ from asa.waits import LEVELS, QueuedJob, WaitForecast
 
 __all__ = ["KnownForecast", "LearnedForecast", "NoForecast"]
 
+_FEW_WAITS = 10
 _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
 
 
 class NoForecast:
     """For strategies that predict nothing."""
 
-    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
+    is_informed = False
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
         """Refuse: a strategy that asks must say so in its `forecast`."""
         raise InputError(
-            f"no forecast is there for stage {stage!r}",
+            f"no forecast is there for stage {stages[0]!r}",
             hint="The strategy must declare the forecast it needs.",
         )
 
@@ -39,36 +42,41 @@ class LearnedForecast:
     bank
         What is known.
     job_of
-        The job of a stage, as if it were submitted now.
+        The job of some stages, as if it were submitted now.
     at_once
-        Tells of a stage whether it waits in no queue.
+        Tells of stages whether their job waits in no queue.
     """
 
     def __init__(
         self,
         bank: WaitBank,
-        job_of: Callable[[str], QueuedJob],
-        at_once: Callable[[str], bool] = lambda _stage: False,
+        job_of: Callable[[tuple[str, ...]], QueuedJob],
+        at_once: Callable[[tuple[str, ...]], bool] = lambda _stages: False,
     ) -> None:
         self.bank = bank
         self._job_of = job_of
         self._at_once = at_once
-        self._drawn: dict[str, tuple[int, WaitForecast]] = {}
+        self._drawn: dict[tuple[str, ...], tuple[int, WaitForecast]] = {}
 
-    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the past does not know when
-        """Predict the wait of a stage's job."""
-        if self._at_once(stage):
+    @property
+    def is_informed(self) -> bool:
+        """A few waits are known at least."""
+        return self.bank.learned >= _FEW_WAITS
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
+        """Predict the wait of a job."""
+        if self._at_once(stages):
             return _NO_WAIT
         if not self.bank.draws:
-            return self.bank.predict(self._job_of(stage))
-        drawn = self._drawn.get(stage)
+            return self.bank.predict(self._job_of(stages))
+        drawn = self._drawn.get(stages)
         if drawn is None or drawn[0] != self.bank.own:
-            drawn = self._drawn[stage] = (self.bank.own, self.bank.predict(self._job_of(stage)))
+            drawn = self._drawn[stages] = (self.bank.own, self.bank.predict(self._job_of(stages)))
         return drawn[1]
 
-    def used(self, stage: str) -> None:
+    def used(self, stages: tuple[str, ...]) -> None:
         """Forget a prediction that was acted upon; a resubmission draws anew."""
-        self._drawn.pop(stage, None)
+        self._drawn.pop(stages, None)
 
 
 class KnownForecast:
@@ -82,20 +90,24 @@ class KnownForecast:
     backend
         A simulator.
     spec_of
-        The job of a stage.
+        The job of some stages.
     now
         The backend's clock.
     """
 
-    def __init__(self, backend: Foresight, spec_of: Callable[[str], JobSpec], now: Callable[[], float]) -> None:
+    is_informed = True
+
+    def __init__(
+        self, backend: Foresight, spec_of: Callable[[tuple[str, ...]], JobSpec], now: Callable[[], float]
+    ) -> None:
         self._backend = backend
         self._spec_of = spec_of
         self._now = now
 
-    def predict(self, stage: str, needed_s: float) -> WaitForecast:
-        """Find the lead with which a stage's job starts when it is needed, or as soon after as can be."""
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
+        """Find the lead with which a job starts when it is needed, or as soon after as can be."""
         whole = float(math.ceil(needed_s))  # batch systems count whole seconds
-        lead = self._least_lead(replace(self._spec_of(stage), begin_s=whole), whole)
+        lead = self._least_lead(replace(self._spec_of(stages), begin_s=whole), whole)
         return WaitForecast((lead,) * len(LEVELS), lead)
 
     def _least_lead(self, spec: JobSpec, needed_s: float) -> float:

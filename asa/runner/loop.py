@@ -179,8 +179,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     )
     forecast: Forecast = NoForecast()
 
-    def spec_of(name: str) -> JobSpec:
-        return state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
+    def spec_of(stages: tuple[str, ...]) -> JobSpec:
+        return state.spec_of(PlannedJob(stages, 0.0, Keep.NOTHING, ""))
 
     if run.strategy.forecast is ForecastKind.LEARNED:
         if (bank := run.bank) is None:
@@ -189,8 +189,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             )
         forecast = LearnedForecast(
             bank,
-            lambda name: queued(spec_of(name), capabilities, backend.now(), bank.user),
-            at_once=lambda name: state.workflow.stages[name].local,
+            lambda stages: queued(spec_of(stages), capabilities, backend.now(), bank.user),
+            at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         )
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):

@@ -51,7 +51,9 @@ class PlannedSpec:
 class _NoWaits:
     """A forecast for a look at the jobs alone."""
 
-    def predict(self, stage: str, needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
+    is_informed = True
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
         """Predict no wait."""
         return WaitForecast((0.0,) * len(LEVELS), 0.0)
 

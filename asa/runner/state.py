@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step
+from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
@@ -19,6 +19,7 @@ from asa.records import (
     Outcome,
     Record,
     Requeued,
+    Resized,
     Retrying,
     RunEnded,
     RunResumed,
@@ -219,7 +220,7 @@ class RunState:
             cores=_in_tasks(cores, together, max(stage.nodes or 0 for stage in stages)),
             walltime_s=self._at_most(walltime, planned.stages, partition),
             command=self._payload(stages[0]) if len(stages) == 1 else "",
-            steps=tuple(Step(stage.name, self._payload(stage)) for stage in stages) if len(stages) > 1 else (),
+            steps=self._steps(planned, slots) if len(stages) > 1 else (),
             partition=partition,
             account=next((stage.account for stage in stages if stage.account), ""),
             cpus_per_task=together,
@@ -234,6 +235,19 @@ class RunState:
             posts=tuple(self._token(name) for name in planned.stages),
             run_s=max(slot.end_s for slot in slots),
         )
+
+    def _steps(self, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
+        """Write the steps of stages that share a job, each with the most that it and those after it need."""
+        per_node, slot_of = self.capabilities.cores_per_node, {slot.stage: slot for slot in slots}
+        needs = {slot.stage: self.stages[slot.stage].stage.cores_on(per_node) for slot in slots}
+        steps: list[Step] = []
+        left = 0
+        for name in reversed(planned.stages):
+            slot = slot_of[name]
+            left = max(left, self._peak([s for s in slots if s.end_s > slot.start_s], needs))
+            cores = left if planned.shrinks and self.capabilities.shrink else 0
+            steps.append(Step(name, self._payload(self.stages[name].stage), cores, (slot.start_s, slot.end_s)))
+        return tuple(reversed(steps))
 
     def _jobs_before(self, before: Iterable[str]) -> set[str]:
         """Give the jobs that must end well before some stages have.
@@ -379,6 +393,7 @@ class RunState:
             yield Observation(self._observed(job, observation), job, observation)
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
+        yield from self._resized(job, () if requeued else was.steps)
         if status.state.is_final:
             yield Ended(
                 time_s=status.end_s if status.end_s is not None else status.submit_s,
@@ -452,12 +467,28 @@ class RunState:
         for name in job.planned.stages:
             self.stages[name] = replace(self.stages[name], phase=Phase.RUNNING)
         first = job.planned.stages[0]
-        if len(job.planned.stages) == 1:
+        if len(job.planned.stages) > 1:  # when each of its stages began is told in the end
+            self.stages[first] = replace(self.stages[first], started_s=at_s)
+        else:
             # what it followed had ended: where clocks or seconds tell otherwise, they are wrong
             ends = [self.stages[before].ended_s for before in self.workflow.stages[first].after]
             began_s = max([at_s, *(end for end in ends if end is not None)])
             self.stages[first] = replace(self.stages[first], started_s=began_s)
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
+
+    def _resized(self, job: Job, known: Sequence[StepTimes]) -> Iterator[Record]:
+        """Tell of the cores that a job gave back since its steps were last told of."""
+        width = min((step.cores for step in known if step.cores), default=job.spec.cores)
+        for step in job.status.steps:
+            if 0 < step.cores < width:
+                width = step.cores
+                yield Resized(
+                    time_s=step.start_s,
+                    run=self.name,
+                    stages=job.planned.stages,
+                    job_id=job.status.job_id,
+                    cores=width,
+                )
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status

@@ -154,7 +154,7 @@ def _begin_job(one: Active, status: JobStatus) -> None:
     one.failures = 0
     job = one.state.jobs[status.job_id]
     if isinstance(one.forecast, LearnedForecast):
-        one.forecast.used(job.planned.stages[0])
+        one.forecast.used(job.planned.stages)
         if not job.spec.dependencies:
             queues(one, job, status.submit_s)
     take_in(one, status)

@@ -126,7 +126,7 @@ def _too_early(now_s: float, needed_s: float) -> str:
 
 
 def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, *, keep: Keep, level: float) -> PlannedJob:
-    prediction = forecast.predict(name, needed_s)
+    prediction = forecast.predict((name,), needed_s)
     lead = prediction.wait_s if prediction.alternative >= 0 else prediction.at(level)
     submit = max(view.now_s, needed_s - lead)
     needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)

@@ -133,8 +133,13 @@ class RunView:
 class Forecast(Protocol):
     """Waits to plan with."""
 
-    def predict(self, stage: str, needed_s: float) -> WaitForecast:
-        """Predict the wait of a stage's job whose resources are needed at a time."""
+    @property
+    def is_informed(self) -> bool:
+        """Whether anything is known that predictions come from."""
+        ...
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
+        """Predict the wait of the job of some stages, in order, whose resources are needed at a time."""
         ...
 
 
@@ -158,6 +163,8 @@ class PlannedJob:
         When its resources are expected to be needed, where that is planned.
     spare_walltime_s
         Walltime to ask for beyond the stages' own, for time in which the allocation idles.
+    shrinks
+        Whether the job gives back what none of its stages that are left needs, as far as the site takes it.
     """
 
     stages: tuple[str, ...]
@@ -167,6 +174,7 @@ class PlannedJob:
     prediction: WaitForecast | None = None
     needed_s: float | None = None
     spare_walltime_s: float = 0.0
+    shrinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class ClientJob:
     reason: str = ""
     doomed: bool = field(default=False)
     beside: bool = False
+    shrinks: tuple[tuple[int, int], ...] = ()
 
     @property
     def will_time_out(self) -> bool:
@@ -155,10 +156,12 @@ class Engine:
         qos: int = 0,
         partition: int = 0,
         beside: bool = False,
+        shrinks: Iterable[tuple[int, int]] = (),
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
-        One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back.
+        One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back. One
+        that `shrinks` has a new width from each of some moments on, in seconds from the beginning of its payload.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -176,6 +179,7 @@ class Engine:
             frozenset(awaits),
             frozenset(posts),
             beside=beside,
+            shrinks=tuple(shrinks),
         )
         self.clients.append(job)
         self._consider(job)
@@ -320,7 +324,9 @@ class Engine:
         for number in sorted(ended, key=lambda number: self.clients[number].launched):
             self._complete(self.clients[number])
         while self._timers and self._timers[0][0] == core.now:
-            self._consider(self.clients[heappop(self._timers)[1]])
+            job = self.clients[heappop(self._timers)[1]]
+            self._consider(job)
+            self._shrink(job)
         core.end_second()
         self._take_told()
 
@@ -349,8 +355,24 @@ class Engine:
         job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
         job.launched, self._launched = self._launched, self._launched + 1
         if job.awaits <= self._posted:
-            job.payload_start = self.now
+            self._begin_payload(job)
+        else:
+            self._plan_end(job)
+
+    def _begin_payload(self, job: ClientJob) -> None:
+        job.payload_start = self.now
         self._plan_end(job)
+        for after, _ in job.shrinks:
+            heappush(self._timers, (self.now + after, job.index - len(self.table)))
+
+    def _shrink(self, job: ClientJob) -> None:
+        """Let a running job have the width that it is to have by now."""
+        if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED:
+            return
+        cores = min((width for after, width in job.shrinks if job.payload_start + after <= self.now), default=job.cores)
+        if cores < job.cores:
+            self.resize(job.index - len(self.table), cores)
+            self._changed[job.index - len(self.table)] = None
 
     def _plan_end(self, job: ClientJob) -> None:
         limit = job.start + job.request
@@ -379,8 +401,7 @@ class Engine:
             self._posted |= ended.posts
             for job in self.clients:
                 if job.state is JobState.RUNNING and job.payload_start == UNSTARTED and job.awaits <= self._posted:
-                    job.payload_start = self.now
-                    self._plan_end(job)
+                    self._begin_payload(job)
                     self._changed[job.index - len(self.table)] = None
         for job in self.clients:
             if job.state is JobState.PENDING and any(need.on == ended.index - len(self.table) for need in job.needs):

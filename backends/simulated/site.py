@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
+from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
 from asa.waits import QueueEvent
 
@@ -46,11 +46,21 @@ class SimulatedBackend:
         that is told at once. Times that it reads are exact either way.
     users
         Whose jobs the background's are; -1 where that is not known.
+    shrink
+        Whether a running job can give cores back.
     """
 
     def __init__(
-        self, engine: Engine, machine: Machine, *, poll_s: int = 0, users: NDArray[np.int32] | None = None
+        self,
+        engine: Engine,
+        machine: Machine,
+        *,
+        poll_s: int = 0,
+        users: NDArray[np.int32] | None = None,
+        shrink: bool = True,
     ) -> None:
+        self._shrinks = shrink
+        self._steps: dict[int, tuple[Step, ...]] = {}
         self._engine = engine
         self._machine = machine
         self._poll = poll_s
@@ -66,6 +76,7 @@ class SimulatedBackend:
             max_cores=self._engine.capacity,
             cores_per_node=self._machine.cores_per_node,
             age_accrues=self._engine.age_accrues,
+            shrink=self._shrinks,
         )
 
     @property
@@ -160,7 +171,7 @@ class SimulatedBackend:
         if spec.run_s is None:
             raise InputError("has no run time", where=where, hint="A simulator must be told `run_s`.")
         needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
-        return engine.submit(
+        number = engine.submit(
             cores=cores,
             request=math.ceil(spec.walltime_s),
             run=max(math.ceil(spec.run_s), 1),
@@ -171,7 +182,30 @@ class SimulatedBackend:
             awaits=spec.awaits,
             posts=spec.posts,
             beside=spec.local,
+            shrinks=self._shrinking(spec, cores) if self._shrinks else (),
         )
+        if engine is self._engine and all(step.slot_s for step in spec.steps):
+            self._steps[number] = spec.steps
+        return number
+
+    def _shrinking(self, spec: JobSpec, cores: int) -> list[tuple[int, int]]:
+        """Say how many seconds after its payload began a job gets narrower, and how narrow."""
+        widths = [
+            (math.ceil(step.slot_s[0]), self._machine.allocated(step.cores))
+            for step in spec.steps
+            if step.cores and step.slot_s
+        ]
+        return [(after, width) for after, width in widths if width < cores]
+
+    def _step_times(self, number: int, job: ClientJob) -> Iterator[StepTimes]:
+        """Tell of the steps of a job that have begun."""
+        until = self.now() if job.end == UNSTARTED else job.end
+        for step in self._steps.get(number, ()) if job.payload_start != UNSTARTED else ():
+            assert step.slot_s is not None
+            start, end = (job.payload_start + math.ceil(after) for after in step.slot_s)
+            if start <= until:
+                cores = self._machine.allocated(step.cores) if step.cores and self._shrinks else 0
+                yield StepTimes(step.name, float(start), float(end) if end <= until else None, cores)
 
     def _number(self, job_id: str) -> int:
         if job_id.isdecimal() and 1 <= int(job_id) <= len(self._engine.clients):
@@ -192,6 +226,7 @@ class SimulatedBackend:
             end_s=_known(job.end),
             exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason else None,
             reason="Twin" if number in self._twins and job.state is JobState.FAILED else self._reason(job),
+            steps=tuple(self._step_times(number, job)),
         )
 
     def _reason(self, job: ClientJob) -> str:
@@ -255,6 +290,8 @@ class SimulatedSite:
         Whether a dependent job's age counts from its submission, see `asa.backend.Capabilities`.
     poll_s
         The client looks at the queue once in so many seconds.
+    shrink
+        Whether a running job can give cores back.
     scheduler
         Name of the machine's scheduler, see `asa.backends.simulated.policies.scheduler`.
     model
@@ -284,6 +321,7 @@ class SimulatedSite:
         trace_cores: int | str | None = None,
         age_accrues: bool | str = True,
         poll_s: int | str = 10,
+        shrink: bool | str = True,
         scheduler: str = "easy",
         model: WorkloadModel | None = None,
         seed: int | str = 0,
@@ -303,6 +341,7 @@ class SimulatedSite:
             self.model = model or preset(system or "")
             self.machine = self.model.machine
         self.age_accrues = _truth("age_accrues", age_accrues)
+        self.shrink = _truth("shrink", shrink)
         self.poll_s = poll_s
         self.scheduler = scheduler
         if scheduler != "easy":
@@ -312,7 +351,13 @@ class SimulatedSite:
     @property
     def capabilities(self) -> Capabilities:
         """What each of its worlds can do."""
-        return Capabilities(self.machine.name, self.machine.cores, self.machine.cores_per_node, self.age_accrues)
+        return Capabilities(
+            self.machine.name,
+            self.machine.cores,
+            self.machine.cores_per_node,
+            self.age_accrues,
+            shrink=self.shrink,
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -365,7 +410,7 @@ class SimulatedSite:
         engine = self._worlds[seed].fork()
         engine.age_accrues = self.age_accrues
         users = self.trace.users if self.trace is not None else None
-        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, users=users)
+        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, users=users, shrink=self.shrink)
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores

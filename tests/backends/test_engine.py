@@ -452,3 +452,39 @@ def test_a_core_must_be_of_the_same_machine():
     for capacity, jobs in ((CAPACITY + 1, table_of), (CAPACITY, table([(0, 1, 1, 1)]))):
         with pytest.raises(ValueError, match="another machine"):
             Engine(capacity, jobs, core=core)
+
+
+def test_a_job_that_shrinks_gives_cores_back_at_its_moments():
+    """Counted from the beginning of its payload, and for those that wait."""
+    engine = Engine(CAPACITY, table([(0, 30, 30, 8), (5, 10, 10, 4), (6, 10, 10, 6)]))
+    job = engine.submit(cores=8, request=100, run=60, awaits=["go"], shrinks=[(20, 4), (40, 2)])
+    engine.submit(cores=1, request=50, run=35, posts=["go"], beside=True)
+    until_the_end(engine)
+    assert (engine.clients[job].start, engine.clients[job].payload_start, engine.clients[job].end) == (30, 35, 95)
+    assert engine.start.tolist() == [0, 55, 75]
+
+
+def test_a_job_that_is_cancelled_or_ends_early_does_not_shrink_any_more():
+    engine = idle()
+    first = engine.submit(cores=8, request=10, run=60, shrinks=[(20, 4)])
+    until_the_end(engine)
+    assert (engine.clients[first].state, engine.clients[first].cores) == (JobState.TIMEOUT, 8)
+    second = engine.submit(cores=8, request=100, run=60, shrinks=[(20, 4), (21, 6)])
+    soon = engine.now + 21
+    while engine.now < soon:
+        engine.advance(soon)
+    assert engine.clients[second].cores == 4, "it never grows again"
+    engine.cancel(second)
+    until_the_end(engine)
+    assert engine.free_cores == CAPACITY
+
+
+@given(backgrounds, st.lists(st.tuples(st.integers(0, 30), st.integers(1, CAPACITY)), max_size=4))
+def test_shrinking_conserves_cores(jobs, shrinks):
+    engine = Engine(CAPACITY, table(jobs), now=0)
+    job = engine.submit(cores=6, request=60, run=40, shrinks=shrinks)
+    until_the_end(engine)
+    assert engine.free_cores == CAPACITY
+    assert min(engine.start) >= 0
+    assert engine.clients[job].end == engine.clients[job].start + 40
+    assert engine.clients[job].cores == min([6, *(cores for _, cores in shrinks)])

@@ -14,10 +14,10 @@ from asa.backend import JobState
 from asa.errors import InputError, RunError
 from asa.estimators import OWN_USER, WaitBank, at_least, at_most, exactly
 from asa.metrics import measure
-from asa.records import Cancelled, Ended, Observed, Predicted, RunEnded, StageStarted, Submitted
+from asa.records import Cancelled, Ended, Observed, Predicted, Resized, RunEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
 from asa.runner.state import observation_of
-from asa.strategies import Keep, Plan, PlannedJob, load_strategy
+from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
@@ -35,8 +35,8 @@ NEED = 4 * 100 + 1 * 50 + 4 * 30  # core-seconds of the stages alone
 
 def machine(others=OTHERS, **options):
     columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
-    poll_s = options.pop("poll_s", 0)
-    return SimulatedBackend(Engine(8, JobTable(*columns), now=0, **options), Machine("m", 1, 8), poll_s=poll_s)
+    own = {name: options.pop(name) for name in ("poll_s", "shrink") if name in options}
+    return SimulatedBackend(Engine(8, JobTable(*columns), now=0, **options), Machine("m", 1, 8), **own)
 
 
 class Sure:
@@ -374,7 +374,7 @@ def test_misuse_is_refused():
 
     class Curious(Idle):
         def plan(self, view, forecast):
-            forecast.predict("a", 0.0)
+            forecast.predict(("a",), 0.0)
 
     with pytest.raises(InputError, match="must declare"):
         run_all(machine([]), [Run(FLOW, Curious())])
@@ -433,3 +433,42 @@ def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
     for _ in range(2):
         run_all(machine(), [Run(FLOW, load_strategy("asa"), bank=bank)])
         assert len(bank["m"]._waiting) == len(bank._queue)
+
+
+class OneJob:
+    """All stages in one job, which gives cores back."""
+
+    forecast = ForecastKind.NONE
+
+    def __init__(self, *groups):
+        self.groups = groups
+
+    def plan(self, view, forecast):
+        return Plan.of(
+            PlannedJob(group, view.now_s, Keep.NOTHING, "", shrinks=True)
+            for group in self.groups
+            if view.stages[group[0]].phase is Phase.WAITING and view.is_ready(group[0])
+        )
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_stages_that_share_a_job_give_back_what_the_rest_does_not_need(shrink):
+    """It begins at 100 with 6 cores; b alone would need 2, but c after it needs 4."""
+    flow = Workflow(
+        "flow",
+        [
+            Stage("a", cores=6, walltime_s=100),
+            Stage("b", cores=2, walltime_s=50, after=("a",)),
+            Stage("c", cores=4, walltime_s=30, after=("b",)),
+            Stage("d", cores=1, walltime_s=40, after=("c",)),
+        ],
+    )
+    world = machine([(0, 100, 100, 8), (160, 100, 100, 4)], shrink=shrink)
+    [result] = run_all(world, [Run(flow, OneJob(("a", "b", "c", "d")))])
+    assert result.outcome == "completed"
+    resized = [(r.time_s, r.cores) for r in result.records if isinstance(r, Resized)]
+    assert resized == ([(200.0, 4), (280.0, 1)] if shrink else [])
+    held = 6 * 100 + 4 * 80 + 1 * 40 if shrink else 6 * 220
+    assert measure(flow, result.records).core_hours == pytest.approx(held / 3600)
+    begun = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageStarted)}
+    assert begun == {"a": 100.0, "b": 200.0, "c": 250.0, "d": 280.0}

@@ -37,7 +37,10 @@ class Fixed:
         self.waits, self.default = waits, default
         self.asked = {}
 
-    def predict(self, stage, needed_s):
+    is_informed = True
+
+    def predict(self, stages, needed_s):
+        [stage] = stages
         self.asked[stage] = needed_s
         wait = self.waits.get(stage, self.default)
         return WaitForecast((wait,) * 9, wait)
