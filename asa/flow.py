@@ -15,15 +15,16 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import chdir, closing, nullcontext, suppress
+from contextlib import ExitStack, chdir, closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import update_wrapper
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypedDict, Unpack
+from typing import Any, Generic, ParamSpec, TypedDict, Unpack, cast
 
-from asa.backend import Backend
-from asa.errors import InputError, RunError, StateError, WorkflowError
+from asa.backend import Backend, Facility
+from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.records import Record
 from asa.runner import RunFolder, RunResult, default_runs_folder, drive
@@ -32,6 +33,7 @@ from asa.runner.beside import with_local_stages
 from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
+from asa.spec.problems import meant
 from asa.units import parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
@@ -43,6 +45,20 @@ Duration = str | float | timedelta
 """Seconds, or text such as ``"40min"`` or ``"1:30:00"``."""
 
 _inside_a_stage = False
+
+_SEVERAL = ("options", "inputs", "outputs")
+_TIME = ((Real, str, timedelta), 'seconds, or text such as "40min"')
+_KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    **dict.fromkeys(("cores", "nodes", "cpus_per_task", "gpus", "retries"), (Integral, "a whole number")),
+    "memory": ((Integral, str), 'bytes, or text such as "4G"'),
+    **dict.fromkeys(("walltime", "expected"), _TIME),
+    **dict.fromkeys(("partition", "account"), (str, "text")),
+    **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
+    "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
+    **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
+    "local": (bool, "True or False"),
+}
+_WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
 
 class Resources(TypedDict, total=False):
@@ -159,10 +175,18 @@ def stage(**resources: Unpack[Resources]) -> Callable[[Callable[P, object]], Sta
     6
 
     At the top level of a file, ``flow.call(total.bind(1, 2, 3))`` makes a stage of it.
+
+    Raises
+    ------
+    InputError
+        There is nothing of a name to ask for, or its value is of another kind.
     """
 
     def made(function: Callable[P, object]) -> StageFunction[P]:
-        return StageFunction(function, resources)
+        where = f"function {getattr(function, '__name__', function)!r}"
+        asked = _checked(resources, _KINDS, where)
+        _fields(asked, where)  # so that text is refused here, too
+        return StageFunction(function, asked)
 
     return made
 
@@ -224,10 +248,11 @@ class Flow:
         WorkflowError
             It makes no sense, or one of its name is there.
         InputError
-            The script cannot be read.
+            The script cannot be read, there is nothing of a name to ask for, or its value is of another kind.
         """
+        where = f"stage {name!r}"
         if name in self._stages:
-            raise WorkflowError("there is one of this name", where=f"stage {name!r}", hint="Name each differently.")
+            raise WorkflowError("there is one of this name", where=where, hint="Name each differently.")
         befores = [after] if isinstance(after, str | Stage) else after
         self._stages[name] = Stage(
             name,
@@ -236,7 +261,7 @@ class Flow:
             tasks=_several(tasks),
             tasks_file=tasks_file,
             after=tuple(before.name if isinstance(before, Stage) else before for before in befores),
-            **_fields(resources),
+            **_fields(_checked(resources, (*_WAYS, *_KINDS), where), where),
         )
         return self._stages[name]
 
@@ -345,23 +370,22 @@ class Flow:
                 seed=seed,
             )
             run = RunFolder.create(runs_folder, plan)
-            facility = with_local_stages(plan.backend, plan.stages, opened.facility)
-            backends: list[Backend] = []
-
-            def connect(where: RunFolder) -> Backend:
-                backends.append(facility.connect(where.path, sleep=where.sleep))
-                return backends[-1]
-
-            try:
-                result = drive(run, connect, on_record=on_record)
-            finally:
-                for one in backends:
-                    with _closing(one):
-                        pass
+            result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), on_record)
         if check and result.outcome != "completed":
             where, hint = str(run.path), f"See what it wrote: asa explain --run {run.path.name}"
             raise RunError(f"{result.outcome}: {result.reason}", where=where, hint=hint)
         return result
+
+
+def _drive_and_close(run: RunFolder, facility: Facility, on_record: Callable[[Record], None]) -> RunResult:
+    """Drive a run until it ends, and then close what it was driven with."""
+    with ExitStack() as opened:
+
+        def connect(folder: RunFolder) -> Backend:
+            backend: Backend = opened.enter_context(_closing(facility.connect(folder.path, sleep=folder.sleep)))
+            return backend
+
+        return drive(run, connect, on_record=on_record)
 
 
 def _closing(backend: Backend) -> Any:
@@ -380,13 +404,39 @@ def _several(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _seconds(given: Duration) -> float:
+def _checked(asked: Resources, known: Iterable[str], where: str) -> Resources:
+    """Refuse what nobody can ask for; what is None was not given."""
+    checked: dict[str, object] = {}
+    for key, value in asked.items():
+        if key not in _KINDS:
+            hint = f"{meant(key, known)}Known: {', '.join(known)}."
+            raise InputError(f"there is no {key!r} to ask for", where=where, hint=hint)
+        if value is None:
+            continue
+        kind, words = _KINDS[key]
+        given = _several(value) if key in _SEVERAL and isinstance(value, Iterable) else value
+        is_right = isinstance(given, kind) and isinstance(given, bool) == (kind is bool)
+        if not is_right or (isinstance(given, tuple) and not all(isinstance(one, str) for one in given)):
+            raise InputError(f"{key} cannot be {value!r}", where=where, hint=f"Give {words}.")
+        checked[key] = given
+    return cast("Resources", checked)
+
+
+def _parsed(parse: Callable[[str], float], key: str, text: str, where: str) -> float:
+    try:
+        return parse(text)
+    except InputError as error:
+        guess = near(text, ["learn"]) if key == "expected" else ""
+        raise InputError(f"{key}: {error.message}", where=where, hint=f"{guess}{error.hint}") from error
+
+
+def _seconds(key: str, given: Duration, where: str) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
-    return parse_duration(given) if isinstance(given, str) else float(given)
+    return _parsed(parse_duration, key, given, where) if isinstance(given, str) else float(given)
 
 
-def _fields(asked: Resources) -> dict[str, Any]:
+def _fields(asked: Resources, where: str) -> dict[str, Any]:
     """Translate what a user asks for into the fields of a `Stage`."""
     fields: dict[str, Any] = dict(asked)
     if "cores" not in fields and "nodes" not in fields:
@@ -395,14 +445,11 @@ def _fields(asked: Resources) -> dict[str, Any]:
     if expected == "learn":
         fields["learns_run"] = True
     elif expected is not None:
-        fields["expected_run_s"] = _seconds(expected)
-    fields["walltime_s"] = _seconds(fields.pop("walltime", 3600.0))
+        fields["expected_run_s"] = _seconds("expected", expected, where)
+    fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
     if "memory" in fields:
         memory = fields.pop("memory")
-        fields["memory_bytes"] = parse_memory(memory) if isinstance(memory, str) else memory
+        fields["memory_bytes"] = _parsed(parse_memory, "memory", memory, where) if isinstance(memory, str) else memory
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
-    for several in ("options", "inputs", "outputs"):
-        if several in fields:
-            fields[several] = _several(fields[several])
     return fields

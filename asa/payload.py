@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Iterable
 
 from asa.workflow import Stage
@@ -32,10 +33,15 @@ _MEANINGS = {
     126: "what it was to run cannot be executed",
     127: "what it was to run was not found",
 }
+_KILLED = 128  # with the signal's number added, as shells tell it
+_OF_SIGNALS = {
+    signal.SIGKILL: ", most often for want of memory",
+    signal.SIGSEGV: ", most often by a mistake in the program",
+    signal.SIGTERM: ", with which somebody told it to end",
+}
 
 _GLOB = re.compile(r"([*?]|\[!?[A-Za-z0-9_.,-]+\])")
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
-_PLAIN_SHELL = ("sh", "/bin/sh")
 
 
 def meaning(exit_code: int | None) -> str:
@@ -45,8 +51,18 @@ def meaning(exit_code: int | None) -> str:
     --------
     >>> meaning(127)
     'what it was to run was not found'
+    >>> meaning(137)
+    'killed by SIGKILL, most often for want of memory'
     """
-    return _MEANINGS.get(exit_code, "") if exit_code is not None else ""
+    if exit_code is None:
+        return ""
+    if exit_code in _MEANINGS:
+        return _MEANINGS[exit_code]
+    try:
+        killer = signal.Signals(exit_code - _KILLED)
+    except ValueError:
+        return ""
+    return f"killed by {killer.name}{_OF_SIGNALS.get(killer, '')}"
 
 
 def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:

@@ -1,6 +1,7 @@
 """`asa check`, `asa show`, `asa schema`."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_problems_are_printed_as_compilers_print_them(place):
     assert "flow.toml: 1 warning\n" in done.stderr
     write('name = "a"\ncommand = "mProject x"\ncoers = 2', 'name = "a"')
     done = asa("check", "flow.toml", code=2)
-    assert "flow.toml:9: error: there is no key 'coers' in stage 'a'\n    Did you mean 'cores'?" in done.stdout
+    assert "flow.toml:9: error: stage 'a': there is no key 'coers'\n    Did you mean 'cores'?" in done.stdout
     assert "flow.toml:11: error: stage 'a': there are two stages of this name" in done.stdout
     assert "2 errors" in done.stderr
     write('name = "a"\ncommand = "mProject x"')
@@ -181,9 +182,143 @@ def test_files_are_there_or_made_before(place):
 def test_a_stage_must_run_something_unless_none_does(place):
     """A file without commands is a model."""
     write('name = "a"', 'name = "b"\nafter = ["a"]')
-    assert told() == []
+    [(_, severity, message, hint)] = told()
+    assert (severity, message) == ("note", "no stage has anything to run: this is a model")
+    assert "asa compare" in hint
     write('name = "a"\ncommand = "mAdd"', 'name = "b"\nafter = ["a"]')
     assert told(code=2)[0][1:3] == ("error", "stage 'b': there is nothing to run in it")
+
+
+def test_comments_alone_are_nothing_to_run(place):
+    Path("s.sbatch").write_text("#!/bin/bash\n#SBATCH -n 1\n\n")
+    Path("none.tasks").write_text("# later\n\n")
+    rows = write(
+        'name = "a"\ncommand = "# later"',
+        'name = "b"\nscript = "s.sbatch"',
+        'name = "c"\ntasks = [\n  "mAdd",\n  "# mAdd",\n]',
+        'name = "d"\ntasks_file = "none.tasks"',
+    )
+    problems = told()
+    assert [severity for _, severity, _, _ in problems] == ["warning"] * 4
+    assert rows[only(problems, "stage 'a': there is nothing to run here")[0] - 1].startswith("command")
+    assert only(problems, "stage 'b': there is nothing to run here")[0] == 1
+    assert rows[only(problems, "stage 'c': there is nothing to run here")[0] - 1].strip() == '"# mAdd",'
+    assert rows[only(problems, "stage 'd': there is no task in none.tasks")[0] - 1].startswith("tasks_file")
+
+
+def test_files_that_are_given_to_an_interpreter_are_looked_for(place):
+    """Once a stage; not what is made before or in the same text, or what lies in another folder."""
+    Path("fit.py").write_text("")
+    program(place / "bin" / "found.sh")
+    rows = write(
+        'name = "a"\ncommand = "python3 fit.py; bash found.sh; python3 fitt.py;python3 fitt.py"\noutputs = ["made.py"]',
+        'name = "b"\nafter = ["a"]\ncommand = "python3 made.py; sh ./none.sh"',
+        'name = "c"\ncommand = "cat >own.py </dev/null; python3 own.py; cd /; python3 there.py; sh /none.sh"',
+    )
+    problems = told()
+    assert rows[only(problems, f"stage 'a': python3 is given fitt.py: no such file in {place}")[0] - 1].startswith(
+        "comm"
+    )
+    assert "Did you mean 'fit.py'?" in only(problems, "fitt.py")[3]
+    assert "`outputs`" in only(problems, "stage 'b': sh is given ./none.sh: no such file")[3]
+    assert only(problems, "stage 'c'")[2].endswith("sh is given /none.sh: no such file")
+    assert len(problems) == 3
+
+
+def test_scripts_that_tasks_give_to_a_shell_are_looked_into(place):
+    """As those of an array: programs, syntax, variables of Slurm that the task does not set; with their lines."""
+    Path("sub").mkdir()
+    text = "#!/bin/bash\nmAddd $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\nsh sub/more.sh\nbash sub/arr.sh\n"
+    Path("sub/arr.sh").write_text(text)
+    Path("sub/more.sh").write_text("mAdd\nif x; then\n")
+    write('name = "a"\ntasks = ["SLURM_ARRAY_TASK_ID=0 bash sub/arr.sh", "SLURM_ARRAY_TASK_ID=1 bash sub/arr.sh"]')
+    found = json.loads(asa("check", "flow.toml", "--output", "json", code=2).stdout)["problems"]
+    problems = [(p["file"], p["line"], p["message"]) for p in found]
+    assert ("sub/arr.sh", 2, "stage 'a': mAddd: not found in PATH here") in problems
+    assert ("sub/arr.sh", 2, "stage 'a': SLURM_JOB_ID is set under Slurm only") in problems
+    assert ("sub/more.sh", 2, "stage 'a': x: not found in PATH here") in problems
+    [syntax] = [file for file, _, message in problems if "does not understand" in message]
+    assert syntax == "sub/more.sh"
+    assert len(problems) == 4
+
+
+def test_a_script_that_an_earlier_stage_writes_anew_is_not_looked_into(place):
+    Path("new.sh").write_text("mAddd\n")
+    write('name = "a"\ncommand = "mAdd"\noutputs = ["new.sh"]', 'name = "b"\nafter = ["a"]\ncommand = "sh new.sh"')
+    assert told() == []
+
+
+def test_files_beside_the_workflow_file_are_not_found_from_elsewhere(place, monkeypatch):
+    """Commands run where asa is started, unlike `script`."""
+    Path("fit.py").write_text("")
+    Path("list").write_text("mAdd\n")
+    Path("s.sh").write_text("mAdd\n")
+    program(place / "tool")
+    write(
+        'name = "a"\ntasks = ["python3 fit.py", "./tool"]\ninputs = ["list"]',
+        'name = "b"\ntasks_file = "list"',
+        'name = "c"\nscript = "s.sh"',
+    )
+    assert told() == []
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    found = json.loads(asa("check", "../flow.toml", "--output", "json").stdout)["problems"]
+    for words in (
+        "is given fit.py",
+        "./tool: no such file",
+        "input list",
+        "list is not there, and no stage before says",
+    ):
+        [hint] = [problem["hint"] for problem in found if words in problem["message"]]
+        assert hint.startswith("It lies beside flow.toml, but commands run where asa is started")
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_what_only_bash_knows_is_told_where_sh_is_another(place, shell):
+    """On its line, once a stage, as the shell here says; scripts of bash are left alone."""
+    if (path := shutil.which(shell)) is None:
+        pytest.skip(f"{shell} is not here")
+    (place / "bin" / "sh").symlink_to(path)
+    text = "mAdd\nif [[ -n $1 ]]; then mAdd &>log; fi\nshopt -s nullglob\n[[ $1 ]] || mAdd ${1} ${x//a/b}\n"
+    Path("s.sh").write_text(f"#!/bin/bash\n{text}")
+    rows = write(
+        f'name = "a"\ncommand = """\n{text}"""',
+        'name = "b"\nscript = "s.sh"',
+        'name = "c"\ncommand = "sh s.sh; let() { mAdd; }; let"',
+        'name = "d"\ncommand = "x=(mAdd)"',
+    )
+    problems = told(code=2 if shell == "dash" else 0)
+    if shell == "bash":
+        assert problems == []
+        return
+    for form, row in (("[[", "if [["), ("&>", "if [["), ("shopt", "shopt"), ("${x/a/b}", "[[")):
+        line, severity, _, hint = only(problems, f"stage 'a': sh runs this, and does not know {form} here")
+        assert severity == "warning"
+        assert rows[line - 1].startswith(row)
+        assert "#!/bin/bash" in hint
+        assert only(problems, f"stage 'c': sh runs this, and does not know {form} here")
+    assert "#!/bin/bash" in only(problems, "stage 'd': sh does not understand")[3]
+    assert len(problems) == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("#!/usr/bin/env python3\nimport a\n", "a.py"),
+        ("#!/bin/sh\npython3 a.py\nsh b.sh\n", "a.py"),
+        ("sh b.sh\n", "b.sh"),
+    ],
+)
+def test_a_script_that_runs_another_stages_script_is_told(place, text, runs):
+    Path("a.py").write_text("#!/usr/bin/env python3\nprint()\n")
+    Path("b.sh").write_text("#!/bin/sh\nmAdd\n")
+    Path("driver").write_text(text)
+    rows = write('name = "a"\nscript = "a.py"', 'name = "b"\nscript = "b.sh"', 'name = "driver"\nscript = "driver"')
+    [(line, severity, message, hint)] = told()
+    assert (severity, rows[line - 1]) == ("warning", 'script = "driver"')
+    assert f"driver itself runs {runs}, the script of stage '{runs[0]}', too" in message
+    assert "twice" in hint
 
 
 def test_what_is_meant_for_slurm_is_noted(place):
@@ -274,7 +409,8 @@ def test_what_only_a_shell_would_expand_is_told(place):
 
 def test_the_schema_is_hinted_at_once(place):
     """A file that names one is not told."""
-    Path("flow.toml").write_text('name = "w"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\n')
+    text = 'name = "w"\n[[stage]]\nname = "a"\ncommand = "true"\ncores = 1\nwalltime = "1h"\n'
+    Path("flow.toml").write_text(text)
     [(line, severity, message, hint)] = told()
     assert (line, severity) == (1, "note")
     assert "schema" in message

@@ -146,6 +146,49 @@ def test_what_makes_no_sense_is_refused_at_once(tmp_path):
         flow.stage("d", "true", walltime="soon")
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"walltme": "1:00"}, "there is no 'walltme' to ask for\nDid you mean 'walltime'"),
+        ({"mem": "4G"}, "there is no 'mem' to ask for\nDid you mean 'memory'"),
+        ({"cores": "many"}, "cores cannot be 'many'\nGive a whole number"),
+        ({"cores": True}, "cores cannot be True"),
+        ({"nodes": 1.5}, "nodes cannot be 1.5"),
+        ({"retries": "2"}, "retries cannot be '2'"),
+        ({"memory": [4]}, "memory cannot be .4.\nGive bytes, or text"),
+        ({"memory": "4Q"}, "memory: '4Q' is no memory size\nWrite 512M"),
+        ({"walltime": True}, "walltime cannot be True\nGive seconds, or text"),
+        ({"walltime": "soon"}, "walltime: 'soon' is no duration\nWrite it as Slurm does"),
+        ({"expected": "lern"}, "expected: 'lern' is no duration\nDid you mean 'learn'"),
+        ({"outputs": 3}, "outputs cannot be 3\nGive text, or a list of texts"),
+        ({"inputs": [Path("x")]}, "inputs cannot be .*x"),
+        ({"environment": ["A"]}, "environment cannot be .'A'.\nGive names and values"),
+        ({"partition": 4}, "partition cannot be 4\nGive text"),
+        ({"local": "yes"}, "local cannot be 'yes'\nGive True or False"),
+        ({"input_size": "2"}, "input_size cannot be '2'\nGive a number"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_named(asked, words):
+    with pytest.raises(InputError, match=f"^function 'made': {words}"):
+
+        @stage(**asked)
+        def made() -> None: ...
+
+    with pytest.raises(InputError, match=f"^stage 'a': {words}"):
+        Flow("x").stage("a", "true", **asked)
+
+
+def test_what_is_asked_for_may_be_changed_or_taken_back():
+    """The ways to write a list and a time; None for what the function's decorator says."""
+    one = Flow("x").call(write_down.bind("x"), cores=None, nodes=2, outputs=(f"{i}" for i in "ab"), walltime=90.5)
+    assert (one.cores, one.nodes, one.outputs, one.walltime_s) == (None, 2, ("a", "b"), 90.5)
+
+
+def test_a_misspelt_way_to_say_what_runs_is_named():
+    with pytest.raises(InputError, match="Did you mean 'tasks_file'"):
+        Flow("x").stage("a", task_file="x")
+
+
 def test_a_stage_with_nothing_to_run_is_refused(queue):
     flow = Flow("idle")
     flow.stage("nothing")

@@ -76,6 +76,20 @@ def test_a_failing_command_keeps_its_exit_code(tmp_path):
     assert "not found" in meaning(127)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("KILL", "for want of memory"), ("SEGV", "mistake"), ("TERM", "told it to end"), ("XCPU", "")]
+)
+def test_an_exit_code_tells_which_signal_killed(tmp_path, name, words):
+    done = run(stage(command=f"sh -c 'kill -{name} $$'; exit $?", outputs=("x",)), tmp_path)
+    assert meaning(done.returncode).startswith(f"killed by SIG{name}")
+    assert words in meaning(done.returncode)
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 3, 128, 250, 255])
+def test_an_exit_code_of_the_commands_own_has_no_meaning(code):
+    assert meaning(code) == ""
+
+
 NAMES = st.text(alphabet=string.ascii_letters + " '\"$`\\;&|<>(){}#~!-é", min_size=1, max_size=12).map(
     lambda s: f"x{s}"
 )

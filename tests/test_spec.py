@@ -95,6 +95,41 @@ def test_stages_written_wrongly_are_shown_how(tmp_path, text, line, message):
     assert caught.value.where == f"{path}:{line}"
 
 
+@pytest.mark.parametrize(
+    ("row", "hint"),
+    [
+        ("command = echo hi # now", 'Text stands in quotes: command = "echo hi"'),
+        ("command = awk '{print \"x\"}'", 'Text stands in quotes: command = "awk \'{print \\"x\\"}\'"'),
+        ("walltime = 2h", 'Text stands in quotes: walltime = "2h"'),
+        ("after = [b, c]", 'Text stands in quotes: after = ["b", "c"]'),
+        ("local = True", "It is written so: local = true"),
+        ("command = ", "Mend the syntax there."),
+        ('command = "true', "Mend the syntax there."),
+        ("command echo", "Mend the syntax there."),
+    ],
+)
+def test_text_without_quotes_is_shown_with_them(tmp_path, row, hint):
+    path = write(tmp_path, f'name = "x"\n[[stage]]\nname = "a"\n{row}\ncores = 1\n')
+    [problem] = check_file(path)
+    assert (problem.line, problem.hint) == (4, hint)
+    assert "no TOML" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("run.sbatch", "#!/bin/sh\necho\n", "asa import scripts"),
+        ("run.py", "import sys\nprint()\n", "asa import scripts"),
+        ("flow.py", "from asa import Flow\n", "python"),
+    ],
+)
+def test_a_script_is_no_workflow_file(tmp_path, name, text, hint):
+    (tmp_path / name).write_text(text)
+    [problem] = check_file(tmp_path / name)
+    assert "is a script" in problem.message
+    assert hint in problem.hint
+
+
 def test_a_byte_order_mark_is_no_offence(tmp_path):
     """Some editors write one."""
     path = tmp_path / "flow.toml"
@@ -256,15 +291,15 @@ walltime = "1h"
     found = {(problem.line, problem.severity): problem for problem in check_file(path)}
     for line, words, hint in (
         (2, "there is no key 'colour'", "Known keys: name, walltime"),
-        (7, "walltime: 'soon' is no duration", "Mend"),
+        (7, "walltime: 'soon' is no duration", "Write it as Slurm does"),
         (10, "there is no parameter 'with'", "Did you mean 'width'"),
-        (13, "there is no key 'mem' in stage 'b'", "Did you mean 'memory'"),
+        (13, "stage 'b': there is no key 'mem'", "Did you mean 'memory'"),
         (14, "cores: must be 1 or more, not -1", "Mend"),
         (17, "comes after 'x', which is no stage", "Stages are: a, b, c, d"),
         (21, "there is no parameter 'widt'", "Did you mean 'width'"),
         (27, "waits for itself: c -> d -> c", "Take one"),
         (28, "script none.sh cannot be read", "relative to flow.toml's folder"),
-        (29, "'cores' is missing in stage 'd'", "cores = 28"),
+        (29, "stage 'd': 'cores' is missing", "cores = 28"),
         (34, "'A B' is no name of a variable", "Mend"),
     ):
         problem = found.pop((line, "error"))
@@ -287,10 +322,19 @@ walltime = "1h"
         ('cores = 1\nscript = "binary.sh"', "is not UTF-8"),
         ('cores = 1\nscript = "add.hs"', "cannot be read: No such file or directory\nDid you mean 'add.sh'"),
         ('cores = 1\noptions = ["-n4"]', "'-n4' is no option"),
-        ('cores = 1\nafter = "a"', 'after: must be a list in brackets in stage \'s\'\nWrite it as after = \\["a"\\]'),
+        ('cores = 1\nafter = "a"', 'stage \'s\': after: must be a list in brackets\nWrite it as after = \\["a"\\]'),
         ("cores = 1\nenvironment = { A = true }", "write it in quotes"),
         ("cores = 1\nretries = { walltime_factor = 3 }", "'times' is missing"),
-        ('cores = 1\ntime = "1h"', "no key 'time' in stage 's'\nDid you mean 'walltime'"),
+        ('cores = 1\ntime = "1h"', "stage 's': there is no key 'time'\nDid you mean 'walltime'"),
+        ("cores = 1\ntimes = 2", "no key 'times'\nDid you mean retries = { times = 2 }"),
+        ('cores = 1\nuntil = "2h"', "no key 'until'\nDid you mean expected = { learn = true, until"),
+        ("cores = 1\nlearn = true", "no key 'learn'\nDid you mean expected = \"learn\""),
+        ("cores = 1\nwalltime_factor = 2", "no key 'walltime_factor'\nDid you mean retries = {"),
+        ("cores = 1\nretries = { time = 2 }", "no key 'time'\nDid you mean 'times'"),
+        ('cores = 1\nexpected = { untl = "2h" }', "no key 'untl'\nDid you mean 'until'"),
+        ('cores = 1\nexpected = "lern"', "expected: 'lern' is no duration\nDid you mean 'learn'"),
+        ('cores = 1\nexpected = "soon"', "expected: 'soon' is no duration\nWrite it as Slurm does"),
+        ('cores = 1\nmemory = "4Q"', "memory: '4Q' is no memory size\nWrite 512M"),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(tmp_path, lines, message):

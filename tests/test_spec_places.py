@@ -105,5 +105,5 @@ def test_what_comes_after_a_string_stands_where_it_stands(tmp_path, value):
     path.write_text(
         f'name = "w"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1h"\nother = {value}\ncoers = 2\n', encoding="utf-8"
     )
-    lines = {problem.message.split("'")[1]: problem.line for problem in check_file(path)}
+    lines = {problem.message.split("'")[3]: problem.line for problem in check_file(path)}
     assert lines == {"other": 6, "coers": 7}

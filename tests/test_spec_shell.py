@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asa.spec.shell import read_shell
+from asa.spec.shell import FORMS, read_shell
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,67 @@ def test_lines_are_those_of_the_text():
     text = "one 'a\nb' \\\n x\ntwo <<E\nbody\nE\nthree $(\nfour\n)\nfive"
     lines = {program.name: program.line for program in read_shell(text).programs}
     assert lines == {"one": 0, "two": 3, "three": 6, "four": 7, "five": 9}
+
+
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("python fit.py x; python3.11 -u -W ignore b/fit.py", ["fit.py", "b/fit.py"]),
+        ("A=1 /bin/sh a.sh 1 && srun -n 2 bash -euo pipefail b.sh", ["a.sh", "b.sh"]),
+        ("bash +x -l --norc a.sh | Rscript --vanilla b.R", ["a.sh", "b.R"]),
+        ("sbatch --parsable -d afterok:1 --time=5 a.sbatch x", ["a.sbatch"]),
+        ("python -m fit x; python -c 'y' z; bash -c 'a b'; bash -s <a; python - a <<E\nE", []),
+        ("python --odd x.py; bash $script; python *.py; python <a.py; python 2>log", []),
+        ("perl; echo python a.py; grep -f a.py python", []),
+    ],
+)
+def test_files_that_interpreters_are_given_are_found(text, files):
+    """Behind options that are known; not where it is no file, or only the shell can tell which."""
+    assert [program.file for program in read_shell(text).programs if program.file] == files
+
+
+def test_files_that_are_written_are_found():
+    assert read_shell("cat >a.py <<E\nE\nx 2>&1 >>b; (y) &>c <d").writes == {"a.py", "b", "c"}
+
+
+FORM_TEXTS = {
+    "[[": "a\n[[ -n $x ]]",
+    "((": "a\n((x++))",
+    "time": "a\ntime sleep 0",
+    "function": "a\nfunction f { b; }",
+    "select": "a\nselect x in y; do z; done",
+    "coproc": "a\ncoproc b",
+    "&>": "a\nb &>log",
+    "==": 'a\n[ "$x" == y ]',
+    "pipefail": "a\nset -euo pipefail",
+    "${!x}": "a\nb ${!y}",
+    "${x/a/b}": 'a\nb "c ${name//.txt/}"',
+    "${x:0:1}": "a\nb ${y:3}",
+    "${x^}": "a\nb ${y^^}",
+    "${x,}": "a\nb ${y,}",
+    "${x[0]}": 'a\nb "${y[@]}"',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_that_not_every_shell_knows_are_found(form):
+    """Each on its line; what asks a shell for it succeeds in bash."""
+    assert read_shell(FORM_TEXTS[form]).forms == {form: 1}
+    assert subprocess.run(["bash", "-c", FORMS[form]], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo '[[ x ]]' \"((\" \\[[ # time x &> y ${x//a}",
+        "a >log 2>&1 & echo $((1 + 2)) ${x:-a/b} ${#x} ${x%.*} ${x:=y} '${x[0]}'",
+        '[ a = b ]; a == b; [ "==" ]; echo pipefail; set -e; time=1',
+        "cat <<E\n[[ x ]]\nE",
+    ],
+)
+def test_text_that_every_shell_knows_has_no_such_forms(text):
+    assert read_shell(text).forms == {}
+    assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
 
 
 def test_what_changes_the_search_is_told():

@@ -65,7 +65,8 @@ def scripts(
     or `# depends: prepare align`, by the names of jobs or files; those that say nothing then come after none.
 
     Of one shell script that submits others, as in `j1=$(sbatch --parsable a.sh)` and then
-    `sbatch --dependency=afterok:$j1 b.sh`, the scripts, their options and their order are taken.
+    `sbatch --dependency=afterok:$j1 b.sh`, the scripts, their options and their order are taken. Among others it is
+    refused, as is a script that runs others of them: they would run twice.
 
     Options of sbatch for which a stage has no key are passed on to Slurm. A job array becomes a list of tasks.
     """

@@ -14,16 +14,19 @@ from itertools import takewhile
 from pathlib import Path
 
 from asa.errors import InputError
+from asa.spec.calls import run_by, submits_from_python
+from asa.spec.shell import SHELLS, interpreter_of
 
 from .base import Notes, near_or_all, read_text
 from .directives import Directive, head, read_directives, take_options
 
-__all__ = ["Script", "is_driver", "read_driver", "read_script"]
+__all__ = ["Script", "is_driver", "read_driver", "read_script", "refuse_drivers", "refuse_rescue"]
 
 _SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w+=\S*)\s+)*(sbatch)(?=\s)")
 _KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
+_KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
 _REDIRECTED = re.compile(r"\d*>")
 _LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
 _DONE = re.compile(r"(?:^|;|\s)done\b")
@@ -92,9 +95,54 @@ def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
 def is_driver(path: Path) -> bool:
     """Whether a shell script submits others with sbatch."""
     text = read_text(path)
-    return not read_directives(text, str(path)) and any(
-        _SBATCH.search(statement) for _, line in _lines(text) for statement in _statements(line)
-    )
+    return not read_directives(text, str(path)) and _submits(text)
+
+
+def _submits(text: str) -> bool:
+    return any(_SBATCH.search(statement) for _, line in _lines(text) for statement in _statements(line))
+
+
+def refuse_drivers(scripts: Sequence[Script]) -> None:
+    """Refuse a script that runs or submits others and is no stage beside them, unless it says what it comes after.
+
+    Raises
+    ------
+    InputError
+        There is one.
+    """
+    paths = {str(script.path): script.path for script in scripts if script.path is not None}
+    for script in scripts:
+        if script.path is None or script.after is not None:
+            continue
+        is_shell = interpreter_of(script.text) in SHELLS
+        if is_shell and len(scripts) > 1 and not script.directives and _submits(script.text):
+            hint = f"Import it alone: asa import scripts {shlex.quote(str(script.path))}; or leave it out."
+            raise InputError("submits jobs itself, and is no stage beside others", where=script.where, hint=hint)
+        others = {name: path for name, path in paths.items() if path != script.path}
+        if names := run_by(script.text, [script.path.parent, Path()], others):
+            after = f"# asa: after={Path(names[0]).name}"
+            raise InputError(
+                f"itself runs {', '.join(names)}, given here, too: that would run twice",
+                where=script.where,
+                hint=f"Leave {script.path.name} out; or if it is a stage as well, say so in its head, as in {after}",
+            )
+        if not script.directives and submits_from_python(script.text):
+            hint = "Import the scripts that it submits in its place: only of a shell script it can be read which."
+            raise InputError("submits jobs itself, and is no stage", where=script.where, hint=hint)
+
+
+def refuse_rescue(kind: str, where: str) -> None:
+    """Refuse a dependency on another job's failure.
+
+    Raises
+    ------
+    InputError
+        It is one.
+    """
+    if kind == "afternotok":
+        message = "this job begins only if another fails (afternotok), and a stage only when others have ended well"
+        hint = "Leave it out here, and submit it if the run fails: asa run flow.toml || sbatch SCRIPT"
+        raise InputError(message, where=where, hint=hint)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -137,6 +185,7 @@ class _Driver:
         self._path = path
         self._notes = notes
         self._jobs: dict[str, tuple[int, ...]] = {}
+        self._kinds: dict[str, tuple[str, ...]] = {}  # of dependencies, in the texts of variables
         self._texts: dict[str, str] = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         self._depth = 0
 
@@ -163,10 +212,13 @@ class _Driver:
 
     def _assignment(self, name: str, value: str, *, adds: bool) -> None:
         jobs = self._jobs.get(name, ()) if adds else ()
+        kinds = (*(self._kinds.get(name, ()) if adds else ()), *_KIND.findall(value))
         for reference in _VARIABLE.finditer(value):
             jobs += self._jobs.get(reference[1] or reference[2], ())
+            kinds += self._kinds.get(reference[1] or reference[2], ())
         self._texts.pop(name, None)
         self._jobs.pop(name, None)
+        self._kinds[name] = kinds
         if jobs:
             self._jobs[name] = tuple(dict.fromkeys(jobs))
         elif not re.search(r"[`(]", value):
@@ -189,7 +241,9 @@ class _Driver:
             raise InputError("sbatch is given no script", where=where, hint=_PLAIN_HINT)
         else:
             script = read_script(self._found(self._filled(rest[0], where), where))
-        directives = {name: directive for name, directive in script.directives.items() if name != "dependency"}
+        directives = dict(script.directives)
+        if any(option.name == "dependency" for option in given):
+            directives.pop("dependency", None)
         directives |= {option.name: option for option in plain}
         arguments = tuple(self._filled(word, where) for word in rest[1:])
         self.scripts.append(Script(script.path, script.text, directives, where, None, arguments, before))
@@ -232,16 +286,23 @@ class _Driver:
         value = option.value or ""
         direct = _VARIABLE.fullmatch(value)
         if direct and (direct[1] or direct[2]) in self._jobs:  # deps="afterok:$j1:$j2"
+            for kind in self._kinds.get(direct[1] or direct[2], ()):
+                self._tell_of_kind(kind, option.where)
             return list(self._jobs[direct[1] or direct[2]])
         for part in re.split(r"[,?]", value):
             kind, _, ids = part.partition(":")
             if kind in {"singleton", "expand"}:
                 self._notes.add(f"the dependency `{kind}` is left out", option.where)
                 continue
-            if kind != "afterok":
-                self._notes.add(f"`{kind}` becomes: after the other has ended well", option.where)
+            self._tell_of_kind(kind, option.where)
             found += self._numbers(ids, option.where)
         return found
+
+    def _tell_of_kind(self, kind: str, where: str) -> None:
+        refuse_rescue(kind, where)
+        if kind != "afterok":
+            sentence = f"`{kind}` becomes: after the other has ended well; if that fails, this stage does not run"
+            self._notes.add(sentence, where)
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []

@@ -16,7 +16,7 @@ from asa.workflow import Stage, Workflow
 
 from .base import Imported, Names, Notes, near_or_all
 from .directives import KNOWN, Directive, head
-from .driver import Script, is_driver, read_driver, read_script
+from .driver import Script, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 
 __all__ = ["import_scripts"]
 
@@ -91,6 +91,7 @@ def import_scripts(
         header = [f"From {paths[0]} by `asa import scripts`: that script itself is not run any more."]
     else:
         scripts = [read_script(path) for path in paths]
+        refuse_drivers(scripts)
         header = [
             "From batch scripts by `asa import scripts`. Their #SBATCH lines are not read again: this file counts."
         ]
@@ -200,6 +201,9 @@ class _Translator:
     def _tell(self, script: Script) -> None:
         """Say what is left out."""
         for directive in script.directives.values():
+            if directive.name == "dependency":
+                for part in re.split(r"[,?]", directive.value or ""):
+                    refuse_rescue(part.partition(":")[0], directive.where)
             if sentence := _LEFT_OUT.get(directive.name):
                 self._notes.add(f"--{directive.name} {sentence}", directive.where)
             if directive.name not in KNOWN:
@@ -213,9 +217,15 @@ class _Translator:
         command = _command(script)
         if folder:
             command = f"cd {shlex.quote(folder)} && {command}"
+        self._tell_of_path(script)
+        return replace(stage, command=command)
+
+    def _tell_of_path(self, script: Script) -> None:
+        """Say how the script of a command is found."""
         if script.path is not None:
             self._notes.add("the script is read when its stage begins, not when it is submitted", script.where)
-        return replace(stage, command=command)
+            if not Path(_path_of(script)).is_absolute():
+                self._notes.add(f"{script.path} is looked for from the folder in which asa is started", script.where)
 
     def _walltime_s(self, script: Script, name: str) -> float:
         directive = script.directives.get("time")
@@ -294,7 +304,7 @@ class _Translator:
         variables = tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in counted.items())
         stage = replace(stage, environment=(*stage.environment, *variables))
         if needs.tasks > 1 or needs.gpus or _LAUNCHES.search(script.text):
-            return self._array_of_stages(script, stage, elements)
+            return self._array_of_stages(script, stage, elements, at_once)
         width = max(1, min(len(elements), at_once or len(elements), self._array_cores // needs.cores))
         waves = math.ceil(len(elements) / width)
         self._notes.add(
@@ -302,6 +312,7 @@ class _Translator:
             f"{waves} times that of one",
             script.directives["array"].where,
         )
+        self._tell_of_path(script)
         folder = _text(script.directives, "chdir")
         there = f"cd {shlex.quote(folder)} && " if folder else ""
         job = 'SLURM_ARRAY_JOB_ID="${SLURM_JOB_ID:-0}" ' if "SLURM_ARRAY_JOB_ID" in script.text else ""
@@ -314,7 +325,7 @@ class _Translator:
         )
         return [widened]
 
-    def _array_of_stages(self, script: Script, stage: Stage, elements: Sequence[int]) -> list[Stage]:
+    def _array_of_stages(self, script: Script, stage: Stage, elements: Sequence[int], at_once: int) -> list[Stage]:
         """Give each element a job of its own, for what it starts or the GPUs that it sees would not stay apart."""
         directive = script.directives["array"]
         if len(elements) > _MOST_STAGES_OF_AN_ARRAY:
@@ -325,6 +336,9 @@ class _Translator:
             )
         sentence = f"--array: {len(elements)} elements become a stage each, for their tasks or GPUs must stay apart"
         self._notes.add(sentence, directive.where)
+        if 0 < at_once < len(elements):
+            sentence = f"--array: %{at_once} is left out, so that all {len(elements)} stages may run at the same time"
+            self._notes.add(sentence, directive.where)
         stages = []
         for element in elements:
             name = self._names.take(f"{stage.name[:50]}-{element}")
@@ -344,8 +358,13 @@ def _command(script: Script) -> str:
     if script.path is None:
         return _text(script.directives, "wrap")
     first = script.text.partition("\n")[0]
-    path = script.path.absolute() if "chdir" in script.directives else script.path
-    return shlex.join([*first.removeprefix("#!").split(), str(path), *script.arguments])
+    return shlex.join([*first.removeprefix("#!").split(), _path_of(script), *script.arguments])
+
+
+def _path_of(script: Script) -> str:
+    """Name a script for a command that runs it."""
+    path = script.path or Path()
+    return str(path.absolute() if "chdir" in script.directives else path)
 
 
 def _text(given: Mapping[str, Directive], name: str) -> str:

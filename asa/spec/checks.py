@@ -8,34 +8,37 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import networkx as nx
 
 from asa.errors import InputError, near
+from asa.spec.calls import run_by
 from asa.spec.parameters import Parameter
 from asa.spec.places import Location
 from asa.spec.problems import Problem, Severity
 from asa.spec.reading import Reading, names_in, read
 from asa.spec.schema import SCHEMA_LINE
-from asa.spec.shell import BUILTINS, Program, ShellText, read_shell
+from asa.spec.shell import BUILTINS, FORMS, SHELLS, Program, ShellText, interpreter_of, read_shell
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
 __all__ = ["check_here"]
 
-_SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
 _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
 ))  # fmt: skip
 _LAUNCH_S = 20.0
+_TO_BASH = "bash knows it: make it a script that begins with #!/bin/bash, or write it for any shell."
 _SLURM_VARIABLE = re.compile(r"\$(?:(SLURM_[A-Z0-9_]+)|\{(SLURM_[A-Z0-9_]+)(?![A-Z0-9_]|:?[-=+]))")
+_SLURM_GIVEN = re.compile(r"\b(SLURM_[A-Z0-9_]+):?=")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{\w+[^}]*\}?|\([^)]*\)?)|`[^`]*`?")
 _EXPANDED_IN_PATHS = re.compile(rf"{_VARIABLE.pattern}|^~[^/]*/|^~$|\{{[^{{}}]*(?:,|\.\.)[^{{}}]*\}}")
 _LIKENESS = 0.75  # among thousands of names, more than usually
@@ -77,8 +80,9 @@ def check_here(
 
 
 def _hint_at_schema(reading: Reading) -> None:
-    lines = reading.places.lines_of_text
-    if lines and not any(line.startswith(SCHEMA_LINE) for line in lines[:1]):
+    if any(problem.line is None for problem in reading.problems):
+        return  # it is no workflow file
+    if not reading.places.lines_of_text[0].startswith(SCHEMA_LINE):
         hint = "`asa schema --out workflow.schema.json`, and write first: #:schema ./workflow.schema.json"
         reading.add_at(1, "an editor can complete and check this file by its schema", hint, "note")
 
@@ -107,15 +111,23 @@ class _Checks:
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]
-        self._check_idle()
-        self._check_programs([text for text in texts if text.shell])
-        self._check_syntax([text for text in texts if text.shell and not _is_plain(text.text)])
+        read: list[tuple[_Text, ShellText]] = []
+        known = {(text.stage.name, text.file) for text in texts}
+        for text in texts:  # which become more: scripts that others give to a shell
+            if text.shell:
+                read.append((text, read_shell(text.text)))
+                texts += self._given(*read[-1], known)
+        self._check_idle(texts)
+        self._check_programs(read)
+        self._check_forms(read)
+        self._check_syntax([text for text, _ in read if not _is_plain(text.text)])
         for stage in self._flow.stages.values():
             self._check_inputs(stage)
             self._check_tasks_file(stage)
             self._check_literal(stage)
             self._check_for_slurm(stage, [text for text in texts if text.stage is stage])
         self._check_outputs()
+        self._check_scripts()
 
     def _add(self, stage: Stage, key: str, message: str, hint: str, severity: Severity = "warning") -> None:
         self._reading.add(self._reading.place_of(stage.name, key), f"stage {stage.name!r}: {message}", hint, severity)
@@ -134,16 +146,37 @@ class _Checks:
             path = self._reading.scripts.get(stage.name)
             location = self._reading.place_of(stage.name, "script")
             line = 1 if path is not None else places.first_line_of_string(location)
-            yield _Text(stage, str(path or file), line, stage.script, _shell_of(stage.script))
+            shell = interpreter_of(stage.script)
+            yield _Text(stage, str(path or file), line, stage.script, shell if shell in SHELLS else "")
         if stage.tasks_file and not self._is_made(stage, stage.tasks_file):
             path = self._folder / stage.tasks_file
             for number, task in _tasks_in(path):
                 yield _Text(stage, str(path), number, task, "sh", is_on_lines=False)
 
-    def _check_idle(self) -> None:
+    def _given(self, text: _Text, found: ShellText, known: set[tuple[str, str]]) -> Iterator[_Text]:
+        """Give the scripts that a text gives to a shell, as far as they are there and not known yet."""
+        for program in found.programs:
+            shell, path = Path(program.name).name, self._folder / program.file
+            key = text.stage.name, str(path)
+            if shell not in SHELLS or key in known or not self._is_near(program.file, found):
+                continue
+            known.add(key)
+            if not self._is_made(text.stage, program.file):
+                with suppress(OSError):
+                    content = path.read_text(encoding="utf-8", errors="replace")
+                    yield _Text(text.stage, str(path), 1, content, shell)
+
+    def _check_idle(self, texts: Iterable[_Text]) -> None:
+        for text in texts:
+            if all(row.lstrip().startswith("#") or not row.strip() for row in text.text.split("\n")):
+                message = f"stage {text.stage.name!r}: there is nothing to run here"
+                hint = "Comments run nothing: write down what is to run."
+                self._reading.problems.append(Problem(text.file, text.first_line, "warning", message, hint))
         stages = self._flow.stages.values()
         if all(stage.is_idle for stage in stages):
-            return  # a model, to compare strategies with
+            hint = "`asa compare` takes it so. To run it, give each stage command, script, tasks or tasks_file."
+            self._reading.add(("stage", 0), "no stage has anything to run: this is a model", hint, "note")
+            return
         for stage in stages:
             if stage.is_idle:
                 hint = "Give it command, script, tasks or tasks_file."
@@ -151,11 +184,10 @@ class _Checks:
 
     # ---------------------------------------------------------------------- programs
 
-    def _check_programs(self, texts: Sequence[_Text]) -> None:
+    def _check_programs(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         hidden: dict[str, str] = {}
         told: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
-        for text in texts:
-            found = read_shell(text.text)
+        for text, found in read:
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
             hides = found.hides or ("PATH=" if sets_path else "")
             if hides:
@@ -165,6 +197,10 @@ class _Checks:
                 if key not in told and program.name not in BUILTINS | found.functions:
                     told.add(key)
                     self._check_program(text, program, found, is_hidden=bool(hides))
+                key = text.stage.name, program.file
+                if program.file and key not in told:
+                    told.add(key)
+                    self._check_file_of_program(text, program, found)
         if hidden:
             ways = ", ".join(dict.fromkeys(hidden.values()))
             whose = f"stage {next(iter(hidden))}" if len(hidden) == 1 else f"stages {', '.join(hidden)}"
@@ -182,12 +218,7 @@ class _Checks:
             if not path.exists():
                 if self._is_made(text.stage, name):
                     return
-                guess = near(path.name, names_in(path.parent), likeness=_LIKENESS)
-                where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
-                message, hint = (
-                    f"{name}: no such file{where}",
-                    f"{guess}Mend the path; if a stage before makes it, write it in that stage's `outputs`.",
-                )
+                message, hint = self._missing(name)
             elif path.is_dir() or not os.access(path, os.X_OK):
                 message = f"{name}: is {'a folder' if path.is_dir() else 'not executable'}"
                 hint = "Name a program." if path.is_dir() else f"chmod +x {name}"
@@ -202,21 +233,70 @@ class _Checks:
         stage = text.stage.name
         self._reading.problems.append(Problem(text.file, line, "warning", f"stage {stage!r}: {message}", hint))
 
+    def _check_file_of_program(self, text: _Text, program: Program, found: ShellText) -> None:
+        name, shell = program.file, Path(program.name).name
+        if not self._is_near(name, found) or (self._folder / name).exists() or self._is_made(text.stage, name):
+            return
+        if name in found.writes or (shell in SHELLS and "/" not in name and shutil.which(name)):
+            return
+        line = text.first_line + (program.line if text.is_on_lines else 0)
+        message, hint = self._missing(name)
+        message = f"stage {text.stage.name!r}: {program.name} is given {message}"
+        self._reading.problems.append(Problem(text.file, line, "warning", message, hint))
+
+    def _is_near(self, name: str, found: ShellText) -> bool:
+        """Whether a file that is named in a text is looked for in the folder in which that begins."""
+        return bool(name) and (Path(name).is_absolute() or not found.moves)
+
+    def _missing(self, name: str) -> tuple[str, str]:
+        """Say that a file is not there, and what to do."""
+        path = self._folder / name
+        where = "" if Path(name).is_absolute() else f" in {self._folder.resolve()}"
+        hint = self._beside(name)
+        if not hint:
+            guess = near(path.name, names_in(path.parent), likeness=_LIKENESS)
+            hint = f"{guess}Mend the path; if a stage before makes it, write it in that stage's `outputs`."
+        return f"{name}: no such file{where}", hint
+
+    def _beside(self, name: str) -> str:
+        """Say what to do about a file that lies beside the workflow file; empty if it does not."""
+        if not (self._reading.file.parent / name).is_file():
+            return ""
+        return f"It lies beside {self._reading.file.name}, but commands run where asa is started: start it there."
+
     @cached_property
     def _in_path(self) -> list[str]:
         names = {name for folder in os.get_exec_path() for name in names_in(Path(folder))}
         return sorted(names)
 
+    def _check_forms(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
+        """Tell of what bash knows and the shell that reads it does not, once a stage."""
+        told: set[tuple[str, str]] = set()
+        for text, found in read:
+            words = {p.name: p.line for p in reversed(found.programs) if p.name in BUILTINS - found.functions}
+            forms = words | found.forms
+            shell = shutil.which(text.shell) if forms and text.shell != "bash" else None
+            for form, line in forms.items():
+                key = text.stage.name, form
+                if shell is not None and key not in told and not _knows(shell, form):
+                    told.add(key)
+                    at = text.first_line + (line if text.is_on_lines else 0)
+                    message = f"stage {text.stage.name!r}: {text.shell} runs this, and does not know {form} here"
+                    self._reading.problems.append(Problem(text.file, at, "warning", message, _TO_BASH))
+
     def _check_syntax(self, texts: Sequence[_Text]) -> None:
         with ThreadPoolExecutor(max_workers=4) as pool:
-            for text, complaint in zip(texts, pool.map(_complaint, texts), strict=True):
+            complaints = pool.map(lambda text: _complaint(text.shell, text.text), texts)
+            for text, complaint in zip(texts, complaints, strict=True):
                 if complaint is None:
                     continue
                 line, words = complaint
                 at = text.first_line + (max(line - 1, 0) if text.is_on_lines else 0)
                 at = min(at, text.first_line + text.text.rstrip("\n").count("\n"))
                 message = f"stage {text.stage.name!r}: {text.shell} does not understand this: {words}"
-                self._reading.problems.append(Problem(text.file, at, "error", message, "Mend the shell's syntax."))
+                is_bash = shutil.which("bash") and _complaint("bash", text.text) is None
+                hint = _TO_BASH if is_bash else "Mend the shell's syntax."
+                self._reading.problems.append(Problem(text.file, at, "error", message, hint))
 
     # ---------------------------------------------------------------------- files
 
@@ -242,17 +322,21 @@ class _Checks:
                 hint = f'Write it in `after`, as in after = ["{makers[0]}"].'
             else:
                 message = f"{path} is not there, and no stage before makes it"
-                hint = "Mend the path, or write it in `outputs` of the stage that makes it."
+                hint = self._beside(path) or "Mend the path, or write it in `outputs` of the stage that makes it."
             message = f"stage {stage.name!r}: input {message}"
             self._reading.add((*location, number), message, hint, "warning")
 
     def _check_tasks_file(self, stage: Stage) -> None:
         path = stage.tasks_file
-        if not path or self._is_made(stage, path) or (self._folder / path).is_file():
+        if not path or self._is_made(stage, path):
+            return
+        if (self._folder / path).is_file():
+            if not any(_tasks_in(self._folder / path)):
+                self._add(stage, "tasks_file", f"there is no task in {path}", "Write a command on each line.")
             return
         if _EXPANDED_IN_PATHS.search(path):
             return
-        hint = "Write it in `outputs` of the stage that makes it, or make it before the run."
+        hint = self._beside(path) or "Write it in `outputs` of the stage that makes it, or make it before the run."
         self._add(stage, "tasks_file", f"{path} is not there, and no stage before says that it makes it", hint)
 
     def _check_outputs(self) -> None:
@@ -265,6 +349,16 @@ class _Checks:
                     message = f"stage {stage.name!r}: output {path} is made by stage {others[0]!r}, too"
                     hint = "Name different files, lest one stage's result hides that another has failed."
                     self._reading.add(location, message, hint, "warning")
+
+    def _check_scripts(self) -> None:
+        """Warn of a script that runs that of another stage."""
+        for name, path in self._reading.scripts.items():
+            stage = self._flow.stages[name]
+            others = {other: where for other, where in self._reading.scripts.items() if where != path}
+            for other in run_by(stage.script, [self._folder, path.parent], others)[:1]:
+                message = f"{path.name} itself runs {others[other].name}, the script of stage {other!r}, too"
+                hint = "It would run twice: take one of the stages out, or what runs it there."
+                self._add(stage, "script", message, hint)
 
     def _check_literal(self, stage: Stage) -> None:
         """Warn of what a shell would put something in place of, where no shell reads."""
@@ -296,7 +390,7 @@ class _Checks:
     # ---------------------------------------------------------------------- what is meant for Slurm
 
     def _check_for_slurm(self, stage: Stage, texts: Sequence[_Text]) -> None:
-        given = {name for name, _ in stage.environment}
+        given = {name for name, _ in stage.environment}.union(*(_SLURM_GIVEN.findall(text.text) for text in texts))
         found: dict[str, tuple[str, int]] = {}
         for text in texts:
             for name, line in _of_slurm(text):
@@ -323,18 +417,6 @@ class _Checks:
                 self._reading.problems.append(Problem(text.file, text.first_line + number, "note", message, hint))
 
 
-def _shell_of(script: str) -> str:
-    """Name the shell that runs a script; empty if it is run by something else."""
-    first = script.partition("\n")[0]
-    if not first.startswith("#!"):
-        return "sh"
-    words = [word for word in first[2:].split() if not word.startswith("-") and "=" not in word]
-    names = [Path(word).name for word in words]
-    if names[:1] == ["env"]:
-        names = names[1:]
-    return names[0] if names and names[0] in _SHELLS else ""
-
-
 def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
     """Give the tasks in a file with their lines; none if it cannot be read."""
     try:
@@ -347,14 +429,12 @@ def _tasks_in(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _of_slurm(text: _Text) -> Iterator[tuple[str, int]]:
-    """Give the variables that only Slurm sets and for which there is nothing else, each with its line."""
+    """Give the variables that only Slurm sets, without a value for want of it, each with its line."""
     for number, row in enumerate(text.text.split("\n")):
         if row.lstrip().startswith("#"):
             continue
         for match in _SLURM_VARIABLE.finditer(row):
-            name = match[1] or match[2]
-            if not re.search(rf"\b{name}:?=", text.text):  # which gives it a value
-                yield name, text.first_line + (number if text.is_on_lines else 0)
+            yield match[1] or match[2], text.first_line + (number if text.is_on_lines else 0)
 
 
 def _is_plain(text: str) -> bool:
@@ -362,15 +442,27 @@ def _is_plain(text: str) -> bool:
     return _PLAIN.fullmatch(text) is not None and _RESERVED.isdisjoint(text.split())
 
 
-def _complaint(text: _Text) -> tuple[int, str] | None:
+@cache
+def _knows(shell: str, form: str) -> bool:
+    """Whether a shell, by its path, knows a word or a form; also if it cannot be asked."""
+    test = FORMS.get(form, f"command -v {form}")
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(  # noqa: S603 - what is asked is no user's text
+            [shell, "-c", test], stdin=subprocess.DEVNULL, capture_output=True, timeout=_LAUNCH_S, check=False
+        )
+        return done.returncode == 0
+    return True
+
+
+def _complaint(name: str, text: str) -> tuple[int, str] | None:
     """Let a shell read a text without running it; the line and the words of what it says of it."""
-    shell = shutil.which(text.shell)
+    shell = shutil.which(name)
     if shell is None:
         return None
     try:
         done = subprocess.run(  # noqa: S603 - with -n a shell runs nothing
             [shell, "-n"],
-            input=text.text,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",

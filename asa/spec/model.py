@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from asa.errors import InputError
+from asa.errors import InputError, near
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory
 from asa.workflow import MOST_CORES, MOST_RETRIES, MOST_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
@@ -53,7 +53,7 @@ def _text_first(parse: Any, unit: str) -> Any:
         try:
             return parse(value)
         except InputError as error:
-            raise ValueError(f"{error.message}. {error.hint}") from error
+            raise ValueError(error.message) from error  # whose hint is shown, too
 
     return BeforeValidator(read)
 
@@ -186,8 +186,15 @@ class _Retries(_Model):
 
 
 def _as_expectation(value: object) -> object:
+    if value == "learn":
+        return {"learn": True}
     if isinstance(value, str):
-        return {"learn": True} if value == "learn" else {"learn": False, "until": value}
+        try:
+            parse_duration(value)
+        except InputError as error:
+            error.hint = f"{near(value, ['learn'])}{error.hint}"
+            raise ValueError(error.message) from error
+        return {"learn": False, "until": value}
     if isinstance(value, dict):
         return value
     raise ValueError('write it in quotes with its unit, such as "22min", or "learn"')

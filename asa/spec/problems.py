@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from asa.errors import InputError, near
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 
-__all__ = ["Problem", "Severity", "means", "missing_of_stage", "of_model"]
+__all__ = ["Problem", "Severity", "means", "meant", "missing_of_stage", "of_model"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -23,6 +23,12 @@ _MEANT = {
     "runtime": "expected", "stages": "stage", "task": "tasks", "time": "walltime", "time_limit": "walltime",
     "timeout": "walltime", "variables": "parameters", "vars": "parameters", "params": "parameters",
 }  # fmt: skip
+_WITHIN = {
+    "learn": 'expected = "learn"',
+    "until": 'expected = { learn = true, until = "22min" }',
+    "times": "retries = { times = 2 }",
+    "walltime_factor": "retries = { times = 2, walltime_factor = 1.5 }",
+}
 _SAID = {
     "string_type": "must be text in quotes",
     "list_type": "must be a list in brackets",
@@ -98,22 +104,25 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
     location, kind = error["loc"], error["type"]
     key = next((part for part in reversed(location) if isinstance(part, str) and part != "[key]"), "")
     stage = names[location[1]] if location[0] == "stage" and len(location) > 1 else None
-    of = f" in stage {stage!r}" if stage else ""
+    whose = _whose(stage)
     if kind == "extra_forbidden":
         known = _known(location)
-        guess = near(key, [*missing, *known]) or (f"Did you mean {_MEANT[key]!r}? " if _MEANT.get(key) in known else "")
-        return f"there is no key {key!r}{of}", f"{guess}Known keys: {', '.join(known)}."
+        within = _WITHIN.get(key) if "expected" in known else None
+        guess = f"Did you mean {within}? " if within else meant(key, [*missing, *known])
+        return f"{whose}there is no key {key!r}", f"{guess}Known keys: {', '.join(known)}."
     if kind == "missing":
-        return f"{key!r} is missing{of}", _ADD.get(key, "Add it.")
+        return f"{whose}{key!r} is missing", _ADD.get(key, "Add it.")
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         must = words.format(format(error["ctx"][bound], "g"))
         given = error["input"]
         shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
-        return f"{key}: {must}, not {shown}{of}", "Mend this number."
+        return f"{whose}{key}: {must}, not {shown}", "Mend this number."
     if kind == "value_error":
-        return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{of}", "Mend this value."
-    return f"{key}: {_SAID.get(kind, error['msg'])}{of}", _example(location, error["input"])
+        cause = error["ctx"]["error"].__cause__
+        hint = (cause.hint if isinstance(cause, InputError) else None) or "Mend this value."
+        return f"{whose}{key}: {str(error['msg']).removeprefix('Value error, ')}", hint
+    return f"{whose}{key}: {_SAID.get(kind, error['msg'])}", _example(location, error["input"])
 
 
 _ADD = {
@@ -123,6 +132,23 @@ _ADD = {
     "cores": "Say what it needs, as in cores = 28 or nodes = 2, here or under [defaults].",
     "times": "Say how often, as in { times = 2, walltime_factor = 1.5 }.",
 }
+
+
+def _whose(stage: str | None) -> str:
+    return f"stage {stage!r}: " if stage else ""
+
+
+def meant(written: str, known: Iterable[str]) -> str:
+    """Say which known key somebody may have meant, for the beginning of a hint; empty if there is none.
+
+    Examples
+    --------
+    >>> meant("mem", ["cores", "memory"]), meant("coers", ["cores", "memory"]), meant("x", ["cores"])
+    ("Did you mean 'memory'? ", "Did you mean 'cores'? ", '')
+    """
+    names = list(known)
+    other = _MEANT.get(written)
+    return f"Did you mean {other!r}? " if other in names else near(written, names)
 
 
 def means(written: str, key: str) -> bool:
@@ -138,8 +164,7 @@ def means(written: str, key: str) -> bool:
 
 def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
     """Say that a stage lacks what it, or the defaults, must say."""
-    of = f" in stage {stage!r}" if stage else ""
-    return f"{key!r} is missing{of}", _ADD[key]
+    return f"{_whose(stage)}{key!r} is missing", _ADD[key]
 
 
 def _known(location: Sequence[str | int]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,9 @@ from asa.workflow import Stage, Workflow
 __all__ = ["Reading", "check_file", "load_workflow", "names_in", "near_parameter", "parameters_of", "read"]
 
 _MOST_BITS = 63  # as TOML has it
+_PAIR = re.compile(r"(\s*[\w.-]+\s*=\s*)(.*?)\s*")
+_LIST = re.compile(r"\[(.*)\]")
+_IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
 _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "nodes"))
 
 
@@ -209,10 +213,12 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        reading.add_at(
-            int(line[1]) if line else max(len(text.splitlines()), 1), f"is no TOML: {error}", "Mend the syntax there."
-        )
+        match = re.search(r"line (\d+)", str(error))
+        line = int(match[1]) if match else max(len(text.splitlines()), 1)
+        if text.startswith("#!") or file.suffix == ".py":
+            reading.add_at(None, "is a script, and no workflow file", _hint_at_script(file, text))
+        else:
+            reading.add_at(line, f"is no TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
         return reading, None
     except (RecursionError, ValueError) as error:  # Python's own limits
         what = "brackets are too deep" if isinstance(error, RecursionError) else "a number has too many digits"
@@ -220,6 +226,35 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
         return reading, None
     _check_values(reading, document, ())
     return reading, document if _has_tables(reading, document) else None
+
+
+def _hint_at_script(file: Path, text: str) -> str:
+    if file.suffix == ".py" and _IMPORTS_ASA.search(text):
+        return f"It makes a workflow itself: python {file}"
+    return f"Make a workflow file of it: asa import scripts {file} --out flow.toml"
+
+
+def _hint_at_quotes(row: str) -> str:
+    """Show how a line with a value that wants quotes is written."""
+    pair = _PAIR.fullmatch(row)
+    value = pair[2].split(" #")[0].rstrip() if pair else ""
+    if not pair or not value:
+        return "Mend the syntax there."
+    if value in {"True", "False"}:
+        return f"It is written so: {pair[1].strip()} {value.lower()}"
+    listed = _LIST.fullmatch(value)
+    quoted = json.dumps([part.strip() for part in listed[1].split(",")] if listed else value, ensure_ascii=False)
+    meant = f"{pair[1].strip()} {quoted}"
+    is_bare = not (_is_toml(row) or value[0] in "\"'{" or (listed and re.search("[\"'{]", value)))
+    return f"Text stands in quotes: {meant}" if is_bare and _is_toml(meant) else "Mend the syntax there."
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def _longest_line(text: str) -> int:

@@ -8,8 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice, pairwise, takewhile
+from pathlib import Path
 
-__all__ = ["BUILTINS", "Program", "ShellText", "read_shell"]
+__all__ = ["BUILTINS", "FORMS", "SHELLS", "Program", "ShellText", "interpreter_of", "read_shell"]
+
+SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
+"""Shells whose text is read."""
 
 BUILTINS = frozenset((
     ".", ":", "[", "[[", "alias", "bg", "break", "builtin", "caller", "cd", "command", "compgen", "complete",
@@ -21,16 +26,33 @@ BUILTINS = frozenset((
 ))  # fmt: skip
 """What shells have built in."""
 
+_EXPANSIONS = {
+    "!": "${!x}", "/": "${x/a/b}", ":": "${x:0:1}", "^": "${x^}", ",": "${x,}", "[": "${x[0]}",
+}  # fmt: skip
+FORMS = {
+    **{word: f"command -v {word}" for word in ("[[", "coproc", "function", "select", "time")},
+    "((": "((1))",
+    "&>": '[ -z "$(echo a &>/dev/null)" ]',
+    "==": "[ a == a ]",
+    "pipefail": "set -o pipefail",
+    **{form: f"x=a; : {form}" for form in _EXPANSIONS.values()},
+}
+"""What some shells do not know, or take for something else: each with a command that fails in them."""
+
 _HIDE = frozenset({".", "source", "module", "ml", "conda", "mamba", "micromamba", "spack", "eval", "alias"})
 _THEN_A_COMMAND = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "{", "time", "coproc"})
 _ENDS = frozenset({"fi", "done", "esac", "}"})
 _OPERATORS = ("&&", "||", ";;&", ";;", ";&", "|&", "&>>", "&>", "<<<", "<<-", "<<", "<>", ">>", ">|", "<&", ">&")
 _SINGLE = ";&|()<>\n"
 _SEPARATORS = frozenset({"&&", "||", ";", "&", "|", "|&", "\n", "(", ")", ";;", ";&", ";;&"})
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>"})
+_FORM_IN = {"[": "==", "test": "==", "set": "pipefail"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _DYNAMIC = re.compile(r"[$`*?\[\]{}~]")
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
+_EXPANSION = re.compile(r"\$\{(?:(?P<first>!)[A-Za-z_]|[A-Za-z_]\w*(?:(?P<then>[/^,[])|(?P<part>:)[ 0-9$]))")
+_LETTERS = re.compile(r"[-+][A-Za-z]+")
 
 # Options of programs that run another, each with how many words follow it; of an option that is not named here nobody
 # knows, so that the search ends there.
@@ -67,15 +89,27 @@ _WRAPPERS: dict[str, dict[str, int]] = {
     "ionice": dict.fromkeys(("-c", "-n"), 1),
 }
 _WRAPPERS |= dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun", "aprun", "ibrun", "prterun"), _WRAPPERS["mpirun"])
+_INTERPRETERS: dict[str, dict[str, int]] = {
+    **dict.fromkeys(SHELLS, dict.fromkeys(("--login", "--norc", "--noprofile", "--posix"), 0)),
+    "python": dict.fromkeys(("-u", "-B", "-E", "-I", "-O", "-OO", "-s", "-S", "-v"), 0) | {"-W": 1, "-X": 1},
+    "perl": dict.fromkeys(("-w", "-T"), 0) | {"-I": 1},
+    "Rscript": dict.fromkeys(("--vanilla", "--no-save", "--no-restore", "--no-init-file", "--verbose"), 0),
+    "julia": {"--project": 0, "-t": 1, "-p": 1, "-O": 0},
+    "sbatch": {
+        **dict.fromkeys(("--parsable", "--wait", "-W", "-Q", "-H"), 0),
+        **dict.fromkeys(("-d", "--dependency", "-t", "-n", "-N", "-c", "-p", "-A", "-J", "-a", "-o", "-e"), 1),
+    },
+}
 _TAKES_ONE_WORD = {"timeout": _DURATION, "taskset": re.compile(r"[0-9a-fx,-]+")}  # before the program
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program's name as it is written, and its line in the text, from 0."""
+    """A program's name as it is written, its line in the text, from 0, and the file that an interpreter is given."""
 
     name: str
     line: int
+    file: str = ""
 
 
 @dataclass(slots=True)
@@ -92,12 +126,34 @@ class ShellText:
         The first command that may change what can be found, such as ``module``; empty if there is none.
     moves
         Whether it goes to another folder.
+    writes
+        Files into which it writes what a program prints.
+    forms
+        Which of `FORMS` it has, each with its first line.
     """
 
     programs: list[Program] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     hides: str = ""
     moves: bool = False
+    writes: set[str] = field(default_factory=set)
+    forms: dict[str, int] = field(default_factory=dict)
+
+
+def interpreter_of(script: str) -> str:
+    """Name the program that runs a script, as its first line says.
+
+    Examples
+    --------
+    >>> [interpreter_of(text) for text in ("#!/usr/bin/env -S python3 -u", "#!/bin/bash -l", "true")]
+    ['python3', 'bash', 'sh']
+    """
+    first = script.partition("\n")[0]
+    if not first.startswith("#!"):
+        return "sh"
+    words = [word for word in first[2:].split() if not word.startswith("-") and "=" not in word]
+    names = [Path(word).name for word in words]
+    return next((name for name in names if name != "env"), "")
 
 
 def read_shell(text: str) -> ShellText:
@@ -136,6 +192,11 @@ class _Reader:
         self._tokens = list(_Lexer(text, found, line))
         self._found = found
         self._at = 0
+        for token, after in pairwise(self._tokens):
+            if not token.is_word and token.text in _WRITES and after.is_word:
+                found.writes.add(after.text)
+            if not token.is_word and token.text.startswith("&>"):
+                found.forms.setdefault("&>", token.line)
 
     def read(self) -> None:
         while self._at < len(self._tokens):
@@ -150,6 +211,8 @@ class _Reader:
 
     def _command(self, token: _Token) -> None:
         word, after = token.text, self._next()
+        if word in FORMS and not token.is_quoted:
+            self._found.forms.setdefault(word, token.line)
         if token.is_quoted:
             self._simple()
         elif word in _THEN_A_COMMAND:
@@ -196,7 +259,29 @@ class _Reader:
             self._found.moves = True
         if name == "export" and any(t.text.startswith("PATH=") for t in self._tokens[self._at + 1 : self._at + 9]):
             self._hide("export PATH=")
-        self._found.programs.append(Program(name, token.line))
+        if name in _FORM_IN:
+            words = takewhile(lambda t: t.is_word or t.text not in _SEPARATORS, islice(self._tokens, self._at, None))
+            if any(word.text == _FORM_IN[name] and not word.is_quoted for word in words):
+                self._found.forms.setdefault(_FORM_IN[name], token.line)
+        self._found.programs.append(Program(name, token.line, self._file_for(name)))
+
+    def _file_for(self, name: str) -> str:
+        """Tell which file an interpreter is given; empty if that cannot be told."""
+        program = Path(name).name.rstrip("0123456789.")
+        options = _INTERPRETERS.get(program)
+        at = 1
+        while options is not None and (token := self._next(at)) is not None and token.is_word and token.is_plain:
+            text = token.text
+            if text[:1] not in {"-", "+"}:
+                return "" if text.isdigit() else text  # a digit's redirection
+            if program in SHELLS and _LETTERS.fullmatch(text):
+                step = None if {"c", "s"} & set(text) else 1 + text.count("o")
+            else:
+                step = _words_of_option(text, options)
+            if step is None:
+                break
+            at += step
+        return ""
 
     def _hide(self, name: str) -> None:
         self._found.hides = self._found.hides or name
@@ -302,6 +387,7 @@ class _Lexer:
             elif letter in " \t\r":
                 self._at += 1
             elif self._text.startswith("((", self._at):
+                self._found.forms.setdefault("((", self._line)
                 self._at = self._find("))") + 2
             elif operator := self._operator():
                 yield from self._apply(operator)
@@ -364,6 +450,7 @@ class _Lexer:
                 self._substituted()
                 is_plain = False
             elif self._text.startswith("${", self._at):
+                self._expansion()
                 self._go(self._find("}") + 1)
                 is_plain = False
             else:
@@ -387,11 +474,18 @@ class _Lexer:
                 self._substituted()
                 is_plain = False
             else:
+                self._expansion()
                 is_plain &= self._text[self._at] != "$"
                 letters.append(self._text[self._at])
                 self._go(self._at + 1)
         self._at += 1
         return is_plain
+
+    def _expansion(self) -> None:
+        """Note what of an expansion not every shell knows."""
+        if match := _EXPANSION.match(self._text, self._at):
+            mark = match["first"] or match["then"] or match["part"]
+            self._found.forms.setdefault(_EXPANSIONS[mark], self._line)
 
     def _substituted(self) -> None:
         """Read the commands within ``$( )``, ``<( )`` or backquotes; pass over arithmetic."""

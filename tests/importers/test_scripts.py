@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -233,6 +234,27 @@ def test_elements_that_start_programs_with_srun_become_stages(here):
 # ---------------------------------------------------------------------- folders, arguments
 
 
+def test_how_many_elements_run_at_once_is_kept_or_said_to_be_lost(here):
+    apart = import_scripts([here("a.sbatch", "#SBATCH -t 5 --array=0-7%2", "srun ./fit")])
+    assert len(apart.workflow.stages) == 8
+    assert f"{here.folder}/a.sbatch:2: --array: %2 is left out, so that all 8 stages" in told(apart)
+    for whole in ("0-7", "0-7%8"):
+        made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 --array={whole}", "srun ./fit")])
+        assert "is left out" not in told(made)
+    together = import_scripts([here("a.sbatch", "#SBATCH -t 5 --array=0-7%2", "./fit")])
+    assert together.workflow.stages["a"].cores == 2
+    assert "%2" not in told(together)
+
+
+def test_from_where_the_script_of_a_command_is_found_is_told(here):
+    file = here("a.sbatch", "#SBATCH -t 5 --array=0-7", "./fit")
+    words = "is looked for from the folder in which asa is started"
+    assert words not in told(import_scripts([file]))  # its path is whole
+    assert f"a.sbatch {words}" in told(import_scripts([Path("a.sbatch")]))
+    here("a.sbatch", "#SBATCH -t 5", "./fit")
+    assert words not in told(import_scripts([Path("a.sbatch")]))
+
+
 def test_another_folder_is_changed_to(here):
     (here.folder / "there").mkdir()
     file = here("a.sbatch", "#SBATCH -t 5 -D there", "pwd >where")
@@ -315,9 +337,113 @@ def test_other_dependencies_and_commands_are_told(scripts):
     ]
     made = import_scripts([scripts("run.sh", *lines)])
     assert edges(made) == {"a": set(), "b": {"a"}, "c": set()}
-    assert "`afterany` becomes" in told(made)
+    assert "`afterany` becomes: after the other has ended well; if that fails, this stage does not run" in told(made)
     assert "`singleton`" in told(made)
     assert "run.sh:3: what the script does beside sbatch" in told(made)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afternotok:$j b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch); deps=afternotok:$j; more=$deps", "sbatch -d $more b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch); deps=afterok:$j", "deps+=,afternotok:$j; sbatch -d $deps b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afterok:$j?afternotok:$j b.sbatch"],
+        ["sbatch a.sbatch", "sbatch -d afternotok:17 b.sbatch"],
+    ],
+)
+def test_a_job_for_another_ones_failure_is_refused(scripts, lines):
+    """As a stage it would run when the other has ended well."""
+    driver = scripts("run.sh", *lines)
+    with pytest.raises(InputError, match="only if another fails") as caught:
+        import_scripts([driver])
+    assert caught.value.where == f"{driver}:3"
+    assert "asa run flow.toml || sbatch" in caught.value.hint
+
+
+def test_a_script_for_another_jobs_failure_is_refused_unless_it_is_submitted_otherwise(scripts):
+    late = scripts("late.sbatch", "#SBATCH -t 5", "#SBATCH --dependency=afternotok:17")
+    with pytest.raises(InputError, match="only if another fails") as caught:
+        import_scripts([late])
+    assert caught.value.where == f"{late}:3"
+    with pytest.raises(InputError, match="only if another fails"):
+        import_scripts([scripts("run.sh", "sbatch late.sbatch")])
+    made = import_scripts([scripts("run.sh", "j=$(sbatch --parsable a.sbatch)", "sbatch -d afterok:$j late.sbatch")])
+    assert edges(made) == {"a": set(), "late": {"a"}}
+
+
+def test_a_dependency_in_a_variable_is_told_as_one_in_place(scripts):
+    lines = ["j=$(sbatch --parsable a.sbatch)", "deps=afterany:$j", "sbatch -d $deps b.sbatch"]
+    made = import_scripts([scripts("run.sh", *lines)])
+    assert edges(made) == {"a": set(), "b": {"a"}}
+    assert "run.sh:4: `afterany` becomes: after the other has ended well; if that fails" in told(made)
+
+
+PYTHON = "#!/usr/bin/env python3"
+
+
+@pytest.mark.parametrize(
+    ("first", "lines", "names"),
+    [
+        (PYTHON, ["import subprocess", "subprocess.run(['python3', 'a.py'])", "subprocess.run('python3 b.py')"], "ab"),
+        (
+            PYTHON,
+            ["import os, sys", "for name in ('a.py', 'b.py'):", "    os.system(f'{sys.executable} {name}')"],
+            "ab",
+        ),
+        (PYTHON, ["import os", "os.system(f'python3 -u b.py --n {1}')"], "b"),
+        (PYTHON, ["import a, b", "a.main()"], "ab"),
+        (PYTHON, ["from a import main", "from . import b"], "ab"),
+        (PYTHON, ["import subprocess", "subprocess.run(['sbatch', '--wait', 'a.py'])"], "a"),
+        ("#!/bin/bash", ["python3 a.py && srun python3 -u b.py"], "ab"),
+        ("#!/bin/bash", ["#SBATCH -t 5", "./a.py", "sbatch --parsable -d singleton b.py"], "ab"),
+    ],
+)
+def test_a_script_that_runs_the_others_is_no_stage_beside_them(here, first, lines, names):
+    """Or they would run twice; unless it says itself that it is a stage."""
+    files = [here(f"{name}.py", "print()", first=PYTHON) for name in "ab"]
+    driver = here("driver", *lines, first=first)
+    with pytest.raises(InputError, match="would run twice") as caught:
+        import_scripts([*files, driver])
+    assert caught.value.where == str(driver)
+    assert [name for name in "abc" if f"{here.folder}/{name}.py" in caught.value.message] == list(names)
+    assert (
+        f"Leave driver out; or if it is a stage as well, say so in its head, as in # asa: after={names[0]}.py"
+        in str(caught.value)
+    )
+    driver = here("driver", "# asa: after=a,b", *lines, first=first)
+    assert edges(import_scripts([*files, driver]))["driver"] == {"a", "b"}
+    assert len(import_scripts([driver.with_name("a.py")]).workflow.stages) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "lines"),
+    [
+        (PYTHON, ['"""Comes after a.py.', "sbatch a.py", '"""', "import sys, json", "print('see a.py', sys.argv)"]),
+        (PYTHON, ["print 'python3 a.py'"]),
+        ("#!/bin/bash", ["# python3 a.py", "grep x a.py", "cd elsewhere", "python3 a.py"]),
+        ("#!/usr/bin/perl", ["system('python3 a.py');"]),
+    ],
+)
+def test_a_script_that_only_speaks_of_another_is_a_stage(here, first, lines):
+    files = [here("a.py", "print()", first=PYTHON), here("b", *lines, first=first)]
+    assert edges(import_scripts(files)) == {"a": set(), "b": {"a"}}
+
+
+def test_a_script_that_submits_others_is_no_stage(scripts):
+    """In shell it is read alone; in Python it cannot be."""
+    shell = scripts("run.sh", "j=$(sbatch --parsable a.sbatch)", 'sbatch "-dafterok:$j" b.sbatch')
+    with pytest.raises(InputError, match="no stage beside others") as caught:
+        import_scripts([scripts.folder / "c.sbatch", shell])
+    assert f"Import it alone: asa import scripts {shell}" in str(caught.value)
+    assert edges(import_scripts([shell])) == {"a": set(), "b": {"a"}}
+    lines = ["import subprocess", "subprocess.run(f'sbatch --parsable {input()}', shell=True)"]
+    python = scripts("run.py", *lines, first=PYTHON)
+    with pytest.raises(InputError, match="submits jobs itself, and is no stage") as caught:
+        import_scripts([python])
+    assert "Import the scripts that it submits" in caught.value.hint
+    job = scripts("job.py", "#SBATCH -t 5", *lines, first=PYTHON)  # a job that submits more, of nobody knows what
+    assert list(import_scripts([job]).workflow.stages) == ["job"]
 
 
 def test_a_wrapped_command_is_a_stage(scripts):

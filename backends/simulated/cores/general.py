@@ -38,7 +38,6 @@ __all__ = ["GeneralCore"]
 _MOST_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
-_BY_JOB = (*_FROM_LOAD, *_OF_THE_RUN)
 _SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told")
 
 

@@ -1,0 +1,90 @@
+"""Which other scripts a script runs, and whether it submits jobs, as far as it says so plainly; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from asa.spec.shell import SHELLS, interpreter_of, read_shell
+
+__all__ = ["run_by", "submits_from_python"]
+
+T = TypeVar("T")
+
+
+def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> list[T]:
+    """Tell which of some other scripts a script runs.
+
+    Parameters
+    ----------
+    script
+        Its text, for a shell or for Python; of other languages nothing is known. Python may import the others, too.
+    folders
+        From where it may name them.
+    others
+        Where they are.
+    """
+    if interpreter_of(script) in SHELLS:
+        named = set(_run_by_shell(script))
+    elif _is_python(script):
+        texts = list(_texts(script))
+        named = {*_imported(script), *texts, *(name for text in texts for name in _run_by_shell(text))}
+    else:
+        return []
+    paths = {(folder / name).resolve() for folder in folders for name in named if "\0" not in name}
+    return [key for key, path in others.items() if path.resolve() in paths] if paths else []
+
+
+def submits_from_python(script: str) -> bool:
+    r"""Whether a script in Python calls sbatch.
+
+    Examples
+    --------
+    >>> submits_from_python("#!/usr/bin/env python3\nimport os\nos.system('sbatch a.sh')")
+    True
+    """
+    return _is_python(script) and any(
+        program.name == "sbatch" for text in _texts(script) if "sbatch" in text for program in read_shell(text).programs
+    )
+
+
+def _is_python(script: str) -> bool:
+    return interpreter_of(script).startswith("python")
+
+
+def _parsed(script: str) -> ast.AST:
+    """Read Python; that of another version is nothing."""
+    try:
+        return ast.parse(script)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])
+
+
+def _texts(script: str) -> Iterator[str]:
+    """Give the texts in a Python script but docstrings: they may be commands, or words of them."""
+    nodes = list(ast.walk(_parsed(script)))
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+
+
+def _run_by_shell(text: str) -> Iterator[str]:
+    found = read_shell(text)
+    for program in found.programs:
+        name = program.file or (program.name if "/" in program.name else "")
+        if name and (Path(name).is_absolute() or not found.moves):
+            yield name
+
+
+def _imported(script: str) -> Iterator[str]:
+    """Give the files that a Python script would import if they lay beside it."""
+    for node in ast.walk(_parsed(script)):
+        modules: list[str] = []
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module is None):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        yield from (f"{module.replace('.', '/')}.py" for module in modules)
