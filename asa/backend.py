@@ -303,8 +303,11 @@ class Capabilities:
         Where jobs go that name none; empty if not known.
     partitions
         Limits of each partition that is known.
-    shrink, grow
-        Whether a running job can give cores back, and get more.
+    shrink_by
+        A running job can give cores back in multiples of so many, those of a node where only whole nodes are taken
+        back; 0 if it cannot.
+    grow
+        Whether a running job can get more.
     most_queued
         Jobs that a user may have in the queue at a time; None where there is no limit or none is known.
     charges
@@ -319,7 +322,7 @@ class Capabilities:
     begin_time: bool = True
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
-    shrink: bool = False
+    shrink_by: int = 0
     grow: bool = False
     most_queued: int | None = None
     charges: Literal["allocated", "used"] = "allocated"

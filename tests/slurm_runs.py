@@ -43,7 +43,7 @@ _ALL_JOBS = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job")
 def site(slurm):
     """Say what the testbed can do."""
     cores = slurm.nodes * slurm.cores_per_node
-    return Capabilities("testbed", cores, slurm.cores_per_node, age_accrues=slurm.accrue, partition="normal")
+    return Capabilities("testbed", cores, slurm.cores_per_node, age_accrues=slurm.accrue, partition="normal", shrink_by=slurm.cores_per_node)
 
 
 def stage(name, after="", then="sleep 1", *, cores=1, walltime_s=600, **more):

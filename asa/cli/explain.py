@@ -272,7 +272,8 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
     means = f": {told}" if (told := meaning(stage.exit_code)) else ""
     yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
-    if not means and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):
+    is_news = not means or stage.reason not in {"", "None", "NonZeroExitCode"}
+    if is_news and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):
         yield from _reason(folder, stage)
     file = log_file(folder, state, stage.stage, "err")
     if file is not None and (last := last_lines(file, _LAST_LINES).strip("\n")):

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from asa.backend import Backend, JobSpec, JobState, JobStatus
 from asa.errors import InputError
@@ -16,11 +15,20 @@ from asa.runner.entries import Accepted, Intended
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.state import RunState
-from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, Strategy, load_strategy
-from asa.waits import LEVELS, WaitForecast
+from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, RunView, Strategy, load_strategy
+from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
-__all__ = ["MADE_UP", "PlannedSpec", "check_possible", "check_strategy", "plan_of", "read_only_bank"]
+__all__ = [
+    "MADE_UP",
+    "PlannedSpec",
+    "check_possible",
+    "check_strategy",
+    "forecast_of",
+    "plan_of",
+    "read_only_bank",
+    "view_of",
+]
 
 MADE_UP = "JOB-OF-"
 """What ids begin with of jobs that are not there yet; the first stage's name follows."""
@@ -122,18 +130,29 @@ def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
 
 def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank) -> list[PlannedSpec]:
     """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing."""
-    state = _state(plan)
-    forecast: Forecast = NoForecast()
-    if strategy.forecast is ForecastKind.LEARNED:
-        if plan.history:
-            bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
-
-        def job_of(name: str) -> Any:
-            spec = state.spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
-            return queued(spec, plan.capabilities, backend.now(), bank.user)
-
-        forecast = LearnedForecast(bank, job_of, at_once=lambda name: state.workflow.stages[name].local)
+    is_learned = strategy.forecast is ForecastKind.LEARNED
+    forecast = forecast_of(plan, backend, bank) if is_learned else NoForecast()
     return list(_jobs(plan, strategy, forecast, backend.now()))
+
+
+def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
+    """Predict with a bank that has seen the queue as it is now, if the run looks at it."""
+    state = _state(plan)
+    if plan.history:
+        bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
+
+    def job_of(stages: tuple[str, ...]) -> QueuedJob:
+        spec = state.spec_of(PlannedJob(stages, 0.0, Keep.NOTHING, ""))
+        return queued(spec, plan.capabilities, backend.now(), bank.user)
+
+    return LearnedForecast(
+        bank, job_of, at_once=lambda stages: all(state.workflow.stages[name].local for name in stages)
+    )
+
+
+def view_of(plan: RunPlan, now_s: float) -> RunView:
+    """Show what is true at a run's beginning, for a look at what a strategy would do."""
+    return _state(plan).view(now_s)
 
 
 def _state(plan: RunPlan) -> RunState:

@@ -52,6 +52,7 @@ TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
 _HOPELESS = "DependencyNeverSatisfied"
+_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
@@ -240,12 +241,15 @@ class RunState:
         """Write the steps of stages that share a job, each with the most that it and those after it need."""
         per_node, slot_of = self.capabilities.cores_per_node, {slot.stage: slot for slot in slots}
         needs = {slot.stage: self.stages[slot.stage].stage.cores_on(per_node) for slot in slots}
+        by = self.capabilities.shrink_by if planned.shrinks else 0
+        if by and max(needs.values()) % by:  # what it gets of which node is not known
+            by = 0
         steps: list[Step] = []
         left = 0
         for name in reversed(planned.stages):
             slot = slot_of[name]
             left = max(left, self._peak([s for s in slots if s.end_s > slot.start_s], needs))
-            cores = left if planned.shrinks and self.capabilities.shrink else 0
+            cores = -(-left // by) * by if by else 0
             steps.append(Step(name, self._payload(self.stages[name].stage), cores, (slot.start_s, slot.end_s)))
         return tuple(reversed(steps))
 
@@ -610,7 +614,8 @@ def _in_tasks(cores: int, together: int, nodes: int) -> int:
 def _why(status: JobStatus) -> str:
     """Say how a job ended that did not end well."""
     means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
-    detail = means or status.reason
+    told = "" if means and status.reason in _NO_NEWS else status.reason
+    detail = ": ".join(part for part in (told, means) if part)
     return f"{status.state.value} ({detail})" if detail else status.state.value
 
 

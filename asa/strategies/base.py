@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Protocol, cast
 
 from asa import plugins
 from asa.backend import Capabilities
+from asa.errors import InputError
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
@@ -228,11 +230,25 @@ class Strategy(Protocol):
 
 
 def load_strategy(name: str) -> Strategy:
-    """Make an installed strategy by its name.
+    """Make an installed strategy by its name, with what may be set of it behind a colon each.
 
     Raises
     ------
     UnknownNameError
         None of that name is installed.
+    InputError
+        It takes no such settings.
+
+    Examples
+    --------
+    >>> load_strategy("asa-plan:at-most=1.1").aim.at_most
+    1.1
     """
-    return cast("Strategy", plugins.load("asa.strategies", name)())
+    name, *words = re.split(r":(?=[a-z-]+=)", name)
+    made = plugins.load("asa.strategies", name)
+    if not words:
+        return cast("Strategy", made())
+    if (configured := getattr(made, "configured", None)) is None:
+        raise InputError("takes no settings", where=f"strategy {name!r}", hint="Leave out what follows the colon.")
+    settings = dict(word.partition("=")[::2] for word in words)
+    return cast("Strategy", configured(settings))

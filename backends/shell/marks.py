@@ -38,12 +38,15 @@ class Mark:
         The job's, in the mark of its end.
     signals
         How often it was told to end.
+    cores
+        That it had kept by then, where it gave others back; else 0.
     """
 
     job_id: str
     time_s: float
     exit_code: int | None = None
     signals: int = 0
+    cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,8 @@ def _look_anew(folder: Path) -> None:
 def _parsed(facts: Mapping[str, str]) -> Mark | None:
     try:
         code = int(facts["code"]) if "code" in facts else None
-        return Mark(facts["job"], float(facts["time"]), code, int(facts.get("signals", "0")))
+        counts = (int(facts.get(name, "0")) for name in ("signals", "cores"))
+        return Mark(facts["job"], float(facts["time"]), code, *counts)
     except (KeyError, ValueError):
         return None
 

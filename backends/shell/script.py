@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -109,6 +110,8 @@ class Payload:
         Whose claim it needs; empty for a job that has no twin.
     awaits, posted
         Tokens that it waits for, and those that it posts.
+    keeps
+        For each step nodes and cores that the job keeps from there on, where it gives others back.
     """
 
     name: str
@@ -120,9 +123,12 @@ class Payload:
     awaits: Sequence[str] = ()
     posted: Sequence[str] = ()
     steps: Sequence[Step] = ()
+    keeps: Sequence[tuple[int, int] | None] = ()
 
 
-def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5)) -> str:
+def batch_script(
+    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, keep: str = ""
+) -> str:
     """Write the batch script of a payload, for any POSIX shell and any text of a command.
 
     Parameters
@@ -131,6 +137,9 @@ def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = (1
         What it runs, and what it promises.
     variable
         In which a job finds its id.
+    keep
+        Text of a shell function of that name, which keeps so many nodes of the job, and so many cores, and gives the
+        others back to the batch system; it sets `kept` to the cores.
     pauses_s
         Seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep` that takes
         them.
@@ -155,10 +164,14 @@ def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = (1
         f"folder={shlex.quote(payload.folder)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
-    run = [f"step {n} {shlex.quote(s.name)} {_run(s.command)}" for n, s in enumerate(payload.steps, start=1)]
+    run = []
+    for number, (step, kept) in enumerate(zip_longest(payload.steps, payload.keeps[: len(payload.steps)]), start=1):
+        run += [f"keep {kept[0]} {kept[1]}"] if keep and kept else []
+        run.append(f"step {number} {shlex.quote(step.name)} {_run(step.command)}")
     if not run:
         run = [_run(payload.command)]
-    return "\n".join([*head, _BODY, *run, 'finish "$code"', ""])
+    keeping = [keep] if keep and any(payload.keeps) else []
+    return "\n".join([*head, _BODY, *keeping, *run, 'finish "$code"', ""])
 
 
 def _run(command: str) -> str:
@@ -199,6 +212,7 @@ _BODY = f"""
 signals=0 # to end
 heard=0 # of any kind
 child=
+kept= # cores, once others were given back
 
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
@@ -210,6 +224,7 @@ prepare() {{ facts "$2" | cat >"$(draft "$1")"; }}
 commit() {{ mv -f "$(draft "$1")" "$1"; }}
 facts() {{
   printf 'job=%s\\nhost=%s\\ntime=%s\\n' "$job" "$(uname -n)" "$(date +%s)"
+  [ -z "$kept" ] || printf 'cores=%s\\n' "$kept"
   [ -z "$1" ] || printf 'code=%s\\nsignals=%s\\n' "$1" "$signals"
 }}
 mark() {{ prepare "$marks/$1" "" && commit "$marks/$1" || give_up "cannot write into $marks"; }}

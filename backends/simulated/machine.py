@@ -41,6 +41,11 @@ class Machine:
         """Cores in all."""
         return self.nodes * self.cores_per_node
 
+    @property
+    def shrink_by(self) -> int:
+        """Cores that a running job can give back a multiple of."""
+        return self.cores_per_node if self.whole_nodes else 1
+
     def allocated(self, cores: int, nodes: int = 0) -> int:
         """Cores that a job really gets, and is charged for, when it asks for so many cores or nodes.
 

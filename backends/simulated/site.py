@@ -76,7 +76,7 @@ class SimulatedBackend:
             max_cores=self._engine.capacity,
             cores_per_node=self._machine.cores_per_node,
             age_accrues=self._engine.age_accrues,
-            shrink=self._shrinks,
+            shrink_by=self._machine.shrink_by if self._shrinks else 0,
         )
 
     @property
@@ -356,7 +356,7 @@ class SimulatedSite:
             self.machine.cores,
             self.machine.cores_per_node,
             self.age_accrues,
-            shrink=self.shrink,
+            shrink_by=self.machine.shrink_by if self.shrink else 0,
         )
 
     @property

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
@@ -117,6 +117,12 @@ class SlurmSettings(BaseModel):
         How long the controller remembers a job that has ended.
     kill_invalid_depend
         Whether the site cancels jobs whose dependency cannot be met any more.
+    shrink
+        Whether a running job may give nodes back, by `scontrol` on its first node.
+    most_queued
+        Jobs that the site lets its user have in the queue at a time.
+    charges
+        What a user pays for: all that is ``allocated``, or only what is ``used``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -136,6 +142,9 @@ class SlurmSettings(BaseModel):
     accounting: bool | None = None
     min_job_age: Duration | None = None
     kill_invalid_depend: bool | None = None
+    shrink: bool = True
+    most_queued: int | None = Field(default=None, ge=1)
+    charges: Literal["allocated", "used"] = "allocated"
 
     @property
     def longest_poll_s(self) -> float:

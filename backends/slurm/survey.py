@@ -111,11 +111,15 @@ def capabilities(
             where="max_cores",
             hint="If that is how the site is, set max_cores and cores_per_node.",
         )
+    cores_per_node = settings.cores_per_node or _common_width(default, nodes)
     return Capabilities(
         system=system,
         max_cores=max_cores,
-        cores_per_node=settings.cores_per_node or _common_width(default, nodes),
+        cores_per_node=cores_per_node,
         age_accrues=accrues,
+        shrink_by=cores_per_node if settings.shrink else 0,
+        most_queued=settings.most_queued,
+        charges=settings.charges,
         partition=default,
         partitions=limits,
     )

@@ -217,6 +217,7 @@ class TrackedJob:
                 name,
                 min(max(began.time_s, least_s), most_s),
                 None if ended is None else min(max(ended.time_s, least_s), most_s),
+                began.cores,
             )
             for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
             if began.time_s >= least_s - _CLOCKS_S

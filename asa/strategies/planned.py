@@ -1,0 +1,160 @@
+"""asa-plan: the plan that costs least, made anew at each event from what is true then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from asa.units import format_duration
+
+from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
+from .planning import Aim, Job, Mode, Outlook, look_ahead, read_aim
+
+__all__ = ["Planned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan with the least expected makespan plus price times core-hours, under the distributions of the waits.
+
+    It decides which stages share a job, whether that gives cores back, when each job is submitted, and what keeps it
+    from running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved.
+
+    Parameters
+    ----------
+    aim
+        What is wanted.
+    most_in_flight
+        Jobs that are submitted at a time; further ones wait until they are ready to run.
+    most_resubmissions
+        After so many, a stage's job is no more asked for without a dependency before it is ready.
+    most_idle_core_hours
+        An allocation that came early is given back before it idled for more.
+    """
+
+    aim: Aim = field(default_factory=Aim)
+    most_in_flight: int = 20
+    most_resubmissions: int = 3
+    most_idle_core_hours: float = 10.0
+    forecast: ForecastKind = ForecastKind.LEARNED
+
+    @classmethod
+    def configured(cls, settings: Mapping[str, str]) -> Planned:
+        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``.
+
+        Raises
+        ------
+        InputError
+            One is not known, or means nothing.
+        """
+        return cls(aim=read_aim(settings))
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Plan what is left, and give back what came too early."""
+        if not forecast.is_informed:
+            return _a_job_a_stage(view)
+        outlook = look_ahead(view, forecast, self.aim)
+        given_back = list(self._given_back(view, outlook))
+        if given_back:
+            return Plan.of((), given_back)
+        holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
+        wake_s = min((until_s for until_s in holds if until_s is not None and until_s > view.now_s), default=None)
+        return Plan.of(self._submissions(view, forecast, outlook), wake_s=wake_s)
+
+    def _submissions(self, view: RunView, forecast: Forecast, outlook: Outlook) -> Iterator[PlannedJob]:
+        """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
+        most = view.capabilities.most_queued
+        free = min(self.most_in_flight, self.most_in_flight if most is None else most) - len(outlook.under_way)
+        submits: dict[str, float] = {}
+        for job in outlook.sketch.jobs:
+            before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
+            waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
+            keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase is Phase.DONE for p in before))
+            if keep is None or (keep is not Keep.NOTHING and free <= 0):
+                continue
+            if keep is Keep.DEPENDENCY:
+                if not all(p in submits for p in waiting):
+                    continue  # there is no job yet that it could depend on
+                at_s = max([at_s, *(submits[p] for p in waiting)])
+            free -= 1
+            submits |= dict.fromkeys(job.block.stages, at_s)
+            prediction = forecast.predict(job.block.stages, view.now_s)
+            yield PlannedJob(
+                job.block.stages,
+                at_s,
+                keep,
+                reason(job, keep, at_s - view.now_s),
+                prediction,
+                view.now_s + float(job.ready_s.mean()),
+                self._hold_s(outlook, job) if keep is Keep.AWAIT else 0.0,
+                job.block.shrinks,
+            )
+
+    def _how(self, view: RunView, job: Job, *, is_ready: bool) -> tuple[Keep | None, float]:
+        """Say what keeps a job back, and when it is submitted; None for what is not asked for yet."""
+        if is_ready:
+            return Keep.NOTHING, view.now_s
+        if job.mode is Mode.AWAIT:
+            if view.stages[job.block.stages[0]].resubmissions >= self.most_resubmissions:
+                return None, view.now_s
+            return Keep.AWAIT, view.now_s + job.submit_s
+        if job.mode is Mode.DEPENDENCY and view.capabilities.age_accrues:
+            return Keep.DEPENDENCY, view.now_s
+        if job.mode is Mode.DEPENDENCY:
+            # nothing is gained by queueing before it is let go but the time until the client notices; until then the
+            # plan may change
+            return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
+        return None, view.now_s
+
+    def _hold_s(self, outlook: Outlook, job: Job) -> float:
+        """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
+        second = job.block.cores / 3600
+        wait_s = float(outlook.question.waits_s([job.block]).mean())
+        worth_s = wait_s / max(outlook.question.price_s * second, 1e-9)
+        return min(max(worth_s, _LEAST_HOLD_S), _MOST_HOLD_S, self.most_idle_core_hours / second)
+
+    def _given_back(self, view: RunView, outlook: Outlook) -> Iterator[Cancellation]:
+        for job in outlook.under_way:
+            stage: StageView = view.stages[job.block.stages[0]]
+            if job.phase is not Phase.ALLOCATED or stage.hold_until_s is None or stage.job_id is None:
+                continue
+            ready_s = float(job.ready_s.mean())
+            if view.now_s >= stage.hold_until_s or (ready_s > 0 and view.now_s + ready_s > stage.hold_until_s):
+                yield Cancellation(
+                    stage.job_id,
+                    f"its resources came {format_duration(max(ready_s, 0.0))} before the stage can begin",
+                )
+
+
+_AHEAD_S = 120.0
+_LEAST_HOLD_S = 60.0
+_MOST_HOLD_S = 4 * 3600.0
+
+
+def _a_job_a_stage(view: RunView) -> Plan:
+    """Plan as Per-Stage does."""
+    return Plan.of(
+        PlannedJob((name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage")
+        for name in view.workflow.order
+        if view.stages[name].phase is Phase.WAITING and view.is_ready(name)
+    )
+
+
+def reason(job: Job, keep: Keep, in_s: float) -> str:
+    """Say in words why a job is submitted when it is, and with what it is put together."""
+    alone = len(job.block.stages) == 1
+    words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
+    if job.block.shrinks:
+        words.append("which gives cores back as it goes")
+    ready_s = float(job.ready_s.mean())
+    gap_s = float((job.start_s - job.ready_s).mean())
+    if keep is Keep.NOTHING:
+        words.append("all that it follows has ended" if in_s <= 0 else "")
+    else:
+        words.append(f"needed in {format_duration(max(ready_s, 0.0))}")
+    if keep is Keep.AWAIT:
+        in_time = float((job.start_s <= job.ready_s).mean())
+        words.append(f"there in time with {in_time:.0%} probability")
+        words.append(f"expected idle {format_duration(job.idle_s)}")
+    words.append(f"expected gap {format_duration(max(gap_s, 0.0))}")
+    return ", ".join(word for word in words if word)

@@ -1,0 +1,30 @@
+"""Planning: which stages share a job, when each job is submitted, and what keeps it from running too early.
+
+A plan is judged by what it is expected to cost, its makespan and its core-hours, under what is believed of waits and
+run times. `parts` takes a workflow apart into pieces that jobs can be made of, `search` finds the plan that costs
+least, `outlook` asks it what is best from what is true of a run now. Nothing here touches the world, keeps state or
+reads a clock.
+"""
+
+from .outlook import Aim, Outlook, UnderWay, look_ahead, read_aim
+from .parts import Block, Parts, Series, take_apart
+from .search import Job, Mode, Question, Sketch, frontier, search, sketch_of
+
+__all__ = [
+    "Aim",
+    "Block",
+    "Job",
+    "Mode",
+    "Outlook",
+    "Parts",
+    "Question",
+    "Series",
+    "Sketch",
+    "UnderWay",
+    "frontier",
+    "look_ahead",
+    "read_aim",
+    "search",
+    "sketch_of",
+    "take_apart",
+]

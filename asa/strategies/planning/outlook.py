@@ -1,0 +1,324 @@
+"""From what is true of a run now to the plan that is best for the rest of it, and what to expect of that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from asa.errors import InputError
+from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
+from asa.units import core_hours
+from asa.waits import WaitForecast
+from asa.workflow import Workflow
+
+from .parts import Block, Parts
+from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, frontier, search
+
+__all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
+
+_FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
+_ALIKE = 1.25  # times
+_PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
+_SURE = 0.9  # of meeting a deadline
+_WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
+_HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
+_MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a user wants.
+
+    Parameters
+    ----------
+    price_s
+        Seconds that a core-hour is worth. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of
+        its makespan.
+    at_most
+        Core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price.
+    deadline_s
+        The clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten.
+    """
+
+    price_s: float | None = None
+    at_most: float | None = None
+    deadline_s: float | None = None
+
+
+def read_aim(settings: Mapping[str, str]) -> Aim:
+    """Read an aim from text: ``price`` in seconds a core-hour, ``at-most``, and ``deadline`` in ISO 8601 or seconds.
+
+    Raises
+    ------
+    InputError
+        One is not known, or means nothing.
+
+    Examples
+    --------
+    >>> read_aim({"price": "30", "at-most": "1.1"})
+    Aim(price_s=30.0, at_most=1.1, deadline_s=None)
+    """
+    known = ("price", "at-most", "deadline")
+    if unknown := next((name for name in settings if name not in known), None):
+        raise InputError(
+            f"there is nothing called {unknown!r} to set", where="asa-plan", hint=f"Known: {', '.join(known)}."
+        )
+    return Aim(
+        _number("price", settings.get("price")),
+        _number("at-most", settings.get("at-most")),
+        _moment(settings.get("deadline")),
+    )
+
+
+def _number(name: str, text: str | None) -> float | None:
+    try:
+        value = None if text is None else float(text)
+    except ValueError:
+        value = math.nan
+    if value is not None and not 0 <= value < math.inf:
+        raise InputError(f"{text!r} is no number from 0 on", where=f"asa-plan: {name}", hint="As in 1.1, or 30.")
+    return value
+
+
+def _moment(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        hint = "As in 2026-11-30T08:00, or in seconds since 1970."
+        raise InputError(f"{text!r} is no time", where="asa-plan: deadline", hint=hint) from None
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A job that was submitted: its stages, when it is expected to have its cores, and to begin and to end.
+
+    Parameters
+    ----------
+    block
+        What it runs.
+    phase
+        Where it stands.
+    ready_s, start_s, end_s
+        Samples of when what it follows has ended, and of its payload's beginning and its end, in seconds from now.
+    """
+
+    block: Block
+    phase: Phase
+    ready_s: Samples
+    start_s: Samples
+    end_s: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is to be expected of a run from now on.
+
+    Parameters
+    ----------
+    now_s
+        The clock.
+    under_way
+        Jobs that were submitted, in the workflow's order.
+    question
+        What the search was asked for the rest.
+    sketch
+        The plan for the rest.
+    per_stage_hours, per_stage_s
+        Core-hours and expected makespan of the whole workflow with a job a stage, as a measure.
+    spent_hours
+        Core-hours that ended stages and jobs under way take.
+    """
+
+    now_s: float
+    under_way: tuple[UnderWay, ...]
+    question: Question
+    sketch: Sketch
+    per_stage_hours: float
+    per_stage_s: float
+    spent_hours: float
+
+    @property
+    def end_s(self) -> Samples:
+        """Samples of the end of everything, in seconds from now."""
+        return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
+
+    def frontier(self) -> list[Sketch]:
+        """Give the best plans at many prices, the cheapest first."""
+        return _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)
+
+
+def _at_all_prices(question: Question, makespan_s: float, hours: float) -> list[Sketch]:
+    fair_s = fair_price_s(makespan_s, hours)
+    return frontier(question, [fair_s * price for price in _PRICES])
+
+
+def fair_price_s(makespan_s: float, hours: float) -> float:
+    """Give the price in seconds a core-hour at which a percent of the one is worth a percent of the other."""
+    return makespan_s / hours if hours else 0.0
+
+
+def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Outlook:
+    """Plan what is left of a run.
+
+    Parameters
+    ----------
+    view
+        What is true now.
+    forecast
+        The waits.
+    aim
+        What is wanted.
+
+    Notes
+    -----
+    Some tens of milliseconds for a chain of 50 stages, most of it to predict the waits of the jobs that it may become.
+    """
+    aim = aim or Aim()
+    site = view.capabilities
+    whole = Parts(view.workflow, cores_per_node=site.cores_per_node, shrink_by=site.shrink_by)
+    table = _Waits(view, forecast, whole)
+    under_way = tuple(_under_way(view, whole, table))
+    bounds = _bounds(view, under_way)
+    left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
+    parts = Parts(_as_known(view), left, cores_per_node=site.cores_per_node, shrink_by=site.shrink_by)
+    alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
+    hours = sum(block.core_hours for block in alone)
+    makespan_s = _per_stage_s(view, alone, table(alone))
+    price_s = _WORTH * fair_price_s(makespan_s, hours) if aim.price_s is None else aim.price_s
+    if site.charges == "used":
+        price_s = 0.0
+    ended = [view.stages[name] for name in view.workflow.order if view.stages[name].phase is Phase.DONE]
+    spent = sum(_used(view, stage) for stage in ended) + sum(job.block.core_hours for job in under_way)
+    modes = frozenset(Mode) - ({Mode.DEPENDENCY} if not site.dependency_types else set())
+    question = Question(parts, table, bounds, price_s, site.age_accrues, modes)
+    sketch = search(question)
+    if aim.at_most is not None or aim.deadline_s is not None:
+        plans = _at_all_prices(question, makespan_s, hours)
+        sketch = _chosen(plans, aim, view.now_s, None if aim.at_most is None else aim.at_most * hours - spent)
+    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s, spent)
+
+
+def _chosen(plans: Sequence[Sketch], aim: Aim, now_s: float, left_hours: float | None) -> Sketch:
+    """Choose by a budget or a deadline from plans of which the first is the cheapest, and the last the fastest."""
+    if left_hours is not None:
+        plans = [plan for plan in plans if plan.core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
+    if aim.deadline_s is not None:
+        in_time = (plan for plan in plans if np.quantile(plan.end_s, _SURE) <= aim.deadline_s - now_s)
+        return next(in_time, plans[-1])
+    return plans[-1]
+
+
+def _as_known(view: RunView) -> Workflow:
+    """Give the workflow with what was mended in its stages, as more walltime after a time-out."""
+    stages = [view.stages[name].stage for name in view.workflow.stages]
+    if all(stage is view.workflow.stages[stage.name] for stage in stages):
+        return view.workflow
+    return Workflow(view.workflow.name, stages)
+
+
+class _Waits:
+    """Samples of blocks' waits, each sort of job asked for once."""
+
+    def __init__(self, view: RunView, forecast: Forecast, parts: Parts) -> None:
+        self._view, self._forecast = view, forecast
+        self._is_fine = len(parts.names) <= _FEW_STAGES
+        self._known: dict[tuple[int, float, str], Samples] = {}
+
+    def __call__(self, blocks: Sequence[Block]) -> Samples:
+        return np.stack([self._one(block) for block in blocks])
+
+    def _one(self, block: Block) -> Samples:
+        like = block.walltime_s if self._is_fine else round(math.log(block.walltime_s, _ALIKE))
+        key = block.cores, like, self._view.workflow.stages[block.stages[0]].partition
+        if key not in self._known:
+            self._known[key] = samples(self.forecast(block.stages))
+        alone_s = self._view.stages[block.stages[0]].stage.walltime_s
+        longer: Samples = self._known[key] * (block.walltime_s / alone_s) ** _HOLES
+        return longer
+
+    def forecast(self, stages: tuple[str, ...]) -> WaitForecast:
+        return self._forecast.predict(stages, self._view.now_s)
+
+
+def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
+    """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already."""
+    known = forecast.probability_within(since_s) if since_s > 0 else 0.0
+    return np.array([max(forecast.at(known + (1.0 - known) * level) - since_s, 0.0) for level in _MIDDLES.tolist()])
+
+
+def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:
+    """Tell when jobs that were submitted are expected to begin and to end."""
+    found: dict[str, UnderWay] = {}
+    done: set[str] = set()
+    for name in view.workflow.order:
+        first = view.stages[name]
+        if first.phase in (Phase.WAITING, Phase.DONE) or name in done:
+            continue
+        together = tuple(n for n in view.workflow.order if view.stages[n].job_id == first.job_id)
+        done.update(together)
+        block = parts.block(together)
+        assert block is not None, "one job has them"
+        before = {p for n in together for p in view.stages[n].stage.after} - set(together)
+        ready = _latest([np.zeros(SAMPLES), *(found[p].end_s for p in before if p in found)])
+        start = _start(view, first, block, ready, waits)
+        end = np.maximum(start + block.run_s, 0.0)
+        job = UnderWay(block, first.phase, ready, start, end)
+        found |= dict.fromkeys(together, job)
+        yield job
+
+
+def _start(view: RunView, first: StageView, block: Block, ready: Samples, waits: _Waits) -> Samples:
+    """Give samples of the beginning of a job's payload, in seconds from now."""
+    if first.phase is Phase.RUNNING:
+        since_s = view.now_s if first.started_s is None else first.started_s
+        return np.full(SAMPLES, since_s - view.now_s)
+    if first.phase is Phase.ALLOCATED:
+        return ready
+    waited_s = max(view.now_s - (view.now_s if first.submit_s is None else first.submit_s), 0.0)
+    usual = waits.forecast(block.stages)
+    if first.keep is Keep.DEPENDENCY and not view.is_ready(first.stage.name):
+        if not view.capabilities.age_accrues:
+            return ready + samples(usual)
+        return aged(ready, samples(usual), samples(usual, waited_s))
+    if first.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
+        waited_s = 0.0  # since when it queues is not told: at most, since what it follows ended
+    return np.maximum(ready, samples(usual, waited_s))
+
+
+def _bounds(view: RunView, under_way: Iterable[UnderWay]) -> dict[str, Samples]:
+    ends = {name: job.end_s for job in under_way for name in job.block.stages}
+    return {
+        name: _latest([ends[before] for before in stage.stage.after if before in ends])
+        for name, stage in view.stages.items()
+        if stage.phase is Phase.WAITING and any(before in ends for before in stage.stage.after)
+    }
+
+
+def _latest(times: Sequence[Samples]) -> Samples:
+    latest: Samples = np.maximum.reduce(list(times))
+    return latest
+
+
+def _used(view: RunView, stage: StageView) -> float:
+    cores = stage.stage.cores_on(view.capabilities.cores_per_node)
+    return core_hours(cores, (stage.ended_s or 0.0) - (stage.started_s or 0.0))
+
+
+def _per_stage_s(view: RunView, alone: Sequence[Block], waits: Samples) -> float:
+    """Give the expected makespan of the whole with a job a stage, along the slowest way through the graph."""
+    ends: dict[str, float] = {}
+    for block, wait_s in zip(alone, waits.mean(axis=1).tolist(), strict=True):
+        [name] = block.stages
+        before = [ends[p] for p in view.workflow.stages[name].after]
+        ends[name] = max(before, default=0.0) + wait_s + block.run_s
+    return max(ends.values())

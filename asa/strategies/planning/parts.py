@@ -1,0 +1,230 @@
+"""A workflow taken apart into series and parallels, and the jobs that its pieces can share.
+
+A *block* is what runs in one allocation: stages that follow each other, or a whole fork with its branches. Stages side
+by side are laid out inside it, and if the site can take cores back, it gets narrower as its wide stages end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from operator import mul
+
+from asa.units import core_hours
+from asa.workflow import Workflow
+
+__all__ = ["Block", "Parts", "Series", "take_apart"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one job would run, and what it would take.
+
+    Parameters
+    ----------
+    stages
+        In order.
+    cores
+        Its width at the beginning.
+    walltime_s
+        What it asks for.
+    run_s
+        How long it is expected to run.
+    core_hours
+        What it is expected to hold while it does; less if it shrinks.
+    shrinks
+        Whether it gives back what its stages that are left do not need.
+    """
+
+    stages: tuple[str, ...]
+    cores: int
+    walltime_s: float
+    run_s: float
+    core_hours: float
+    shrinks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Pieces one after the other: each a stage, or the branches of a fork side by side."""
+
+    pieces: tuple[str | tuple[Series, ...], ...]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """All its stages, in order."""
+        return tuple(name for piece in self.pieces for name in _stages(piece))
+
+
+def _stages(piece: str | tuple[Series, ...]) -> tuple[str, ...]:
+    return (piece,) if isinstance(piece, str) else tuple(name for branch in piece for name in branch.stages)
+
+
+class Parts:
+    """The pieces of a workflow's stages that are still to be asked for.
+
+    Parameters
+    ----------
+    workflow
+        The whole.
+    names
+        The stages to plan, with all that follow them; all if not given.
+    cores_per_node
+        For stages that ask for nodes.
+    shrink_by
+        In multiples of how many cores the site takes cores back; 0 if it does not.
+    """
+
+    def __init__(
+        self, workflow: Workflow, names: Iterable[str] | None = None, *, cores_per_node: int = 1, shrink_by: int = 0
+    ) -> None:
+        self.workflow = workflow
+        self.cores_per_node = cores_per_node
+        self.shrink_by = shrink_by
+        chosen = set(workflow.order if names is None else names)
+        self.names = tuple(name for name in workflow.order if name in chosen)
+        self._blocks: dict[tuple[str, ...], Block | None] = {}
+        stages = [workflow.stages[name] for name in self.names]
+        self._needs = {stage.name: stage.cores_on(cores_per_node) for stage in stages}
+        self._runs_s = {stage.name: stage.expected_s for stage in stages}
+        self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
+        self._kinds = {
+            stage.name: (stage.partition, stage.account, stage.options, stage.cpus_per_task, stage.local)
+            for stage in stages
+        }
+
+    @cached_property
+    def series(self) -> Series:
+        """The pieces as series and parallels."""
+        after = {name: {p for p in self.workflow.stages[name].after if p in set(self.names)} for name in self.names}
+        return take_apart(self.names, after)
+
+    def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
+        """Give the stages of a piece in the workflow's order."""
+        return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))
+
+    def block(self, stages: tuple[str, ...]) -> Block | None:
+        """Make a block of some stages, in the workflow's order; None if no job can be: a local stage among others."""
+        if stages not in self._blocks:
+            may = self._may_share(stages)
+            self._blocks[stages] = self._make(stages, is_chain=self._is_chain(stages)) if may else None
+        return self._blocks[stages]
+
+    def growing(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[Block]:
+        """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made."""
+        stages: tuple[str, ...] = ()
+        is_chain = True
+        for piece in pieces:
+            added = self.in_order(piece)
+            if not self._may_share((*stages[:1], *added)):
+                return
+            is_chain = is_chain and self._is_chain(stages[-1:] + added)
+            stages += added
+            if (block := self._blocks.get(stages)) is None:
+                block = self._blocks[stages] = self._make(stages, is_chain=is_chain)
+            yield block
+
+    def _make(self, names: tuple[str, ...], *, is_chain: bool) -> Block:
+        needs = [self._needs[name] for name in names]
+        cores = max(needs)
+        if len(names) == 1:
+            stage = self.workflow.stages[names[0]]
+            hours = 0.0 if stage.local else core_hours(cores, stage.expected_s)
+            return Block(names, cores, stage.walltime_s, stage.expected_s, hours, shrinks=False)
+        whole = len(names) == len(self.workflow.stages)
+        walltime_s = self.workflow.walltime_s if whole else sum(self._walltimes_s[name] for name in names)
+        if is_chain:  # the usual case, and layouts are slow
+            lasts = [self._runs_s[name] for name in names]
+            left = list(accumulate(reversed(needs), max))[::-1]
+        else:
+            lasts, left = self._laid_out(names, cores)
+        run_s = sum(lasts)
+        by = self.shrink_by
+        shrinks = by > 0 and not cores % by and left[-1] <= cores - by
+        held = sum(map(mul, (-(-need // by) * by for need in left), lasts)) if shrinks else cores * run_s
+        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks)
+
+    def _laid_out(self, names: tuple[str, ...], cores: int) -> tuple[list[float], list[int]]:
+        """Say for how long a block needs how many cores at most until its end."""
+        slots = self.workflow.layout(names, cores, self.cores_per_node)
+        moments = sorted({slot.start_s for slot in slots})
+        used = [sum(self._needs[s.stage] for s in slots if s.start_s <= at_s < s.end_s) for at_s in moments]
+        left = list(accumulate(reversed(used), max))[::-1]
+        ends = [*moments[1:], max(slot.end_s for slot in slots)]
+        return [end_s - at_s for at_s, end_s in zip(moments, ends, strict=True)], left
+
+    def _is_chain(self, names: tuple[str, ...]) -> bool:
+        stages = self.workflow.stages
+        return all(before in stages[name].after for before, name in pairwise(names))
+
+    def _may_share(self, names: tuple[str, ...]) -> bool:
+        """Whether one job can stand for stages: the same queue and account, and nothing that is run elsewhere."""
+        first = self._kinds[names[0]]
+        return len(names) == 1 or (not first[-1] and all(self._kinds[name] == first for name in names))
+
+
+def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Series:
+    """Take a graph apart into series and parallels.
+
+    What follows everything before it begins a new piece of a series; what is not connected is side by side. A piece
+    that is neither is taken stage by stage, in order: each then waits for all before it, which is safe but pessimistic.
+
+    Parameters
+    ----------
+    names
+        The stages, each after those that it follows.
+    after
+        For each the stages that it follows, none but these.
+
+    Notes
+    -----
+    O(s^2) a level for s stages.
+
+    Examples
+    --------
+    >>> take_apart("abcd", {"a": "", "b": "a", "c": "a", "d": "bc"}).pieces
+    ('a', (Series(pieces=('b',)), Series(pieces=('c',))), 'd')
+    """
+    order = list(names)
+    before: dict[str, set[str]] = {}
+    for name in order:
+        direct = set(after[name])
+        before[name] = direct.union(*(before[other] for other in direct))
+    pieces: list[str | tuple[Series, ...]] = []
+    begin = 0
+    for end in range(1, len(order) + 1):
+        head, tail = set(order[:end]), order[end:]
+        if all(head <= before[name] for name in tail):
+            pieces.append(_piece(order[begin:end], after))
+            begin = end
+    return Series(tuple(_flat(pieces)))
+
+
+def _flat(pieces: list[str | tuple[Series, ...]]) -> Iterator[str | tuple[Series, ...]]:
+    for piece in pieces:
+        if not isinstance(piece, str) and len(piece) == 1:
+            yield from piece[0].pieces
+        else:
+            yield piece
+
+
+def _piece(names: list[str], after: Mapping[str, Iterable[str]]) -> str | tuple[Series, ...]:
+    if len(names) == 1:
+        return names[0]
+    left, branches = set(names), []
+    while left:
+        first = next(name for name in names if name in left)
+        reached, todo = {first}, [first]
+        while todo:
+            here = todo.pop()
+            near = {n for n in names if n in after[here] or here in after[n]} & left - reached
+            reached |= near
+            todo += sorted(near)
+        branches.append([name for name in names if name in reached])
+        left -= reached
+    if len(branches) == 1:
+        return (Series(tuple(names)),)
+    inside = [{n: [p for p in after[n] if p in set(branch)] for n in branch} for branch in branches]
+    return tuple(take_apart(branch, edges) for branch, edges in zip(branches, inside, strict=True))

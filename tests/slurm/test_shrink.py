@@ -1,0 +1,48 @@
+"""Jobs that give nodes back while they run, on real daemons of both versions."""
+
+import time
+from contextlib import closing
+
+import pytest
+from slurm_runs import SlurmRun, site, stage
+
+from asa.backend import JobState
+from asa.runner.state import RunState
+from asa.strategies import Keep, PlannedJob
+from asa.workflow import Workflow
+
+STAGES = [
+    stage("a", "", "sleep 1", cores=112),
+    stage("b", "a", "srun -n1 true && sleep 3", cores=30),
+    stage("c", "b", "echo $SLURM_JOB_NUM_NODES >>nodes; srun hostname >>hosts; sleep 3", cores=1),
+]
+
+
+@pytest.mark.parametrize("link", ["rest", "commands"])
+def test_stages_in_one_job_give_back_the_nodes_that_the_rest_does_not_need(slurm, link):
+    """Four nodes, then two, then one; what the last stage starts runs on that one."""
+    slurm.empty()
+    run = SlurmRun(slurm, STAGES, strategy="asa-plan", link=link)
+    spec = _together(run, slurm)
+    assert [step.cores for step in spec.steps] == [112, 56, 28]
+    with closing(run.connect(time.sleep)) as backend:
+        job_id = backend.submit(spec)
+        widths, has_ended = set(), False
+        while not has_ended:
+            told = slurm.run("scontrol", "-o", "show", "job", job_id)
+            widths.add(int(told.partition(" NumCPUs=")[2].partition(" ")[0]))
+            has_ended = any(status.state.is_final for status in backend.wait(backend.now() + 1))
+        status = backend.status([job_id])[job_id]
+    told = "\n".join(path.read_text() for path in run.folder.path.glob("logs/*.err"))
+    assert status.state is JobState.COMPLETED, told
+    assert {112, 56, 28} >= widths >= {56, 28}, f"what Slurm says: {told}"
+    assert [step.cores for step in status.steps] == [0, 56, 28], "what the job says"
+    assert (run.place / "nodes").read_text().split() == ["1"]
+    assert len((run.place / "hosts").read_text().split()) >= 1
+    assert len(set((run.place / "hosts").read_text().split())) == 1
+
+
+def _together(run, slurm):
+    flow = Workflow("flow", run.plan.stages)
+    state = RunState("flow", flow, site(slurm), run.plan.id)
+    return state.spec_of(PlannedJob(("a", "b", "c"), 0.0, Keep.NOTHING, "", shrinks=True))

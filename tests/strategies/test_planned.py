@@ -1,0 +1,200 @@
+"""asa-plan, from what is true of a run to the jobs it asks for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from asa.backends.simulated import Machine, SimulatedBackend
+from asa.backends.simulated.engine import Engine, JobTable
+
+from asa import WaitBank
+from asa.backend import Capabilities
+from asa.errors import InputError
+from asa.metrics import measure
+from asa.records import Cancelled, Resized, Submitted
+from asa.runner import Run, run_all
+from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
+from asa.strategies.planned import Planned
+from asa.strategies.planning import Aim, look_ahead
+from asa.waits import WaitForecast, exactly
+from asa.workflow import Stage, Workflow
+
+CHAIN = Workflow(
+    "chain",
+    [
+        Stage("wide", cores=64, walltime_s=1200, expected_run_s=800),
+        Stage("narrow", cores=1, walltime_s=1200, expected_run_s=800, after=("wide",)),
+        Stage("again", cores=64, walltime_s=300, expected_run_s=200, after=("narrow",)),
+        Stage("last", cores=1, walltime_s=300, expected_run_s=200, after=("again",)),
+    ],
+)
+SHAPE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+
+
+class Fixed:
+    """A forecast: waits about so long, by the job's first stage."""
+
+    def __init__(self, default=600.0, *, informed=True, **waits):
+        self.default, self.waits, self.is_informed = default, waits, informed
+
+    def predict(self, stages, needed_s):
+        wait_s = self.waits.get(stages[0], self.default)
+        return WaitForecast(tuple(wait_s * factor for factor in SHAPE), wait_s)
+
+
+def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, most_queued=None, **known):
+    stages = {name: StageView(stage) for name, stage in workflow.stages.items()}
+    for name, facts in known.items():
+        stages[name] = replace(stages[name], **facts)
+    site = Capabilities("site", 1000, 1, age_accrues, shrink_by=shrink_by, most_queued=most_queued)
+    return RunView(workflow, stages, now, site)
+
+
+def groups(plan):
+    return [job.stages for job in plan.submissions]
+
+
+def test_where_nothing_is_known_it_is_per_stage_and_says_so():
+    [job] = Planned().plan(view(), Fixed(informed=False)).submissions
+    assert job.stages == ("wide",)
+    assert "nothing is known" in job.reason
+    [job] = Planned().plan(view(wide={"phase": Phase.DONE, "ended_s": 5.0}), Fixed(informed=False)).submissions
+    assert job.stages == ("narrow",)
+
+
+def test_narrow_stages_are_taken_along_by_a_job_that_shrinks():
+    plan = Planned(Aim(price_s=1000.0)).plan(view(age_accrues=True), Fixed())
+    assert groups(plan) == [("wide", "narrow"), ("again", "last")]
+    assert all(job.shrinks for job in plan.submissions)
+    assert [job.keep for job in plan.submissions] == [Keep.NOTHING, Keep.DEPENDENCY]
+    assert [job.submit_s for job in plan.submissions] == [0.0, 0.0]
+
+
+def test_where_age_does_not_accrue_a_dependent_job_is_sent_shortly_before_its_turn():
+    """Until then the plan may change for the better."""
+    running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": 100.0}
+    plan = Planned(Aim(price_s=1e6)).plan(view(now=200.0, wide=running, narrow=running), Fixed())
+    [job] = plan.submissions
+    assert (job.stages, job.keep) == (("again", "last"), Keep.DEPENDENCY)
+    assert job.submit_s == pytest.approx(100 + 1600 - 120)
+
+
+def test_at_no_price_it_is_one_job():
+    """Two waits are worse than one, however wide; where jobs may not come early."""
+    outlook = look_ahead(view(shrink_by=0), Fixed(5000.0), Aim(price_s=0.0))
+    assert outlook.sketch.makespan_s <= 5000 * 3 + 2000
+
+
+def test_a_budget_is_kept():
+    waits = Fixed(3000.0)
+    for factor in (1.0, 1.2, 2.0, 10.0):
+        outlook = look_ahead(view(shrink_by=0), waits, Aim(at_most=factor))
+        assert outlook.sketch.core_hours <= factor * outlook.per_stage_hours * 1.001
+    few, many = (look_ahead(view(shrink_by=0), waits, Aim(at_most=factor)) for factor in (1.0, 3.0))
+    assert many.sketch.makespan_s < few.sketch.makespan_s
+
+
+def test_a_deadline_is_met_as_cheaply_as_can_be():
+    waits = Fixed(3000.0)
+    plans = look_ahead(view(shrink_by=0), waits).frontier()
+    assert len(plans) > 1
+    loose, tight = (look_ahead(view(shrink_by=0), waits, Aim(deadline_s=time_s)).sketch for time_s in (1e9, 1.0))
+    assert loose.core_hours == pytest.approx(plans[0].core_hours)
+    assert tight.makespan_s == pytest.approx(plans[-1].makespan_s)
+
+
+def test_a_site_that_charges_what_is_used_gets_the_fastest_plan():
+    free = view(shrink_by=0)
+    free = replace(free, capabilities=replace(free.capabilities, charges="used"))
+    fastest = look_ahead(view(shrink_by=0), Fixed(3000.0), Aim(price_s=0.0))
+    assert look_ahead(free, Fixed(3000.0)).sketch.makespan_s == fastest.sketch.makespan_s
+
+
+def test_jobs_in_flight_are_limited_by_the_site_and_by_its_user():
+    def asked(strategy, **options):
+        return len(strategy.plan(view(shrink_by=0, age_accrues=True, **options), Fixed()).submissions)
+
+    dear = Aim(price_s=1000.0)
+    assert asked(Planned(dear)) > 2
+    assert asked(Planned(dear, most_in_flight=2)) == 2
+    assert asked(Planned(dear), most_queued=1) == 1
+
+
+def test_a_job_that_is_queued_stays_whatever_is_estimated_now():
+    queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "keep": Keep.NOTHING}
+    for wait_s in (1.0, 1e6):
+        plan = Planned().plan(view(now=50.0, wide=queued), Fixed(wait_s))
+        assert not plan.cancellations
+        assert all("wide" not in job.stages for job in plan.submissions)
+
+
+def test_what_came_too_early_is_given_back():
+    """It may idle until 1000; the stage before it ends at 900 or at 1900."""
+    early = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 0.0, "keep": Keep.AWAIT, "hold_until_s": 1000.0}
+    for started_s, given_back in ((100.0, False), (1100.0, True)):
+        running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": started_s}
+        plan = Planned().plan(view(now=1.0, wide=running, narrow=early), Fixed())
+        assert [c.job_id for c in plan.cancellations] == (["2"] if given_back else [])
+        assert given_back or plan.wake_s == 1000.0
+
+
+def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
+    flow = Workflow("two", [CHAIN.stages["wide"], CHAIN.stages["narrow"]])
+    running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": 0.0}
+    now = view(flow, 10.0, wide=running, narrow={"resubmissions": 3})
+    for strategy in (Planned(), Planned(most_resubmissions=9)):
+        kept = [job.keep for job in strategy.plan(now, Fixed()).submissions]
+        assert (Keep.AWAIT in kept) == (strategy.most_resubmissions == 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("asa-plan:cost=1", "nothing called 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
+     ("asa-plan:deadline=soon", "'soon' is no time"), ("chained:price=1", "takes no settings")],
+)  # fmt: skip
+def test_settings_that_mean_nothing_are_refused(name, told):
+    with pytest.raises(InputError, match=told):
+        load_strategy(name)
+
+
+def test_settings_are_read():
+    aim = load_strategy("asa-plan:price=30:at-most=1.1:deadline=2026-11-30T08:00").aim
+    assert (aim.price_s, aim.at_most) == (30.0, 1.1)
+    assert aim.deadline_s > 1.7e9
+
+
+def world(others=((0, 500, 500, 64),), **options):
+    columns = np.array(others, dtype=np.int64).reshape(-1, 4).T
+    return SimulatedBackend(Engine(100, JobTable(*columns), now=0), Machine("m", 1, 100), **options)
+
+
+def taught(wait_s=300.0):
+    """A bank that has seen waits of this machine's jobs."""
+    bank = WaitBank("median")
+    for i in range(40):
+        from asa.waits import QueuedJob
+
+        job = QueuedJob(-1e6 + i * 1000.0, 64, 1200.0, system="m")
+        bank.observe(bank.submitted(job), exactly(wait_s))
+    return bank
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_a_run_gives_back_what_it_does_not_need_and_pays_per_stages_core_hours(shrink):
+    """A whole run: each stage once, in order."""
+    bank = taught()
+    [result] = run_all(world(shrink=shrink), [Run(CHAIN, Planned(Aim(price_s=1000.0)), bank=bank)], history=0)
+    assert result.outcome == "completed", result.reason
+    told = measure(CHAIN, result.records)
+    assert told.core_hours == pytest.approx(CHAIN.stage_core_hours(1), rel=0.15)
+    assert any(isinstance(r, Resized) for r in result.records) == shrink
+    jobs = [r.stages for r in result.records if isinstance(r, Submitted)]
+    assert sorted(name for stages in jobs for name in stages) == sorted(CHAIN.order)
+    assert not [r for r in result.records if isinstance(r, Cancelled)]
+
+
+def test_merged_jobs_teach_the_bank_too():
+    bank = taught()
+    before = bank.own
+    run_all(world(), [Run(CHAIN, Planned(Aim(price_s=1000.0)), bank=bank)], history=0)
+    assert bank.own > before

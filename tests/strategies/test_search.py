@@ -1,0 +1,208 @@
+"""The search for the plan that costs least, against all plans of small workflows."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asa.strategies.planning import Mode, Parts, Question, frontier, search, take_apart
+from asa.strategies.planning.search import SAMPLES, _shuffle, aged
+from asa.workflow import Stage, Workflow
+
+MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
+
+
+def chain(*stages):
+    """Stages of (cores, run_s), one after the other."""
+    return Workflow(
+        "chain",
+        [
+            Stage(f"s{i}", cores=cores, walltime_s=1.5 * run_s, expected_run_s=run_s, after=(f"s{i - 1}",) if i else ())
+            for i, (cores, run_s) in enumerate(stages)
+        ],
+    )
+
+
+def exponential(per_core_s, per_walltime):
+    """Waits that are longer for jobs that are wider and longer."""
+
+    def waits_s(blocks):
+        means = np.array([per_core_s * block.cores + per_walltime * block.walltime_s for block in blocks])
+        return means[:, None] * -np.log1p(-MIDDLES)
+
+    return waits_s
+
+
+def ask(workflow, price_s=10.0, waits_s=None, *, shrink=True, age_accrues=False, modes=frozenset(Mode), bounds=None):
+    parts = Parts(workflow, shrink_by=int(shrink))
+    return Question(parts, waits_s or exponential(20.0, 0.1), bounds or {}, price_s, age_accrues, modes)
+
+
+def all_plans(question):
+    """Cost of every plan of a chain: each way to cut it, each way to keep each job back, each moment to submit it."""
+    names = question.parts.names
+    for cuts in itertools.product([False, True], repeat=len(names) - 1):
+        groups, begin = [], 0
+        for end in range(1, len(names) + 1):
+            if end == len(names) or cuts[end - 1]:
+                groups.append(names[begin:end])
+                begin = end
+        blocks = [question.parts.block(group) for group in groups]
+        waits = [w[_shuffle(names.index(g[0]), SAMPLES)] for g, w in zip(groups, question.waits_s(blocks), strict=True)]
+        for modes in itertools.product(sorted(question.modes), repeat=len(groups) - 1):
+            yield groups, modes, plan_cost(question, blocks, waits, modes)
+
+
+def plan_cost(question, blocks, waits, modes):
+    ends, hours = waits[0] + blocks[0].run_s, blocks[0].core_hours
+    for block, wait, mode in zip(blocks[1:], waits[1:], modes, strict=True):
+        second = block.cores / 3600
+        if mode is Mode.AWAIT:
+            moments = np.maximum(np.concatenate([[0.0], (ends - wait)]), 0.0)
+            costs = [
+                np.maximum(ends, s + wait).mean() + question.price_s * second * np.maximum(ends - s - wait, 0).mean()
+                for s in moments
+            ]
+            at_s = moments[int(np.argmin(costs))]
+            hours += second * np.maximum(ends - at_s - wait, 0).mean()
+            start = np.maximum(ends, at_s + wait)
+        elif mode is Mode.DEPENDENCY and question.age_accrues:
+            start = aged(ends, wait, wait)
+        else:
+            start = ends + wait
+        ends, hours = start + block.run_s, hours + block.core_hours
+    return float(ends.mean()) + question.price_s * hours
+
+
+chains = st.lists(st.tuples(st.sampled_from([1, 10, 64]), st.integers(60, 4000)), min_size=1, max_size=5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.booleans(), st.booleans())
+def test_no_plan_of_a_small_chain_costs_less(stages, price_s, per_core_s, per_walltime, shrink, age_accrues):
+    """Where jobs queue early the ways to get there interact: there it may miss by a little."""
+    question = ask(
+        chain(*stages), price_s, exponential(per_core_s, per_walltime), shrink=shrink, age_accrues=age_accrues
+    )
+    least = min(cost for *_, cost in all_plans(question))
+    found = search(question).cost_s(price_s)
+    assert found >= least * (1 - 1e-9)
+    assert found <= least * 1.005 + 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.booleans())
+def test_it_is_exact_where_no_job_queues_before_its_time(stages, price_s, per_core_s, per_walltime, shrink):
+    question = ask(
+        chain(*stages), price_s, exponential(per_core_s, per_walltime), shrink=shrink, modes=frozenset({Mode.READY})
+    )
+    least = min(cost for *_, cost in all_plans(question))
+    assert search(question).cost_s(price_s) == pytest.approx(least)
+
+
+def test_merging_equal_sizes_is_free_and_done():
+    flow = chain((64, 500), (64, 300), (1, 100), (1, 50))
+    [wide, narrow] = search(ask(flow, 1000.0, shrink=False, modes=frozenset({Mode.READY}))).jobs
+    assert (wide.block.stages, narrow.block.stages) == (("s0", "s1"), ("s2", "s3"))
+
+
+def test_a_job_that_shrinks_is_free_to_take_narrow_stages_along():
+    flow = chain((64, 500), (1, 1000))
+    assert [job.block.stages for job in search(ask(flow, 1000.0)).jobs] == [("s0", "s1")]
+    assert len(search(ask(flow, 1000.0, shrink=False, modes=frozenset({Mode.READY}))).jobs) == 2
+
+
+def test_a_price_buys_time():
+    """At nothing a core-hour one job that is there all the time; the dearer it is, the fewer core-hours."""
+    flow = chain((1, 1000), (64, 500), (1, 1000), (64, 500), (1, 2000))
+    plans = frontier(ask(flow, shrink=False), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0])
+    assert len(plans) > 2
+    hours = [plan.core_hours for plan in plans]
+    spans = [plan.makespan_s for plan in plans]
+    assert hours == sorted(hours)
+    assert spans == sorted(spans, reverse=True)
+    assert plans[0].core_hours == pytest.approx((1 * 4000 + 64 * 1000) / 3600, rel=0.02)
+
+
+def test_a_narrow_job_is_asked_for_early_since_it_costs_little_to_idle():
+    def waits_s(blocks):
+        return np.array([np.full(SAMPLES, 0.0) if b.cores > 1 else -500 * np.log1p(-MIDDLES) for b in blocks])
+
+    flow = chain((64, 5000), (1, 100))
+    question = ask(flow, 100.0, waits_s, shrink=False, modes=frozenset({Mode.READY, Mode.AWAIT}))
+    early = search(question).jobs[1]
+    assert early.mode is Mode.AWAIT
+    assert (early.start_s <= early.ready_s).mean() > 0.9
+    assert 0 < early.idle_s < 5000
+
+
+def test_what_is_under_way_bounds_what_follows():
+    flow = chain((64, 500), (1, 100))
+    question = ask(flow, bounds={"s0": np.full(SAMPLES, 1000.0)}, modes=frozenset({Mode.READY}))
+    assert search(question).jobs[0].start_s.min() >= 1000.0
+
+
+def diamond(*, wide=8):
+    return Workflow(
+        "diamond",
+        [
+            Stage("split", cores=1, walltime_s=100),
+            Stage("left", cores=wide, walltime_s=1000, after=("split",)),
+            Stage("right", cores=2, walltime_s=300, after=("split",)),
+            Stage("later", cores=2, walltime_s=300, after=("right",)),
+            Stage("join", cores=1, walltime_s=100, after=("left", "later")),
+        ],
+    )
+
+
+def test_a_graph_comes_apart_into_series_and_parallels():
+    after = {stage.name: stage.after for stage in diamond().stages.values()}
+    series = take_apart(diamond().order, after)
+    assert series.pieces[0] == "split"
+    assert series.pieces[2] == "join"
+    assert [branch.stages for branch in series.pieces[1]] == [("left",), ("right", "later")]
+
+
+def test_what_is_neither_is_planned_all_the_same():
+    """Four stages like an N: no series, no parallel."""
+    stages = [
+        Stage(n, cores=1, walltime_s=100, after=after)
+        for n, after in (("a", ()), ("b", ()), ("c", ("a",)), ("d", ("a", "b")))
+    ]
+    sketch = search(ask(Workflow("n", stages)))
+    assert sorted(name for job in sketch.jobs for name in job.block.stages) == list("abcd")
+
+
+@pytest.mark.parametrize("price_s", [0.1, 1e6])
+def test_branches_are_planned_side_by_side(price_s):
+    """Every stage once, none before those that it follows; together at no price, apart at a high one."""
+    flow = diamond(wide=64)
+    sketch = search(ask(flow, price_s, exponential(2000.0, 0.0), shrink=False, modes=frozenset({Mode.READY})))
+    job_of = {name: job for job in sketch.jobs for name in job.block.stages}
+    assert sorted(job_of) == sorted(flow.order)
+    for name, job in job_of.items():
+        for before in flow.stages[name].after:
+            if job_of[before] is not job:
+                assert (job.start_s >= job_of[before].end_s - 1e-6).all()
+    together = job_of["left"] is job_of["right"]
+    assert together == (price_s < 1)
+
+
+def test_local_stages_share_no_job():
+    stages = [Stage("a", cores=2, walltime_s=60), Stage("b", cores=1, walltime_s=60, after=("a",), local=True)]
+    assert len(search(ask(Workflow("w", stages), 0.0)).jobs) == 2
+
+
+def test_fifty_stages_are_planned_quickly():
+    """Well under a tenth of a second of work; `make bench` tells how much."""
+    rng = np.random.default_rng(0)
+    flow = chain(*((int(cores), 600 + i) for i, cores in enumerate(rng.choice([1, 28, 112], 50))))
+    took = []
+    for _ in range(5):
+        begin = time.process_time()
+        search(ask(flow))
+        took.append(time.process_time() - begin)
+    assert min(took) < 0.1
