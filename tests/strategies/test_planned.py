@@ -34,12 +34,12 @@ SHAPE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 class Fixed:
     """A forecast: waits about so long, by the job's first stage."""
 
-    def __init__(self, default=600.0, *, informed=True, **waits):
-        self.default, self.waits, self.is_informed = default, waits, informed
+    def __init__(self, default=600.0, *, informed=True, shape=SHAPE, **waits):
+        self.default, self.waits, self.is_informed, self.shape = default, waits, informed, shape
 
     def predict(self, stages, needed_s):
         wait_s = self.waits.get(stages[0], self.default)
-        return WaitForecast(tuple(wait_s * factor for factor in SHAPE), wait_s)
+        return WaitForecast(tuple(wait_s * factor for factor in self.shape), wait_s)
 
 
 def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, most_queued=None, **known):
@@ -71,9 +71,9 @@ def test_narrow_stages_are_taken_along_by_a_job_that_shrinks():
 
 
 def test_where_age_does_not_accrue_a_dependent_job_is_sent_shortly_before_its_turn():
-    """Until then the plan may change for the better."""
+    """Until then the plan may change for the better. It may start at once, so that to come early might cost."""
     running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": 100.0}
-    plan = Planned(Aim(price_s=1e6)).plan(view(now=200.0, wide=running, narrow=running), Fixed())
+    plan = Planned(Aim(price_s=1e6)).plan(view(now=200.0, wide=running, narrow=running), Fixed(shape=(0.0, *SHAPE[1:])))
     [job] = plan.submissions
     assert (job.stages, job.keep) == (("again", "last"), Keep.DEPENDENCY)
     assert job.submit_s == pytest.approx(100 + 1600 - 120)
