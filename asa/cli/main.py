@@ -19,6 +19,7 @@ from asa.cli.check import check
 from asa.cli.compare import compare
 from asa.cli.doctor import doctor
 from asa.cli.evaluate import evaluate
+from asa.cli.experiment import app as experiment_app
 from asa.cli.explain import explain
 from asa.cli.exports import app as export_app
 from asa.cli.imports import app as import_app
@@ -92,6 +93,7 @@ def _gather() -> None:
     app.command("list")(lists)
     app.command("schema")(schema)
     app.add_typer(bank_app, name="bank")
+    app.add_typer(experiment_app, name="experiment")
     app.add_typer(import_app, name="import")
     app.add_typer(export_app, name="export")
     for name in plugins.names("asa.commands"):

@@ -1,0 +1,178 @@
+"""``asa experiment``: experiments on real logs, each a command that prints its table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from asa.contest import Standing, Trial
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Experiments on real logs; each prints its table.", no_args_is_help=True)
+
+
+class Age(StrEnum):
+    """Which rules for the age of dependent jobs are tried."""
+
+    BOTH = "both"
+    ACCRUES = "accrues"
+    NOT = "not"
+
+
+_RULES = {Age.BOTH: (True, False), Age.ACCRUES: (True,), Age.NOT: (False,)}
+
+
+@app.callback()
+def _group() -> None:
+    """Experiments on real logs; each prints its table."""
+
+
+@app.command("strategies")
+def strategies(
+    trace: Annotated[
+        list[Path], typer.Option(help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE")
+    ],
+    workflows: Annotated[str, typer.Option(help="Which, comma-separated.")] = "montage,statistics",
+    names: Annotated[
+        str,
+        typer.Option("--strategies", help="Which, comma-separated; big-job and per-stage run anyway."),
+    ] = "chained,asa,asa-naive,asa-plan",
+    cores: Annotated[
+        str | None,
+        typer.Option(
+            help="Peak sizes, comma-separated. [default: three that fit each log's machine]", show_default=False
+        ),
+    ] = None,
+    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1)] = 40,
+    age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
+    ] = True,
+    estimator: Annotated[
+        str, typer.Option(help="Who predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
+    ] = "queue",
+    history: Annotated[int, typer.Option(help="Past jobs of others that it learns before each run.", min=0)] = 2000,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs, and no table.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw makespan against core-hours, a point a strategy (.png, .svg).", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Compare strategies on real logs: makespan over Big Job's, core-hours over Per-Stage's.
+
+    Every strategy begins at the same moments of the same queue, under the same rules. Waits are learned, not known.
+
+    As in: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
+    """
+    from asa.cli.progress import with_progress
+    from asa.contest import Contest, hold, standings
+
+    if plot is not None:
+        from asa.drawing import check_figure_path
+
+        check_figure_path(plot)
+    contest = Contest(
+        tuple(trace),
+        _words(workflows, "--workflows"),
+        _words(names, "--strategies"),
+        _numbers(cores),
+        _RULES[age],
+        shrink,
+        estimator,
+        starts,
+        history,
+    )
+    trials = with_progress(lambda on_progress: hold(contest, results, jobs=jobs, on_progress=on_progress))
+    if as_json:
+        _print_json(trials)
+        return
+    told = standings(trials)
+    _print_table(told, contest.starts, contest.estimator, shrink=shrink)
+    if plot is not None:
+        from asa.report.contest import frontier
+
+        frontier(told, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
+
+
+def _words(text: str, option: str) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not words:
+        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
+    return words
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    try:
+        numbers = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
+    except ValueError:
+        numbers = (0,)
+    if numbers and min(numbers) < 1:
+        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
+    return numbers
+
+
+def _print_json(trials: Sequence[Trial]) -> None:
+    import json
+    from dataclasses import asdict
+
+    sys.stdout.write(json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
+
+
+def _print_table(told: Sequence[Standing], starts: int, estimator: str, *, shrink: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    for age in dict.fromkeys(standing.age_accrues for standing in told):
+        rows = [standing for standing in told if standing.age_accrues == age]
+        rule = "accrues" if age else "does not accrue"
+        table = Table(
+            box=None,
+            padding=(0, 2, 0, 0),
+            pad_edge=False,
+            title=f"Where the age of dependent jobs {rule}: {rows[0].cells} cells of {starts} starts",
+            title_justify="left",
+        )
+        table.add_column("Strategy")
+        for heading in ("Makespan", "Core-hours", "Perceived", "All waits", "Dominated"):
+            table.add_column(heading, justify="right")
+        for row in rows:
+            table.add_row(
+                row.strategy,
+                _interval(row.makespan),
+                _interval(row.core_hours),
+                f"{row.perceived_wait:.2f}",
+                f"{row.total_wait:.2f}",
+                f"{row.dominated} of {row.cells}",
+            )
+        console.print(table)
+        console.print()
+    words = (
+        "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts, averaged over",
+        "cells, with 95 % intervals. Waits, those between stages and all, over Per-Stage's. ",
+        f"Predicted by {estimator}; running jobs {'can' if shrink else 'cannot'} give cores back.",
+        "Dominated: another strategy took less time and no more core-hours, or the reverse, beyond the interval.",
+    )
+    console.print(" ".join(words), style="dim")
+
+
+def _interval(values: tuple[float, float, float]) -> str:
+    mean, low, high = values
+    return f"{mean:.3f} ({low:.2f}-{high:.2f})"

@@ -1,0 +1,53 @@
+"""The picture of the experiment on strategies: time against core-hours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from asa.contest import Standing
+from asa.drawing import new_figure, save_figure
+
+__all__ = ["frontier"]
+
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#332288", "#882255")
+_MARKS = "osD^vP*X"
+
+
+def frontier(standings: Sequence[Standing], path: str | Path) -> None:
+    """Draw a panel a rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals.
+
+    Parameters
+    ----------
+    standings
+        See `asa.contest.standings`.
+    path
+        File to write.
+    """
+    rules = list(dict.fromkeys(standing.age_accrues for standing in standings))
+    names = list(dict.fromkeys(standing.strategy for standing in standings))
+    figure = new_figure(1.0 + 4.6 * len(rules), 4.4)
+    panels = figure.subplots(1, len(rules), squeeze=False, sharex=True, sharey=True)[0]
+    for panel, age in zip(panels, rules, strict=True):
+        for standing in (one for one in standings if one.age_accrues == age):
+            place = names.index(standing.strategy)
+            hours, spans = standing.core_hours, standing.makespan
+            panel.errorbar(
+                hours[0],
+                spans[0],
+                xerr=[[hours[0] - hours[1]], [hours[2] - hours[0]]],
+                yerr=[[spans[0] - spans[1]], [spans[2] - spans[0]]],
+                fmt=_MARKS[place % len(_MARKS)],
+                color=_COLOURS[place % len(_COLOURS)],
+                markersize=8,
+                capsize=3,
+                label=standing.strategy,
+            )
+        panel.axhline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
+        panel.axvline(1.0, color="#bbbbbb", linewidth=0.8, zorder=0)
+        panel.set_title(f"age {'accrues' if age else 'does not accrue'}")
+        panel.set_xlabel("core-hours over Per-Stage's")
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("makespan over Big Job's")
+    panels[-1].legend(frameon=False, fontsize=8)
+    save_figure(figure, path)
