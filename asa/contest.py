@@ -22,7 +22,7 @@ from asa.experiment import workflow_maker
 from asa.metrics import measure
 from asa.parallel import available_cores, pool
 from asa.runner import Run, run_all
-from asa.strategies import load_strategy
+from asa.strategies import lacking, load_strategy
 
 __all__ = ["Cell", "Contest", "Standing", "Trial", "hold", "peak_sizes", "standings"]
 
@@ -245,6 +245,8 @@ def run_cell(cell: Cell) -> list[Trial]:
         A run did not complete.
     """
     site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
+    if lack := lacking(load_strategy(cell.strategy), site.capabilities):
+        raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")
     workflow = workflow_maker(cell.workflow)(cell.cores)
     starts = range(cell.starts)
     site.prepare(starts)

@@ -42,6 +42,7 @@ LONGEST_WALLTIME_S = 366 * 86400.0
 """The longest walltime that may be asked for."""
 
 MOST_RETRIES = 100
+_MOST_SPREAD = 3.0
 """How often a stage may be asked for again."""
 
 MOST_RETRY_FACTOR = 10
@@ -66,6 +67,8 @@ class Stage:
         Seconds to ask the batch system for; the stage is killed after them.
     expected_run_s
         Seconds that it usually runs; the walltime if not given.
+    run_spread
+        How far its run times stray: the standard deviation of their logarithm; 0 where nothing is known of that.
     after
         Names of the stages that must have ended well before.
     command
@@ -130,6 +133,7 @@ class Stage:
     local: bool = False
     learns_run: bool = False
     input_size: float | None = None
+    run_spread: float = 0.0
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -159,6 +163,8 @@ class Stage:
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
                 "It would be killed: ask for more walltime, or expect more than nothing.",
             )
+        if not 0 <= self.run_spread <= _MOST_SPREAD:
+            raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_payload()
 
     def _check_payload(self) -> None:

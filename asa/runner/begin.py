@@ -15,6 +15,7 @@ from asa.errors import InputError
 from asa.runner.folder import RunPlan
 from asa.runner.outlook import check_possible, check_strategy
 from asa.sites import OpenedSite
+from asa.strategies.base import lacking
 from asa.workflow import Stage, Workflow
 
 __all__ = ["bank_trouble", "check_bank", "check_commands", "check_text", "plan_run"]
@@ -97,6 +98,8 @@ def plan_run(
     if not only_look:
         check_commands(source or f"workflow {workflow.name!r}", plan.stages)
         check_bank(bank)
+    if lack := lacking(how, capabilities):
+        raise InputError(lack, where=f"strategy {strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
     check_possible(plan, how)
     return plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2s
@@ -15,6 +16,9 @@ from asa.runtimes.log import RunTime, RunTimes
 from asa.workflow import Stage, Workflow
 
 __all__ = ["Expected", "expect", "run_times_of"]
+
+_P90_OF_NORMAL = 1.2816
+_MOST_SPREAD = 3.0
 
 
 class Expected(NamedTuple):
@@ -69,7 +73,9 @@ def expect(workflow: Workflow, runs: RunTimes, capabilities: Capabilities) -> Ex
 def _expecting(stage: Stage, forecast: RunForecast | None) -> Stage:
     if forecast is None:
         return stage
-    return replace(stage, expected_run_s=min(max(forecast.p50_s, 1.0), stage.walltime_s))
+    expected_s = max(forecast.p50_s, 1.0)
+    spread = math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL
+    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=min(spread, _MOST_SPREAD))
 
 
 def run_times_of(

@@ -16,6 +16,7 @@ from .base import (
     RunView,
     StageView,
     Strategy,
+    lacking,
     load_strategy,
 )
 
@@ -30,5 +31,6 @@ __all__ = [
     "RunView",
     "StageView",
     "Strategy",
+    "lacking",
     "load_strategy",
 ]

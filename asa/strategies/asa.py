@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from asa.backend import DependencyType
 from asa.units import format_duration
 from asa.workflow import Workflow
 
@@ -32,6 +33,7 @@ class AheadOfTime:
 
     lead_level: float = 0.9
     forecast: ForecastKind = ForecastKind.LEARNED
+    needs: frozenset[DependencyType] = frozenset({DependencyType.AFTEROK})
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan the whole graph from what is true now."""

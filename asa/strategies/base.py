@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol, cast
 
 from asa import plugins
-from asa.backend import Capabilities
+from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
@@ -25,6 +25,7 @@ __all__ = [
     "RunView",
     "StageView",
     "Strategy",
+    "lacking",
     "load_strategy",
 ]
 
@@ -216,8 +217,24 @@ class Plan:
         return cls(tuple(submissions), tuple(cancellations), wake_s)
 
 
+def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
+    """Say in words what a site lacks that a strategy needs; empty if nothing.
+
+    A strategy declares it by an attribute `needs`, of kinds of dependency; without one it needs nothing special.
+
+    Examples
+    --------
+    >>> lacking(load_strategy("chained"), Capabilities("x", 8, 8, age_accrues=True, dependency_types=frozenset()))
+    "needs dependencies of the kind 'afterok', which the site does not know"
+    """
+    needs: Iterable[DependencyType] = getattr(strategy, "needs", ())
+    if missing := sorted(set(needs) - capabilities.dependency_types):
+        return f"needs dependencies of the kind {missing[0].value!r}, which the site does not know"
+    return ""
+
+
 class Strategy(Protocol):
-    """A way of asking for resources."""
+    """A way of asking for resources; see `lacking` for what it may need of a site."""
 
     @property
     def forecast(self) -> ForecastKind:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asa.backend import DependencyType
+
 from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 
 __all__ = ["Chained"]
@@ -15,6 +17,7 @@ class Chained:
     """
 
     forecast = ForecastKind.NONE
+    needs = frozenset({DependencyType.AFTEROK})
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
         """Submit every stage at once."""

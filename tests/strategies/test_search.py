@@ -2,13 +2,14 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asa.strategies.planning import Mode, Parts, Question, frontier, search, take_apart
+from asa.strategies.planning import Mode, Parts, Question, frontier, search, sketch_of, take_apart
 from asa.strategies.planning.search import SAMPLES, _shuffle, aged
 from asa.workflow import Stage, Workflow
 
@@ -206,3 +207,30 @@ def test_fifty_stages_are_planned_quickly():
         search(ask(flow))
         took.append(time.process_time() - begin)
     assert min(took) < 0.1
+
+
+def test_run_times_that_stray_are_planned_with():
+    """A mean beyond the middle, and samples that stray by what was said."""
+    stages = [replace(stage, run_spread=0.5) for stage in chain((64, 1000), (1, 1000)).stages.values()]
+    question = ask(Workflow("w", stages), 1000.0, modes=frozenset({Mode.READY}), shrink=False)
+    first, second = search(question).jobs
+    assert np.log(first.run_s).std() == pytest.approx(0.5, rel=0.05)
+    assert first.run_s.mean() == pytest.approx(1000 * np.exp(0.125), rel=0.05)
+    assert abs(np.corrcoef(first.run_s, second.run_s)[0, 1]) < 0.4
+    [together] = search(ask(Workflow("w", stages), 0.0, modes=frozenset({Mode.READY}))).jobs
+    assert np.log(together.run_s).std() == pytest.approx(0.5 / np.sqrt(2), rel=0.1)
+
+
+def test_no_job_is_longer_than_its_partition_gives():
+    flow = chain((8, 1000), (8, 1000), (8, 1000))
+    parts = Parts(flow, most_walltime_s=lambda _partition: 3500.0)
+    question = Question(parts, exponential(20.0, 0.1), {}, 0.0, age_accrues=False, modes=frozenset({Mode.READY}))
+    assert max(len(job.block.stages) for job in search(question).jobs) == 2
+
+
+def test_a_given_plan_costs_what_the_search_says_of_it():
+    for age_accrues in (True, False):
+        question = ask(chain((64, 500), (1, 900), (64, 100)), 10.0, age_accrues=age_accrues)
+        found = search(question)
+        again = sketch_of(question, found.shape)
+        assert again.cost_s(10.0) == pytest.approx(found.cost_s(10.0))

@@ -6,7 +6,7 @@ import pytest
 
 from asa.backend import Capabilities
 from asa.errors import UnknownNameError
-from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
+from asa.strategies import Keep, Phase, RunView, StageView, lacking, load_strategy
 from asa.strategies.asa import AheadOfTime, Naive
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
@@ -215,3 +215,16 @@ def test_an_unknown_strategy_is_refused():
     """With a guess."""
     with pytest.raises(UnknownNameError, match="no strategy 'per_stage'\nDid you mean 'per-stage'"):
         load_strategy("per_stage")
+
+
+def test_a_strategy_says_what_the_site_lacks():
+    poor = Capabilities("x", 8, 8, age_accrues=True, dependency_types=frozenset())
+    for name, needs in {
+        "chained": True,
+        "asa": True,
+        "per-stage": False,
+        "asa-naive": False,
+        "asa-plan": False,
+    }.items():
+        assert ("afterok" in lacking(load_strategy(name), poor)) == needs
+        assert not lacking(load_strategy(name), Capabilities("x", 8, 8, age_accrues=True))

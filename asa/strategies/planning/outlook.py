@@ -9,6 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
+from asa.backend import DependencyType
 from asa.errors import InputError
 from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
 from asa.units import core_hours
@@ -16,7 +17,7 @@ from asa.waits import WaitForecast
 from asa.workflow import Workflow
 
 from .parts import Block, Parts
-from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, frontier, search
+from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, frontier, runs_s, search
 
 __all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
 
@@ -185,12 +186,23 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     """
     aim = aim or Aim()
     site = view.capabilities
+
+    def most_walltime_s(partition: str) -> float:
+        limits = site.partitions.get(partition or site.partition)
+        return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
+
     whole = Parts(view.workflow, cores_per_node=site.cores_per_node, shrink_by=site.shrink_by)
     table = _Waits(view, forecast, whole)
     under_way = tuple(_under_way(view, whole, table))
     bounds = _bounds(view, under_way)
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
-    parts = Parts(_as_known(view), left, cores_per_node=site.cores_per_node, shrink_by=site.shrink_by)
+    parts = Parts(
+        _as_known(view),
+        left,
+        cores_per_node=site.cores_per_node,
+        shrink_by=site.shrink_by,
+        most_walltime_s=most_walltime_s,
+    )
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)
     makespan_s = _per_stage_s(view, alone, table(alone))
@@ -199,7 +211,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         price_s = 0.0
     ended = [view.stages[name] for name in view.workflow.order if view.stages[name].phase is Phase.DONE]
     spent = sum(_used(view, stage) for stage in ended) + sum(job.block.core_hours for job in under_way)
-    modes = frozenset(Mode) - ({Mode.DEPENDENCY} if not site.dependency_types else set())
+    modes = frozenset(Mode) - ({Mode.DEPENDENCY} if DependencyType.AFTEROK not in site.dependency_types else set())
     question = Question(parts, table, bounds, price_s, site.age_accrues, modes)
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
@@ -271,7 +283,8 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
         before = {p for n in together for p in view.stages[n].stage.after} - set(together)
         ready = _latest([np.zeros(SAMPLES), *(found[p].end_s for p in before if p in found)])
         start = _start(view, first, block, ready, waits)
-        end = np.maximum(start + block.run_s, 0.0)
+        [run] = runs_s([block], len(found))
+        end = np.maximum(start + run, 0.0)
         job = UnderWay(block, first.phase, ready, start, end)
         found |= dict.fromkeys(together, job)
         yield job

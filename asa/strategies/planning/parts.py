@@ -6,7 +6,8 @@ by side are laid out inside it, and if the site can take cores back, it gets nar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -36,6 +37,8 @@ class Block:
         What it is expected to hold while it does; less if it shrinks.
     shrinks
         Whether it gives back what its stages that are left do not need.
+    spread
+        How far its run time strays: about the standard deviation of the logarithm.
     """
 
     stages: tuple[str, ...]
@@ -44,6 +47,7 @@ class Block:
     run_s: float
     core_hours: float
     shrinks: bool
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,18 @@ class Parts:
         For stages that ask for nodes.
     shrink_by
         In multiples of how many cores the site takes cores back; 0 if it does not.
+    most_walltime_s
+        Gives the longest walltime of a partition; empty for the one that stages get that name none.
     """
 
     def __init__(
-        self, workflow: Workflow, names: Iterable[str] | None = None, *, cores_per_node: int = 1, shrink_by: int = 0
+        self,
+        workflow: Workflow,
+        names: Iterable[str] | None = None,
+        *,
+        cores_per_node: int = 1,
+        shrink_by: int = 0,
+        most_walltime_s: Callable[[str], float] = lambda _partition: math.inf,
     ) -> None:
         self.workflow = workflow
         self.cores_per_node = cores_per_node
@@ -90,6 +102,8 @@ class Parts:
         self._needs = {stage.name: stage.cores_on(cores_per_node) for stage in stages}
         self._runs_s = {stage.name: stage.expected_s for stage in stages}
         self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
+        self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
+        self._most_walltime_s = most_walltime_s
         self._kinds = {
             stage.name: (stage.partition, stage.account, stage.options, stage.cpus_per_task, stage.local)
             for stage in stages
@@ -122,19 +136,24 @@ class Parts:
                 return
             is_chain = is_chain and self._is_chain(stages[-1:] + added)
             stages += added
-            if (block := self._blocks.get(stages)) is None:
-                block = self._blocks[stages] = self._make(stages, is_chain=is_chain)
+            if stages not in self._blocks:
+                self._blocks[stages] = self._make(stages, is_chain=is_chain)
+            if (block := self._blocks[stages]) is None:
+                return
             yield block
 
-    def _make(self, names: tuple[str, ...], *, is_chain: bool) -> Block:
+    def _make(self, names: tuple[str, ...], *, is_chain: bool) -> Block | None:
         needs = [self._needs[name] for name in names]
         cores = max(needs)
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
             hours = 0.0 if stage.local else core_hours(cores, stage.expected_s)
-            return Block(names, cores, stage.walltime_s, stage.expected_s, hours, shrinks=False)
+            run_s, walltime_s = stage.expected_s, stage.walltime_s
+            return Block(names, cores, walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
         whole = len(names) == len(self.workflow.stages)
         walltime_s = self.workflow.walltime_s if whole else sum(self._walltimes_s[name] for name in names)
+        if walltime_s > self._most_walltime_s(self._kinds[names[0]][0]):
+            return None
         if is_chain:  # the usual case, and layouts are slow
             lasts = [self._runs_s[name] for name in names]
             left = list(accumulate(reversed(needs), max))[::-1]
@@ -144,7 +163,8 @@ class Parts:
         by = self.shrink_by
         shrinks = by > 0 and not cores % by and left[-1] <= cores - by
         held = sum(map(mul, (-(-need // by) * by for need in left), lasts)) if shrinks else cores * run_s
-        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks)
+        spread = math.hypot(*(self._spreads_s[name] for name in names)) / run_s
+        return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
 
     def _laid_out(self, names: tuple[str, ...], cores: int) -> tuple[list[float], list[int]]:
         """Say for how long a block needs how many cores at most until its end."""

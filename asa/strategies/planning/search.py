@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from operator import itemgetter
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,28 @@ from asa.errors import InputError
 
 from .parts import Block, Parts, Series
 
-__all__ = ["SAMPLES", "Job", "Mode", "Question", "Samples", "Sketch", "aged", "frontier", "search", "sketch_of"]
+__all__ = [
+    "SAMPLES",
+    "Job",
+    "Mode",
+    "Question",
+    "Samples",
+    "Sketch",
+    "aged",
+    "frontier",
+    "runs_s",
+    "search",
+    "sketch_of",
+]
 
 SAMPLES = 48
 """Equally likely values that stand for what is not certain."""
 
 _KEPT = 6
 _AGED = 0.5  # of a job's usual wait, about, is left to one that comes with its age: it stands first, and cores drain
+
+_OF_RUNS = 1 << 20  # far from where waits are drawn
+_NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 
 Samples = NDArray[np.float64]
 
@@ -93,8 +109,8 @@ class Job:
         What keeps it back.
     submit_s
         When it is submitted; for `Mode.READY` when that is expected.
-    ready_s, start_s
-        Samples of when its stages may begin, and do.
+    ready_s, start_s, run_s
+        Samples of when its stages may begin, and do, and of how long they run.
     idle_s
         How long its cores are expected to idle.
     """
@@ -104,12 +120,13 @@ class Job:
     submit_s: float
     ready_s: Samples
     start_s: Samples
+    run_s: Samples
     idle_s: float = 0.0
 
     @property
     def end_s(self) -> Samples:
         """Samples of when it ends."""
-        return self.start_s + self.block.run_s
+        return self.start_s + self.run_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +274,13 @@ class _Extension:
     def __init__(self, question: Question, ways: list[Sketch], blocks: Sequence[Block], *, first: bool) -> None:
         self.ways, self.blocks = ways, blocks
         price, parts = question.price_s, question.parts
-        run_s = np.array([block.run_s for block in blocks])
         hours = np.array([block.core_hours for block in blocks])
         cores = np.array([block.cores for block in blocks]) / 3600  # core-hours a second
         bounds = [question.bound_s(block.stages) for block in blocks]
         first = first and bounds[0] is None
         salt = parts.names.index(blocks[0].stages[0])
-        waits = question.waits_s(blocks)
-        waits = waits[:, _shuffle(salt, waits.shape[1])]
+        waits = question.waits_s(blocks)[:, _shuffle(salt, SAMPLES)]
+        self._run_s = runs_s(blocks, salt)
         ends = np.stack([way.end_s for way in ways])[:, None, :]
         least = np.stack([np.zeros(SAMPLES) if bound is None else bound for bound in bounds])
         self._ready = ready = np.maximum(ends, least)
@@ -274,7 +290,8 @@ class _Extension:
             self.options.append((Mode.READY, none, ready + waits, none))
         else:
             self._ask(question, ready, waits, cores)
-        over = np.stack([start.mean(axis=2) + run_s for _, _, start, _ in self.options])
+        lasts = self._run_s.mean(axis=1)
+        over = np.stack([start.mean(axis=2) + lasts for _, _, start, _ in self.options])
         spent = np.array([way.core_hours for way in ways])[:, None] + hours
         held = np.stack([spent + idle * cores for *_, idle in self.options])
         total = (over + price * held).reshape(-1, len(blocks))
@@ -311,9 +328,8 @@ class _Extension:
         option, way = divmod(which, len(self.ways))
         mode, submit, start, idle = self.options[option]
         before, block = self.ways[way], self.blocks[place]
-        job = Job(
-            block, mode, float(submit[way, place]), self._ready[way, place], start[way, place], float(idle[way, place])
-        )
+        times = self._ready[way, place], start[way, place], self._run_s[place]
+        job = Job(block, mode, float(submit[way, place]), *times, float(idle[way, place]))
         hours = before.core_hours + block.core_hours + job.idle_s * block.cores / 3600
         return Sketch((*before.jobs, job), job.end_s, hours)
 
@@ -335,6 +351,16 @@ def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
 
 _Way = tuple[float, Sketch | _Extension, int, int]
 """What a way to somewhere costs, and what it is: only those that are kept are made."""
+
+
+def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
+    """Give samples of blocks' run times: log-normal about what is expected."""
+    usual = np.array([block.run_s for block in blocks])[:, None]
+    spreads = np.array([block.spread for block in blocks])[:, None]
+    if not spreads.any():
+        return np.broadcast_to(usual, (len(blocks), SAMPLES))
+    made: Samples = usual * np.exp(spreads * _NORMAL[_shuffle(salt + _OF_RUNS, SAMPLES)])
+    return made
 
 
 @cache
