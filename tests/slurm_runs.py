@@ -43,7 +43,14 @@ _ALL_JOBS = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job")
 def site(slurm):
     """Say what the testbed can do."""
     cores = slurm.nodes * slurm.cores_per_node
-    return Capabilities("testbed", cores, slurm.cores_per_node, age_accrues=slurm.accrue, partition="normal", shrink_by=slurm.cores_per_node)
+    return Capabilities(
+        "testbed",
+        cores,
+        slurm.cores_per_node,
+        age_accrues=slurm.accrue,
+        partition="normal",
+        shrink_by=slurm.cores_per_node,
+    )
 
 
 def stage(name, after="", then="sleep 1", *, cores=1, walltime_s=600, **more):
@@ -62,7 +69,7 @@ class SlurmRun:
     `link` is ``rest`` or ``commands``; further settings are the facility's.
     """
 
-    def __init__(self, slurm, stages, *, strategy="chained", link="rest", **settings):
+    def __init__(self, slurm, stages, *, strategy="chained", link="rest", estimator="last", **settings):
         self.slurm, self.link = slurm, link
         self.place = slurm.folder(f"run{next(_NUMBERS)}")
         reached = {"url": f"unix://{slurm.socket}"} if link == "rest" else {"prefix": tuple(slurm.prefix)}
@@ -72,7 +79,7 @@ class SlurmRun:
             workflow="flow",
             stages=tuple(self._leaves_a_line(one) for one in stages),
             strategy=strategy,
-            estimator="last",
+            estimator=estimator,
             backend=_FACILITIES[link][0],
             settings=_QUICK[link] | reached | settings,
             capabilities=site(slurm),

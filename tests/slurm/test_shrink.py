@@ -7,8 +7,12 @@ import pytest
 from slurm_runs import SlurmRun, site, stage
 
 from asa.backend import JobState
+from asa.estimators.store import WaitRecord, WaitStore
+from asa.metrics import measure
+from asa.records import Ended, Resized, Submitted
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
+from asa.waits import QueuedJob, exactly
 from asa.workflow import Workflow
 
 STAGES = [
@@ -46,3 +50,23 @@ def _together(run, slurm):
     flow = Workflow("flow", run.plan.stages)
     state = RunState("flow", flow, site(slurm), run.plan.id)
     return state.spec_of(PlannedJob(("a", "b", "c"), 0.0, Keep.NOTHING, "", shrinks=True))
+
+
+def test_a_planned_run_pays_for_what_its_stages_need(slurm):
+    """Its waits are known, and long: all in one job, which gives nodes back."""
+    slurm.empty()
+    run = SlurmRun(slurm, STAGES, strategy="asa-plan", estimator="median", most_poll="1s")
+    records = [
+        WaitRecord(QueuedJob(1e9 + i, 112, 600.0, system="testbed", partition="normal"), exactly(900.0), id=f"x{i}")
+        for i in range(30)
+    ]
+    with WaitStore(run.place / "bank") as store:
+        store.extend(records)
+    result = run.result()
+    assert result.outcome == "completed", result.reason
+    [submitted] = [record for record in result.records if isinstance(record, Submitted)]
+    assert submitted.stages == ("a", "b", "c")
+    assert [record.cores for record in result.records if isinstance(record, Resized)] == [56, 28]
+    [ended] = [record for record in result.records if isinstance(record, Ended)]
+    whole = 112 * (ended.time_s - ended.start_s) / 3600
+    assert measure(run.plan.make_workflow(), result.records).core_hours < 0.75 * whole
