@@ -31,13 +31,19 @@ from asa.workflows import montage
 from rich.console import Console
 from rich.table import Table
 
-from asa import plugins
+from asa import WaitBank, plugins
+from asa.backend import Capabilities
 from asa.estimators import Asa
 from asa.evaluation import evaluate, installed
 from asa.history import JobHistory
 from asa.runner import Run, run_all
-from asa.strategies import load_strategy
+from asa.runner.active import queued
+from asa.runner.forecasts import LearnedForecast
+from asa.runner.state import RunState
+from asa.strategies import Keep, PlannedJob, load_strategy
+from asa.strategies.planning import look_ahead
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, exactly
+from asa.workflow import Stage, Workflow
 
 Row = tuple[str, float, str, float]
 ROOT = Path(__file__).parents[1]
@@ -242,6 +248,32 @@ def waits() -> Iterator[Row]:
     yield f"evaluating {len(all_but_queue)} estimators, 200,000 jobs", taken * 200_000 / rows, "what it may take", 60.0
 
 
+def planning() -> Iterator[Row]:
+    """A plan for the rest of a chain, with waits that a bank predicts."""
+    rng = np.random.default_rng(0)
+    bank = WaitBank(machine_cores=1000)
+    for i in range(500):
+        job = QueuedJob(600.0 * i, int(rng.choice([1, 28, 112])), float(rng.integers(300, 36_000)), system="x")
+        bank.observe(bank.submitted(job), exactly(float(rng.exponential(3000))))
+    site = Capabilities("x", 1000, 28, age_accrues=False, shrink_by=28)
+    for count in (9, 50):
+        widths = rng.choice([1, 28, 56, 112], count).tolist()
+        stages = [
+            Stage(f"s{i}", cores=cores, walltime_s=600.0 + 60 * i, after=(f"s{i - 1}",) if i else ())
+            for i, cores in enumerate(widths)
+        ]
+        flow = Workflow("chain", stages)
+        state = RunState("bench", flow, site, "bench")
+
+        def job_of(names: tuple[str, ...], state: RunState = state) -> QueuedJob:
+            spec = state.spec_of(PlannedJob(names, 0.0, Keep.NOTHING, ""))
+            return queued(spec, site, 1e6, bank.user)
+
+        forecast = LearnedForecast(bank, job_of)
+        seconds = best(lambda: look_ahead(state.view(1e6), forecast), 5)  # noqa: B023 - it is called at once
+        yield f"a plan for a chain of {count} stages", seconds, "what one of 50 may take", 0.05
+
+
 def imports() -> Iterator[Row]:
     """`import asa` and `asa --help` against `import numpy`."""
     numpy = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True), 5)
@@ -265,7 +297,7 @@ def main() -> None:
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (schedules, growth, reading, run, estimator, waits, imports):
+    for bench in (schedules, growth, reading, run, estimator, waits, planning, imports):
         for what, ours, beside, theirs in bench():
             table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
     Console(width=120).print(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import InputError
@@ -244,11 +245,13 @@ class RunState:
         by = self.capabilities.shrink_by if planned.shrinks else 0
         if by and max(needs.values()) % by:  # what it gets of which node is not known
             by = 0
+        used = [sum(needs[s.stage] for s in slots if s.start_s <= slot.start_s < s.end_s) for slot in slots]
+        needed_from = dict(zip([s.stage for s in slots], list(accumulate(reversed(used), max))[::-1], strict=True))
         steps: list[Step] = []
         left = 0
         for name in reversed(planned.stages):
             slot = slot_of[name]
-            left = max(left, self._peak([s for s in slots if s.end_s > slot.start_s], needs))
+            left = max(left, needed_from[name])
             cores = -(-left // by) * by if by else 0
             steps.append(Step(name, self._payload(self.stages[name].stage), cores, (slot.start_s, slot.end_s)))
         return tuple(reversed(steps))
@@ -576,6 +579,8 @@ class RunState:
     @staticmethod
     def _peak(slots: Sequence[Slot], demand: Mapping[str, int]) -> int:
         """Most that stages side by side in one allocation want together."""
+        if not any(demand.values()):
+            return 0
         return max(
             sum(demand[other.stage] for other in slots if other.start_s <= slot.start_s < other.end_s) for slot in slots
         )
