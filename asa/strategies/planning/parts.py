@@ -103,6 +103,7 @@ class Parts:
         self._runs_s = {stage.name: stage.expected_s for stage in stages}
         self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
+        self._strays = any(self._spreads_s.values())
         self._most_walltime_s = most_walltime_s
         self._kinds = {
             stage.name: (stage.partition, stage.account, stage.options, stage.cpus_per_task, stage.local)
@@ -143,27 +144,28 @@ class Parts:
             yield block
 
     def _make(self, names: tuple[str, ...], *, is_chain: bool) -> Block | None:
-        needs = [self._needs[name] for name in names]
-        cores = max(needs)
+        cores = max(map(self._needs.__getitem__, names))
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
             hours = 0.0 if stage.local else core_hours(cores, stage.expected_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
             return Block(names, cores, walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
         whole = len(names) == len(self.workflow.stages)
-        walltime_s = self.workflow.walltime_s if whole else sum(self._walltimes_s[name] for name in names)
+        walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         if walltime_s > self._most_walltime_s(self._kinds[names[0]][0]):
             return None
         if is_chain:  # the usual case, and layouts are slow
-            lasts = [self._runs_s[name] for name in names]
-            left = list(accumulate(reversed(needs), max))[::-1]
+            lasts = list(map(self._runs_s.__getitem__, names))
+            left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
         else:
             lasts, left = self._laid_out(names, cores)
         run_s = sum(lasts)
         by = self.shrink_by
         shrinks = by > 0 and not cores % by and left[-1] <= cores - by
-        held = sum(map(mul, (-(-need // by) * by for need in left), lasts)) if shrinks else cores * run_s
-        spread = math.hypot(*(self._spreads_s[name] for name in names)) / run_s
+        if by > 1:
+            left = [-(-need // by) * by for need in left]
+        held = sum(map(mul, left, lasts)) if shrinks else cores * run_s
+        spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
         return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
 
     def _laid_out(self, names: tuple[str, ...], cores: int) -> tuple[list[float], list[int]]:
