@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Workflow
 
-__all__ = ["resume", "run"]
+__all__ = [
+    "is_file",
+    "nothing_submitted",
+    "parameters_told",
+    "resume",
+    "run",
+    "split_settings",
+    "warn_of",
+    "workflow_of",
+]
 
 _STRATEGY = "asa"
 _LATER = re.compile(r"\blater\b")
@@ -112,14 +121,14 @@ def run(
     from asa.runner.outlook import check_strategy, plan_of, read_only_bank
     from asa.sites import open_facility
 
-    parameters, given = _split(workflow, given_settings(settings))
-    flow = _workflow(workflow, cores, parameters, dry_run=dry_run)
+    parameters, given = split_settings(workflow, given_settings(settings))
+    flow = workflow_of(workflow, cores, parameters, dry_run=dry_run)
     if strategy is not None:
         check_strategy(strategy)
     plugins.load("asa.estimators", estimator)
-    if _is_file(workflow) and not quiet:
-        _warn(workflow, parameters)
-    with _parameters_told(workflow):
+    if is_file(workflow) and not quiet:
+        warn_of(workflow, parameters)
+    with parameters_told(workflow):
         opened = open_facility(backend, site, given)
     check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
     chosen = strategy or opened.strategy or _STRATEGY
@@ -132,7 +141,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="asa-") as place:
         from asa.cli.driving import opened as connected
 
-        with _nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
+        with nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
             flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
             plan = plan_run(
                 flow,
@@ -144,7 +153,7 @@ def run(
                 bank=kept_in,
                 history=history,
                 seed=seed,
-                source=str(Path(workflow).absolute()) if _is_file(workflow) else "",
+                source=str(Path(workflow).absolute()) if is_file(workflow) else "",
                 parameters=parameters,
                 only_look=dry_run,
             )
@@ -161,7 +170,7 @@ def run(
 
 
 @contextmanager
-def _nothing_submitted() -> Iterator[None]:
+def nothing_submitted() -> Iterator[None]:
     """Say of a batch system that cannot be reached that nothing was done, and what to do."""
     try:
         yield
@@ -223,7 +232,7 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         sys.stderr.write(f"{folder.path.name} has ended already.\n")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
-    parameters, given = _split(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
+    parameters, given = split_settings(str(workflow), given_settings(settings)) if workflow is not None else ({}, None)
     facility = reopen(folder, given if given is not None else given_settings(settings))
     revised = revise(folder, state, workflow, again, parameters) if workflow is not None else None
     if revised is None:
@@ -314,22 +323,22 @@ def _display(output: Output, *, quiet: bool) -> Display:
 # ---------------------------------------------------------------------- what is to run
 
 
-def _is_file(given: str) -> bool:
+def is_file(given: str) -> bool:
     """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
     return given.endswith(".toml") or "/" in given
 
 
-def _split(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_settings(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Tell the parameters of a workflow file from the settings of a backend."""
     from asa.spec import parameters_of
 
-    known = parameters_of(workflow) if _is_file(workflow) else {}
+    known = parameters_of(workflow) if is_file(workflow) else {}
     ours = {name: value for name, value in given.items() if name in known}
     return ours, {name: value for name, value in given.items() if name not in known}
 
 
 @contextmanager
-def _parameters_told(workflow: str) -> Iterator[None]:
+def parameters_told(workflow: str) -> Iterator[None]:
     """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
     try:
         yield
@@ -337,13 +346,13 @@ def _parameters_told(workflow: str) -> Iterator[None]:
         from asa.spec import near_parameter
 
         key = (error.where or "").rpartition(" ")[2]
-        if not _is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
+        if not is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
             raise
         hint = f"The workflow's file has a parameter {name!r}. {error.hint or ''}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _warn(workflow: str, parameters: dict[str, str]) -> None:
+def warn_of(workflow: str, parameters: dict[str, str]) -> None:
     """Say what may keep a workflow from running, such as a program that is not found."""
     from asa.spec.checks import check_here
 
@@ -352,12 +361,13 @@ def _warn(workflow: str, parameters: dict[str, str]) -> None:
             sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
 
 
-def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
+def workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
+    """Read a workflow's file, or make an installed workflow, which may only be looked at."""
     from asa import plugins
     from asa.runner.begin import check_commands
     from asa.spec import load_workflow
 
-    if _is_file(given):
+    if is_file(given):
         if cores is not None:
             hint = "Leave --cores out."
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
@@ -370,6 +380,6 @@ def _workflow(given: str, cores: int | None, parameters: dict[str, str], *, dry_
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
     if not dry_run:
-        check_commands(given, flow.stages.values(), is_model=not _is_file(given))
+        check_commands(given, flow.stages.values(), is_model=not is_file(given))
     checked: Workflow = flow
     return checked

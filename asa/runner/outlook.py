@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from asa.backend import Backend, JobSpec, JobState, JobStatus
@@ -15,7 +15,7 @@ from asa.runner.entries import Accepted, Intended
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.state import RunState
-from asa.strategies.base import Forecast, ForecastKind, Keep, PlannedJob, RunView, Strategy, load_strategy
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, PlannedJob, RunView, Strategy, load_strategy
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
@@ -162,19 +162,38 @@ def _state(plan: RunPlan) -> RunState:
 def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
     """Give the jobs of a plan, then those that follow once the stages before them have ended."""
     state = _state(plan)
-    planned = strategy.plan(state.view(now_s), forecast).submissions
-    for job in planned:
-        spec = state.spec_of(job)
-        yield PlannedSpec(job, spec, None if state.earliest_s(job) == math.inf else max(job.submit_s - now_s, 0.0))
-        job_id = f"{MADE_UP}{job.stages[0]}"
-        for entry in (
-            Intended(spec.token, job, spec, now_s),
-            Accepted(spec.token, JobStatus(job_id, JobState.PENDING, job.submit_s)),
-        ):
-            list(state.apply(entry))
-    listed = {name for job in planned for name in job.stages}
-    for name in (name for name in state.workflow.order if name not in listed):
-        later = PlannedJob(
-            (name,), now_s, Keep.NOTHING, f"when it is its turn: after {', '.join(state.stages[name].stage.after)}"
-        )
-        yield PlannedSpec(later, state.spec_of(later), None)
+    is_first = True
+    while planned := [job for job in strategy.plan(state.view(now_s), forecast).submissions if _is_news(state, job)]:
+        for job in planned:
+            if is_first:
+                spec = state.spec_of(job)
+                in_s = None if state.earliest_s(job) == math.inf else max(job.submit_s - now_s, 0.0)
+                yield PlannedSpec(job, spec, in_s)
+                job_id = f"{MADE_UP}{job.stages[0]}"
+                for entry in (
+                    Intended(spec.token, job, spec, now_s),
+                    Accepted(spec.token, JobStatus(job_id, JobState.PENDING, job.submit_s)),
+                ):
+                    list(state.apply(entry))
+            else:
+                yield _later(state, job.stages, now_s, shrinks=job.shrinks)
+        for name in (name for job in planned for name in job.stages):
+            view = state.stages[name]
+            ended_s = now_s + view.stage.expected_s
+            state.stages[name] = replace(view, phase=Phase.DONE, started_s=now_s, ended_s=ended_s)
+        is_first = False
+    for name in state.workflow.order:
+        if state.stages[name].phase is Phase.WAITING:
+            yield _later(state, (name,), now_s)
+
+
+def _is_news(state: RunState, job: PlannedJob) -> bool:
+    return all(state.stages[name].phase is Phase.WAITING for name in job.stages)
+
+
+def _later(state: RunState, stages: tuple[str, ...], now_s: float, *, shrinks: bool = False) -> PlannedSpec:
+    """Plan a job whose turn comes when stages before it have ended."""
+    after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
+    reason = f"when it is its turn: after {', '.join(after)}"
+    job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks)
+    return PlannedSpec(job, state.spec_of(job), None)

@@ -156,5 +156,6 @@ def reason(job: Job, keep: Keep, in_s: float) -> str:
         in_time = float((job.start_s <= job.ready_s).mean())
         words.append(f"there in time with {in_time:.0%} probability")
         words.append(f"expected idle {format_duration(job.idle_s)}")
-    words.append(f"expected gap {format_duration(max(gap_s, 0.0))}")
+    is_first = keep is Keep.NOTHING and float(job.ready_s.max()) <= 0
+    words.append(f"expected {'wait' if is_first else 'gap'} {format_duration(max(gap_s, 0.0))}")
     return ", ".join(word for word in words if word)

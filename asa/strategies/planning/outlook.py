@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 
-from asa.backend import DependencyType
+from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
 from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
 from asa.units import core_hours
-from asa.waits import WaitForecast
+from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
 from .parts import Block, Parts
-from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, frontier, runs_s, search
+from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
 
 __all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
 
@@ -155,12 +155,22 @@ class Outlook:
 
     def frontier(self) -> list[Sketch]:
         """Give the best plans at many prices, the cheapest first."""
-        return _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)
+        return [sketch for _, sketch in _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)]
 
 
-def _at_all_prices(question: Question, makespan_s: float, hours: float) -> list[Sketch]:
+def _modes(site: Capabilities) -> frozenset[Mode]:
+    """Say how a site lets jobs be kept back.
+
+    Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles.
+    """
+    if DependencyType.AFTEROK not in site.dependency_types:
+        return frozenset({Mode.READY, Mode.AWAIT})
+    return frozenset({Mode.READY, Mode.DEPENDENCY}) if site.age_accrues else frozenset(Mode)
+
+
+def _at_all_prices(question: Question, makespan_s: float, hours: float) -> list[tuple[float, Sketch]]:
     fair_s = fair_price_s(makespan_s, hours)
-    return frontier(question, [fair_s * price for price in _PRICES])
+    return priced_frontier(question, [fair_s * price for price in _PRICES])
 
 
 def fair_price_s(makespan_s: float, hours: float) -> float:
@@ -211,21 +221,24 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         price_s = 0.0
     ended = [view.stages[name] for name in view.workflow.order if view.stages[name].phase is Phase.DONE]
     spent = sum(_used(view, stage) for stage in ended) + sum(job.block.core_hours for job in under_way)
-    modes = frozenset(Mode) - ({Mode.DEPENDENCY} if DependencyType.AFTEROK not in site.dependency_types else set())
-    question = Question(parts, table, bounds, price_s, site.age_accrues, modes)
+    question = Question(parts, table, bounds, price_s, site.age_accrues, _modes(site))
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = _at_all_prices(question, makespan_s, hours)
-        sketch = _chosen(plans, aim, view.now_s, None if aim.at_most is None else aim.at_most * hours - spent)
+        left_hours = None if aim.at_most is None else aim.at_most * hours - spent
+        price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
+        question = replace(question, price_s=price_s)
     return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s, spent)
 
 
-def _chosen(plans: Sequence[Sketch], aim: Aim, now_s: float, left_hours: float | None) -> Sketch:
+def _chosen(
+    plans: Sequence[tuple[float, Sketch]], aim: Aim, now_s: float, left_hours: float | None
+) -> tuple[float, Sketch]:
     """Choose by a budget or a deadline from plans of which the first is the cheapest, and the last the fastest."""
     if left_hours is not None:
-        plans = [plan for plan in plans if plan.core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
+        plans = [plan for plan in plans if plan[1].core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
     if aim.deadline_s is not None:
-        in_time = (plan for plan in plans if np.quantile(plan.end_s, _SURE) <= aim.deadline_s - now_s)
+        in_time = (plan for plan in plans if np.quantile(plan[1].end_s, _SURE) <= aim.deadline_s - now_s)
         return next(in_time, plans[-1])
     return plans[-1]
 
@@ -263,9 +276,19 @@ class _Waits:
 
 
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
-    """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already."""
+    """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already.
+
+    A forecast's own tail has often no mean; that of waits has. Beyond p90 they grow with the root of how rare they are.
+    """
     known = forecast.probability_within(since_s) if since_s > 0 else 0.0
-    return np.array([max(forecast.at(known + (1.0 - known) * level) - since_s, 0.0) for level in _MIDDLES.tolist()])
+    return np.array([max(_wait_s(forecast, known + (1.0 - known) * u) - since_s, 0.0) for u in _MIDDLES.tolist()])
+
+
+def _wait_s(forecast: WaitForecast, level: float) -> float:
+    last = LEVELS[-1]
+    if level <= last:
+        return forecast.at(level)
+    return min(forecast.at(level), forecast.quantiles_s[-1] * math.sqrt((1.0 - last) / (1.0 - level)))
 
 
 def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:

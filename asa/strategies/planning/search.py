@@ -36,6 +36,7 @@ __all__ = [
     "Sketch",
     "aged",
     "frontier",
+    "priced_frontier",
     "runs_s",
     "search",
     "sketch_of",
@@ -176,12 +177,17 @@ def search(question: Question) -> Sketch:
 
 def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
     """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first."""
-    found = [search(replace(question, price_s=price_s)) for price_s in prices_s]
-    different = {sketch.shape: sketch for sketch in found}.values()
-    kept: list[Sketch] = []
-    for sketch in sorted(different, key=lambda one: (one.core_hours, one.makespan_s)):
-        if not kept or sketch.makespan_s < kept[-1].makespan_s - 0.5:
-            kept.append(sketch)
+    return [sketch for _, sketch in priced_frontier(question, prices_s)]
+
+
+def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
+    """Find the same, each plan with a price at which it is the best."""
+    found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
+    different = {sketch.shape: (price_s, sketch) for price_s, sketch in found}.values()
+    kept: list[tuple[float, Sketch]] = []
+    for price_s, sketch in sorted(different, key=lambda one: (one[1].core_hours, one[1].makespan_s)):
+        if not kept or sketch.makespan_s < kept[-1][1].makespan_s - 0.5:
+            kept.append((price_s, sketch))
     return kept
 
 

@@ -1,0 +1,620 @@
+"""``asa plan``: which jobs the optimiser would make of a workflow, when, and why, before anything is submitted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.cli.doctor import BackendOption, SiteOption, given_settings
+from asa.cli.run import BankOption
+from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.screen import clock
+from asa.errors import InputError
+from asa.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from asa.cli.weighing import Weighed
+    from asa.report.frontier import Candidate
+    from asa.runner import RunPlan
+    from asa.strategies.base import Forecast, PlannedJob
+    from asa.strategies.planning import Aim, Job, Outlook, Sketch
+    from asa.waits import WaitForecast
+
+__all__ = ["plan"]
+
+_STRATEGY = "asa-plan"
+_UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each when those that it follows have ended"
+_OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")
+_FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
+_NARROW = 40
+_FEW = 4
+_OTHER_CLOCK_S = 86_400.0
+
+
+def plan(
+    workflow: Annotated[str, typer.Argument(help="A workflow file (.toml), or an installed workflow such as montage.")],
+    backend: BackendOption = None,
+    site: SiteOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
+            "partition=batch; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            help="How many seconds of makespan a core-hour is worth to you: 0 for as fast as can be. [default: so many "
+            "that one percent of Per-Stage's core-hours is worth 0.8 percent of its makespan]",
+            show_default=False,
+            metavar="SECONDS",
+        ),
+    ] = None,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            help="The fastest plan that takes at most so many times Per-Stage's core-hours, as 1.1.",
+            show_default=False,
+            metavar="FACTOR",
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="The cheapest plan that has ended by then in nine cases of ten: 2026-11-30T08:00, or from now on, as "
+            "12h.",
+            show_default=False,
+            metavar="WHEN",
+        ),
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            help="Show what else was weighed for this stage, and why not.", show_default=False, metavar="STAGE"
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw the plans, core-hours against makespan (.png, .svg).", metavar="FILE"),
+    ] = None,
+    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
+    bank: BankOption = None,
+    history: Annotated[
+        int, typer.Option(help="Past jobs of everybody to learn first, where the site shows them.", min=0)
+    ] = 2000,
+    seed: Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)] = 0,
+    cores: Annotated[
+        int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show which jobs the strategy asa-plan would make of a workflow, when, and why; nothing is submitted.
+
+    Stages that share a job wait in the queue once, but hold cores that some of them do not need; a job that is asked
+    for early waits while others run, but its cores may come too soon. asa-plan weighs this by what is known of the
+    queue's waits, and takes the plan whose expected time and core-hours together cost least.
+
+    First come the candidates, with the makespan that is expected and the range in which 8 in 10 runs lie; then the
+    jobs of the chosen one. The plan is made anew at each event of a run, so later jobs may come otherwise.
+
+    Example: `asa plan flow.toml --at-most 1.1 --explain merge`
+
+    Then: `asa run flow.toml --strategy asa-plan:at-most=1.1`
+
+    Exit codes: 0 done, 1 the site cannot be asked, 2 the input cannot be used.
+    """
+    from asa import plugins
+    from asa.cli.advise import learned
+    from asa.cli.driving import opened as connected
+    from asa.cli.revising import bank_folder
+    from asa.cli.run import is_file, nothing_submitted, parameters_told, split_settings, warn_of, workflow_of
+    from asa.cli.weighing import weigh
+    from asa.drawing import check_figure_path
+    from asa.report.frontier import candidates_of
+    from asa.runner.begin import check_text, plan_run
+    from asa.runner.outlook import forecast_of, read_only_bank, view_of
+    from asa.sites import open_facility
+    from asa.strategies.planned import Planned
+    from asa.strategies.planning import look_ahead, read_aim
+
+    if picture is not None:
+        check_figure_path(picture, "--picture")
+    parameters, given = split_settings(workflow, given_settings(settings))
+    flow = workflow_of(workflow, cores, parameters, dry_run=True)
+    if explain is not None and explain not in flow.stages:
+        raise plugins.unknown_name("stage", explain, list(flow.order))
+    plugins.load("asa.estimators", estimator)
+    if is_file(workflow):
+        warn_of(workflow, parameters)
+    with parameters_told(workflow):
+        opened = open_facility(backend, site, given)
+    check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
+    if opened.why:
+        sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
+    kept_in = bank_folder(bank)
+    with (
+        tempfile.TemporaryDirectory(prefix="asa-") as place,
+        nothing_submitted(),
+        connected(lambda: opened.facility.connect(Path(place))) as world,
+    ):
+        now_s = world.now()
+        wanted = _wanted(price, at_most, deadline, now_s)
+        aim = read_aim(wanted)
+        made = plan_run(
+            learned(flow, kept_in, world.capabilities),
+            opened,
+            world.capabilities,
+            strategy=":".join([_STRATEGY, *(f"{k}={v}" for k, v in wanted.items())]),
+            estimator=estimator,
+            bank=kept_in,
+            history=history,
+            seed=seed,
+            source=str(Path(workflow).absolute()) if is_file(workflow) else "",
+            parameters=parameters,
+            only_look=True,
+        )
+        forecast = _Steady(forecast_of(made, world, read_only_bank(made, kept_in)))
+        view = view_of(made, now_s)
+        submissions = Planned(aim=aim).plan(view, forecast).submissions
+        outlook = look_ahead(view, forecast, aim)
+    candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
+    shown = _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates)
+    weighed = weigh(outlook, explain, aim) if explain is not None and candidates else None
+    if output is Output.JSON:
+        _print_json(shown, weighed)
+    else:
+        options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
+        where = [word for option in options if option[1] is not None for word in option if word]
+        run = [workflow, *where] if is_file(workflow) else ["flow.toml"]
+        _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", made.strategy]))
+    if picture is not None:
+        _draw(shown, picture)
+
+
+def _wanted(price: str | None, at_most: str | None, deadline: str | None, now_s: float) -> dict[str, str]:
+    """Give what is wanted as the strategy reads it behind colons, which may not be in a time."""
+    given = {"price": price, "at-most": at_most, "deadline": deadline}
+    wanted = {name: text for name, text in given.items() if text is not None}
+    if deadline is not None:
+        wanted["deadline"] = f"{_moment(deadline, now_s):.0f}"
+    return wanted
+
+
+def _moment(text: str, now_s: float) -> float:
+    if _FROM_NOW.fullmatch(text):
+        return now_s + parse_duration(text)
+    try:
+        return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        hint = "As in 2026-11-30T08:00, or from now on as in 12h."
+        raise InputError(f"{text!r} is no time", where="--deadline", hint=hint) from None
+
+
+@dataclass
+class _Steady:
+    """A forecast that does not change while it is asked, so that all plans are judged by the same waits."""
+
+    forecast: Forecast
+    known: dict[tuple[str, ...], WaitForecast] = field(default_factory=dict)
+
+    @property
+    def is_informed(self) -> bool:
+        return self.forecast.is_informed
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
+        if stages not in self.known:
+            self.known[stages] = self.forecast.predict(stages, needed_s)
+        return self.known[stages]
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A job as it is shown; times in seconds from now."""
+
+    job: Job
+    submit_s: float | None
+    walltime_s: float
+    waits_s: Any
+    now_s: float
+    after: tuple[str, ...]
+    age_accrues: bool
+    is_local: bool
+
+    @property
+    def keep(self) -> str:
+        """Say what keeps it from running early."""
+        if not self.after:
+            return "nothing"
+        return {
+            "ready": f"asked for after {_names(self.after)}",
+            "dependency": f"dependency on {_names(self.after)}",
+            "await": "nothing: its cores may come early, and idle",
+        }[self.job.mode.value]
+
+    def reason(self) -> str:
+        """Say in words when it is submitted, and why then."""
+        from asa.cli.weighing import short_name
+
+        job, name = self.job, short_name(self.job.block.stages)
+        behind, ends = _names(self.after), "end" if len(self.after) > 1 else "ends"
+        if self.is_local:
+            return f"run {name} here, {f'when {behind} {ends}' if behind else 'at once'}: it waits in no queue"
+        half_s, most_s = _quantiles(self.waits_s, 0.5, 0.9)
+        waits = f"half such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(most_s)}"
+        gap = f"expected gap {_expected(job.start_s - job.ready_s)}"
+        if not self.after:
+            return (
+                f"submit {name} now, {_clock(self.now_s, self.now_s)}: {waits}, expected wait {_expected(self.waits_s)}"
+            )
+        ready_s = float(job.ready_s.mean())
+        let_go = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
+        if self.submit_s is None:
+            turn = f"{let_go}: {waits}" if job.mode.value == "ready" else "once the jobs before it are"
+            return f"submit {name} {turn}, {gap}"
+        when = "now, " if self.submit_s < 1 else "at "
+        when += _clock(self.now_s + self.submit_s, self.now_s)
+        lead_s = max(ready_s - self.submit_s, 0.0)
+        chance = f"P(wait <= {format_duration(lead_s)}) = {float((self.waits_s <= lead_s).mean()):.2f}"
+        if job.mode.value == "await":
+            return f"submit {name} {when}: {chance}, expected idle {format_duration(job.idle_s)}, {gap}"
+        if self.age_accrues:
+            return f"submit {name} {when}, to be let go {let_go}: {chance}, {gap} until its cores are free"
+        return f"submit {name} {when}, to queue from {let_go}: {waits}, {gap}"
+
+    def as_dict(self) -> dict[str, Any]:
+        job, block = self.job, self.job.block
+        ready, start, waits = (_spread(times_s) for times_s in (job.ready_s, job.start_s, self.waits_s))
+        return {
+            "stages": list(block.stages),
+            "cores": block.cores,
+            "shrinks": block.shrinks,
+            "walltime_s": self.walltime_s,
+            "core_hours": block.core_hours,
+            "mode": job.mode.value,
+            "submit_in_s": self.submit_s,
+            "expected_submit_in_s": job.submit_s,
+            "wait_s": waits,
+            "ready_in_s": ready,
+            "start_in_s": start,
+            "gap_s": float((job.start_s - job.ready_s).mean()),
+            "idle_s": job.idle_s,
+            "idle_core_hours": job.idle_s * block.cores / 3600,
+            "after": list(self.after),
+            "reason": self.reason(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A look at a run that has not begun."""
+
+    made: RunPlan
+    aim: Aim
+    outlook: Outlook
+    submissions: Mapping[tuple[str, ...], PlannedJob]
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether anything is known of the waits."""
+        return bool(self.candidates)
+
+    @property
+    def now_s(self) -> float:
+        return self.outlook.now_s
+
+    @property
+    def sketch(self) -> Sketch:
+        """What would be done: the chosen plan, or a job a stage where nothing is known."""
+        from asa.strategies.planning import Mode, sketch_of
+
+        if self.is_informed:
+            return self.outlook.sketch
+        question = self.outlook.question
+        return sketch_of(question, [((name,), Mode.READY) for name in question.parts.names])
+
+    def lines(self, sketch: Sketch) -> Iterator[_Line]:
+        """Tell of the jobs of a plan."""
+        stages, is_chosen = self.outlook.question.parts.workflow.stages, sketch is self.outlook.sketch
+        for job in sketch.jobs:
+            block = job.block
+            after = tuple(dict.fromkeys(p for n in block.stages for p in stages[n].after if p not in block.stages))
+            planned = self.submissions.get(block.stages) if is_chosen else None
+            submit_s = max(planned.submit_s - self.now_s, 0.0) if planned is not None else None
+            if not after or (not is_chosen and job.mode.value != "ready"):
+                submit_s = job.submit_s
+            yield _Line(
+                job,
+                submit_s,
+                block.walltime_s + (planned.spare_walltime_s if planned is not None else 0.0),
+                self.outlook.question.waits_s([block])[0],
+                self.now_s,
+                after,
+                self.made.capabilities.age_accrues,
+                all(stages[name].local for name in block.stages),
+            )
+
+    def as_dict(self, weighed: Weighed | None) -> dict[str, Any]:
+        outlook = self.outlook
+        return {
+            "schema": SCHEMA,
+            "workflow": self.made.workflow,
+            "strategy": self.made.strategy,
+            "backend": self.made.backend,
+            "system": self.made.capabilities.system,
+            "now_s": self.now_s,
+            "informed": self.is_informed,
+            "price_s_per_core_hour": outlook.question.price_s if self.is_informed else None,
+            "at_most": self.aim.at_most,
+            "deadline_s": self.aim.deadline_s,
+            "per_stage": {
+                "core_hours": outlook.per_stage_hours,
+                "makespan_s": outlook.per_stage_s if self.is_informed else None,
+            },
+            "candidates": [self._candidate_as_dict(one) for one in self.candidates],
+            "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
+            "explain": weighed.as_dict() if weighed is not None else None,
+        }
+
+    def _job_as_dict(self, line: _Line) -> dict[str, Any]:
+        told = line.as_dict()
+        if not self.is_informed:
+            told |= dict.fromkeys(_OF_WAITS) | {"reason": _UNKNOWN}
+        return told
+
+    def _candidate_as_dict(self, one: Candidate) -> dict[str, Any]:
+        sketch = one.sketch
+        return {
+            "name": one.name,
+            "chosen": one.is_chosen,
+            "on_frontier": one.is_best,
+            "makespan_s": _spread(sketch.end_s),
+            "core_hours": sketch.core_hours,
+            "times_per_stage": _times(sketch, self.outlook),
+            "jobs": [line.as_dict() for line in self.lines(sketch)],
+        }
+
+    def why_this(self) -> str:
+        """Say by what the plan was chosen."""
+        outlook, aim = self.outlook, self.aim
+        hours, price_s = outlook.sketch.core_hours, outlook.question.price_s
+        if aim.at_most is not None:
+            words = f"Chosen: the fastest within {aim.at_most:g} times Per-Stage's core-hours"
+            if hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9):
+                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the cheapest is chosen"
+            if aim.deadline_s is None:
+                return f"{words}."
+            words += "; "
+        else:
+            words = "Chosen: "
+        if aim.deadline_s is not None:
+            chance = float((outlook.sketch.end_s <= aim.deadline_s - outlook.now_s).mean())
+            by = _clock(aim.deadline_s, outlook.now_s)
+            if chance < 0.9:
+                return f"{words}no plan has ended by {by} in nine cases of ten: the fastest, which has in {chance:.0%}."
+            return f"{words}the cheapest that has ended by {by} in nine cases of ten; this one has in {chance:.0%}."
+        if self.made.capabilities.charges == "used":
+            return f"{words}the fastest, since this site charges what is used, not what is held."
+        worth = f"a core-hour is worth {format_duration(price_s)} of makespan"
+        if aim.price_s is not None:
+            return f"{words}what costs least where {worth}."
+        return (
+            f"{words}what costs least where {worth}, so that 1 % of Per-Stage's core-hours weighs as much as 0.8 % of "
+            "its makespan; --price, --at-most and --deadline choose otherwise."
+        )
+
+
+def _times(sketch: Sketch, outlook: Outlook) -> float:
+    return sketch.core_hours / outlook.per_stage_hours if outlook.per_stage_hours else 1.0
+
+
+def _quantiles(times_s: Any, *levels: float) -> list[float]:
+    import numpy as np
+
+    found: list[float] = np.quantile(times_s, levels).tolist()
+    return found
+
+
+def _spread(times_s: Any) -> dict[str, float]:
+    p10, p50, p90 = _quantiles(times_s, 0.1, 0.5, 0.9)
+    return {"mean": float(times_s.mean()), "p10": p10, "p50": p50, "p90": p90}
+
+
+def _expected(times_s: Any) -> str:
+    """Write a mean; where rare cases make it up, also what is usual."""
+    mean_s, most_s = float(times_s.mean()), _quantiles(times_s, 0.9)[0]
+    usual = f" (9 in 10: up to {format_duration(max(most_s, 0.0))})" if mean_s > max(most_s, 1.0) else ""
+    return f"{format_duration(max(mean_s, 0.0))}{usual}"
+
+
+def _names(stages: Sequence[str]) -> str:
+    return ", ".join(stages) if len(stages) <= _FEW else f"{stages[0]} and {len(stages) - 1} more"
+
+
+def _clock(time_s: float, now_s: float) -> str:
+    """Write a time to the minute."""
+    return clock(time_s, now_s).rpartition(":")[0]
+
+
+def _at(in_s: float, now_s: float) -> str:
+    return f"{_clock(now_s + in_s, now_s)} (in {format_duration(max(in_s, 0.0))})"
+
+
+# ---------------------------------------------------------------------- printing
+
+
+def _print_json(shown: _Shown, weighed: Weighed | None) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(shown.as_dict(weighed), indent=1) + "\n")
+
+
+def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    made = shown.made
+    console.print(Text.assemble((f"{made.workflow} on {made.capabilities.system} ({made.backend})", "bold"), "\n"))
+    if shown.is_informed:
+        _print_candidates(console, shown)
+    else:
+        _say(
+            console,
+            "Nothing is known of this queue's waits yet, so that no plan can be told from another. asa-plan then does "
+            "as Per-Stage does: a job a stage, each submitted when those that it follows have ended. Let it learn "
+            "first, by `asa learn --since 30d`, or by --history where the site shows everybody's jobs.\n",
+            "yellow",
+        )
+    _print_jobs(console, shown)
+    if weighed is not None:
+        _print_weighed(console, weighed)
+    words = "Nothing was submitted. Run it so:"
+    if abs(shown.now_s - time.time()) > _OTHER_CLOCK_S:
+        words = f"Times are by the machine's own clock, which shows {clock(shown.now_s)[:-3]} now. {words}"
+    _say(console, f"\n{words}", "dim")
+    console.print(f"  {run}", markup=False, soft_wrap=True)
+
+
+def _say(console: Console, words: str, style: str = "") -> None:
+    from rich.text import Text
+
+    console.print(Text(words, style=style))
+
+
+def _table(*columns: str, left: Sequence[str]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        is_left = column in left
+        table.add_column(column, justify="left" if is_left else "right", overflow="fold", no_wrap=not is_left)
+    return table
+
+
+def _print_candidates(console: Console, shown: _Shown) -> None:
+    from asa.report.frontier import CHOSEN, frontier_letters, interval_s
+
+    candidates = shown.candidates
+    table = _table("", "Plan", "Jobs", "Makespan", "8 in 10 runs", "Core-h", "x Per-Stage", left=("Jobs",))
+    for one in candidates:
+        sketch = one.sketch
+        low, high = (format_duration(bound_s) for bound_s in interval_s(sketch))
+        table.add_row(
+            CHOSEN if one.is_chosen else one.mark,
+            one.name,
+            _sizes(shown.lines(sketch)),
+            format_duration(sketch.makespan_s),
+            f"{low} - {high}",
+            f"{sketch.core_hours:,.1f}",
+            f"{_times(sketch, shown.outlook):.2f}",
+            style="bold green" if one.is_chosen else "",
+        )
+    console.print(table)
+    words = "*: chosen. Makespan: expected. Jobs: how many stages are in each, and what keeps it back: d a dependency, "
+    _say(
+        console, f"\n{words}r it is asked for when ready, a nothing: it is asked for ahead, and idles if early.", "dim"
+    )
+    if missing := [name for name in ("Big Job", "Chained") if name not in {one.name for one in candidates}]:
+        _say(console, f"Not possible here: {', '.join(missing)}.", "dim")
+    if any(one.sketch.makespan_s > interval_s(one.sketch)[1] for one in candidates):
+        _say(console, "Where it is more than most runs take, few but very long waits make it up.", "dim")
+    _say(console, f"{shown.why_this()}\n")
+    _say(console, "Expected makespan", "dim")
+    for line in frontier_letters(candidates, min(console.width, 90)):
+        console.print(line, markup=False, no_wrap=True)
+    console.print()
+
+
+def _sizes(lines: Iterable[_Line]) -> str:
+    """Write how many stages are in each job, and by a letter what keeps it back."""
+    jobs = [f"{len(line.job.block.stages)}{line.job.mode.value[0] if line.after else ''}" for line in lines]
+    alike = [(one, len(list(group))) for one, group in groupby(jobs)]
+    words = [f"{count} x {one}" if count > 1 else one for one, count in alike]
+    return " + ".join(words) if len(words) <= _FEW else f"{len(jobs)} jobs"
+
+
+def _print_jobs(console: Console, shown: _Shown) -> None:
+    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Kept back by", left=("Stages", "Kept back by"))
+    lines = list(shown.lines(shown.sketch))
+    for number, line in enumerate(lines, start=1):
+        block = line.job.block
+        when = "in its turn" if line.submit_s is None else _clock(shown.now_s + line.submit_s, shown.now_s)
+        table.add_row(
+            f"{number}.",
+            ", ".join(block.stages),
+            f"{block.cores}{', shrinks' if block.shrinks else ''}",
+            format_duration(line.walltime_s),
+            "now" if line.submit_s is not None and line.submit_s < 1 else when,
+            line.keep,
+        )
+    console.print(table)
+    if shown.is_informed:
+        console.print()
+        for number, line in enumerate(lines, start=1):
+            _wrap(console, f"{number}. {line.reason()}", indent=3)
+
+
+def _wrap(console: Console, words: str, indent: int) -> None:
+    from textwrap import fill
+
+    text = fill(
+        words,
+        max(console.width, _NARROW),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _print_weighed(console: Console, weighed: Weighed) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble("\n", (f"What was weighed for {weighed.stage}", "bold"), "\n"))
+    table = _table("Job", "Kept back", "Starts in", "Gap", "Idle core-h", "Costs s", left=("Job", "Kept back"))
+    for one in (weighed.chosen, *weighed.others):
+        table.add_row(
+            one.way,
+            one.kept,
+            format_duration(one.start_s),
+            format_duration(one.gap_s),
+            f"{one.idle_core_hours:,.2f}",
+            f"{one.cost_s:,.0f}",
+            style="bold green" if one is weighed.chosen else "",
+        )
+    console.print(table)
+    price = format_duration(weighed.price_s)
+    _say(console, f"\nCosts: the whole plan's expected makespan, and {price} for each core-hour.\n", "dim")
+    for sentence in weighed.told():
+        _wrap(console, f"- {sentence}", indent=2)
+
+
+def _draw(shown: _Shown, path: Path) -> None:
+    from asa.report.frontier import frontier_figure
+
+    if not shown.is_informed:
+        sys.stderr.write("No picture was drawn: nothing is known of this queue's waits yet.\n")
+        return
+    title = f"{shown.made.workflow} on {shown.made.capabilities.system}: what can be planned"
+    frontier_figure(shown.candidates, path, title)
+    sys.stderr.write(f"Picture written to {path}\n")

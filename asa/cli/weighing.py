@@ -1,0 +1,240 @@
+"""The other jobs that a stage could have, and what each would cost: why a plan is as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+from asa.cli.screen import cores
+from asa.strategies.planning import Aim, Job, Mode, Outlook, Question, Sketch, sketch_of
+from asa.units import format_duration
+
+__all__ = ["Alternative", "Weighed", "short_name", "weigh"]
+
+_KEPT = {
+    "nothing": "asked for now",
+    "ready": "asked for in its turn",
+    "dependency": "held back by a dependency",
+    "await": "asked for ahead and idle if early",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another plan, that differs in the job of one stage."""
+
+    way: str
+    kept: str  # what keeps the job back
+    sketch: Sketch
+    job: Job
+    start_s: float
+    gap_s: float
+    cost_s: float
+
+    @property
+    def idle_core_hours(self) -> float:
+        """What its job is expected to hold before its stages may begin."""
+        return self.job.idle_s * self.job.block.cores / 3600
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as what JSON can hold."""
+        return {
+            "way": self.way,
+            "stages": list(self.job.block.stages),
+            "kept_back": self.kept,
+            "start_in_s": self.start_s,
+            "gap_s": self.gap_s,
+            "idle_core_hours": self.idle_core_hours,
+            "makespan_s": self.sketch.makespan_s,
+            "core_hours": self.sketch.core_hours,
+            "cost_s": self.cost_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What was weighed for a stage: the chosen one first, the others by what they cost."""
+
+    stage: str
+    price_s: float
+    chosen: Alternative
+    others: tuple[Alternative, ...]
+    impossible: tuple[str, ...]
+    is_bound: bool  # by a budget or a deadline
+
+    def told(self) -> Iterator[str]:
+        """Say in sentences why the chosen one was taken."""
+        chosen, block = self.chosen, self.chosen.job.block
+        mates = [name for name in block.stages if name != self.stage]
+        with_whom = f"shares a job with {', '.join(mates)}" if mates else "has a job of its own"
+        shrinks = ", which gives cores back as it goes" if block.shrinks else ""
+        gap = f"{format_duration(chosen.gap_s)} after" if chosen.gap_s >= 1 else "as soon as"
+        yield (
+            f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{shrinks}, {_KEPT[chosen.kept]}. It is expected "
+            f"to begin in {format_duration(chosen.start_s)}, {gap} what it follows has ended."
+        )
+        told = set()
+        for other in self.others:
+            if other.way == chosen.way:
+                yield f"The same job, {_KEPT[other.kept]}: {self._versus(other)}"
+            elif other.way not in told:
+                told.add(other.way)
+                yield f"{_upper(other.way)}, {_KEPT[other.kept]}: {self._versus(other)}"
+        yield from self.impossible
+
+    def _versus(self, other: Alternative) -> str:
+        later_s = other.sketch.makespan_s - self.chosen.sketch.makespan_s
+        hours = other.sketch.core_hours - self.chosen.sketch.core_hours
+        ends = "the workflow ends as soon"
+        if abs(later_s) >= 0.5:
+            ends = f"the workflow ends {format_duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+        takes = "for the same core-hours"
+        if abs(hours) >= 0.005:
+            worth = format_duration(abs(hours) * self.price_s)
+            takes = f"for {abs(hours):,.2f} core-hours {'more' if hours > 0 else 'less'}, which are worth {worth}"
+        worse_s = other.cost_s - self.chosen.cost_s
+        verdict = f"{format_duration(worse_s)} worse in all"
+        if abs(worse_s) < 0.5:
+            verdict = "no better and no worse"
+        elif worse_s < 0:
+            why = "not within what was asked for" if self.is_bound else "not tried: the search keeps few ways"
+            verdict = f"{format_duration(-worse_s)} better, but {why}"
+        return f"{ends}, {takes}: {verdict}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as what JSON can hold."""
+        return {
+            "stage": self.stage,
+            "price_s_per_core_hour": self.price_s,
+            "chosen": self.chosen.as_dict(),
+            "others": [other.as_dict() for other in self.others],
+            "told": list(self.told()),
+        }
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
+    """Compare the job of a stage with the others that it could have, all else as it is."""
+    price_s = _a_price_s(outlook, aim)
+    question = replace(outlook.question, price_s=price_s)
+    modes = dict(outlook.sketch.shape)
+    own = next(stages for stages in modes if stage in stages)
+    found: list[Alternative] = []
+    impossible = []
+    for way, groups in _groupings(question, list(modes), stage):
+        if bad := next((group for group in groups if question.parts.block(group) is None), None):
+            impossible.append(
+                f"{_upper(way)}: {short_name(bad)} cannot share a job, by their queues, options or walltimes in all."
+            )
+            continue
+        found += _in_all_modes(question, way, groups, modes, stage)
+    kept = _kept(question, own, modes[own])
+    chosen = next(one for one in found if one.job.block.stages == own and one.kept == kept)
+    others = sorted((one for one in found if one is not chosen), key=lambda one: one.cost_s)
+    is_bound = aim.at_most is not None or aim.deadline_s is not None
+    return Weighed(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound)
+
+
+def _kept(question: Question, group: tuple[str, ...], mode: Mode) -> str:
+    """Say what keeps a job back: nothing, if it follows no other."""
+    stages = question.parts.workflow.stages
+    is_first = all(before in group for name in group for before in stages[name].after)
+    return "nothing" if is_first else mode.value
+
+
+def _groupings(
+    question: Question, groups: list[tuple[str, ...]], stage: str
+) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """Give the stage's job as it is, taken apart at the stage, and joined with those that it follows or that follow."""
+    place = next(n for n, group in enumerate(groups) if stage in group)
+    own = groups[place]
+    at = own.index(stage)
+    yield ("with " + ", ".join(n for n in own if n != stage) if len(own) > 1 else "alone"), groups
+    cuts = {
+        "alone": (at, at + 1),
+        f"in a new job that begins with {stage}": (at,),
+        f"in a job that ends with {stage}": (at + 1,),
+    }
+    seen = {own}
+    for way, ends in cuts.items():
+        marks = [0, *ends, len(own)]
+        pieces = [own[begin:end] for begin, end in pairwise(marks) if end > begin]
+        mine = next(piece for piece in pieces if stage in piece)
+        if mine not in seen:
+            seen.add(mine)
+            yield way, [*groups[:place], *pieces, *groups[place + 1 :]]
+    stages = question.parts.workflow.stages
+    for other in (place - 1, place + 1):
+        if not 0 <= other < len(groups):
+            continue
+        first, second = groups[min(place, other)], groups[max(place, other)]
+        if any(before in first for name in second for before in stages[name].after):
+            joined = tuple(name for name in question.parts.names if name in first + second)
+            yield (
+                f"with {short_name(groups[other])} too",
+                [*groups[: min(place, other)], joined, *groups[max(place, other) + 1 :]],
+            )
+
+
+def _in_all_modes(
+    question: Question,
+    way: str,
+    groups: Sequence[tuple[str, ...]],
+    modes: Mapping[tuple[str, ...], Mode],
+    stage: str,
+) -> Iterator[Alternative]:
+    """Try each way to keep the stage's job back, with the best for other new jobs beside it."""
+
+    def possible(group: tuple[str, ...]) -> list[Mode]:
+        if group in modes and stage not in group:
+            return [modes[group]]
+        is_first = _kept(question, group, Mode.READY) == "nothing"
+        return [Mode.READY] if is_first else [mode for mode in Mode if mode in question.modes]
+
+    best: dict[str, Sketch] = {}
+    mine = next(n for n, group in enumerate(groups) if stage in group)
+    for chosen in product(*map(possible, groups)):
+        sketch = sketch_of(question, list(zip(groups, chosen, strict=True)))
+        kept = _kept(question, groups[mine], chosen[mine])
+        if kept not in best or sketch.cost_s(question.price_s) < best[kept].cost_s(question.price_s):
+            best[kept] = sketch
+    for kept, sketch in best.items():
+        job = sketch.jobs[mine]
+        slots = question.parts.workflow.layout(job.block.stages, job.block.cores, question.parts.cores_per_node)
+        begins_s = next(slot.start_s for slot in slots if slot.stage == stage)
+        gap_s = float((job.start_s - job.ready_s).mean()) if begins_s <= 0 else 0.0
+        start_s = float(job.start_s.mean()) + begins_s
+        yield Alternative(way, kept, sketch, job, start_s, max(gap_s, 0.0), sketch.cost_s(question.price_s))
+
+
+def _a_price_s(outlook: Outlook, aim: Aim) -> float:
+    """Say at which price of a core-hour the chosen plan costs least."""
+    if aim.at_most is None and aim.deadline_s is None:
+        return outlook.question.price_s
+    plans = outlook.frontier()
+    place = next((n for n, one in enumerate(plans) if one.shape == outlook.sketch.shape), None)
+    if place is None or len(plans) == 1:
+        return outlook.question.price_s
+    # between two plans the cheaper is worth its time from this price on
+    slopes = [(a.makespan_s - b.makespan_s) / max(b.core_hours - a.core_hours, 1e-9) for a, b in pairwise(plans)]
+    around = slopes[max(place - 1, 0) : place + 1]
+    if len(around) == 2:
+        return math.sqrt(around[0] * around[1])
+    return around[0] * (2.0 if place == 0 else 0.5)
+
+
+def short_name(stages: Sequence[str]) -> str:
+    """Name a job by its stages.
+
+    Examples
+    --------
+    >>> short_name(["split", "search"]), short_name("abc")
+    ('split+search', 'a+...+c')
+    """
+    return "+".join(stages) if len(stages) < 3 else f"{stages[0]}+...+{stages[-1]}"

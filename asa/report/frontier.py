@@ -1,0 +1,268 @@
+"""Plans by what they are expected to cost, in time and in core-hours: as a picture, and in letters for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asa.drawing import new_figure, save_figure
+from asa.strategies.planning import Mode, Outlook, Parts, Question, Sketch, sketch_of
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CHOSEN", "Candidate", "candidates_of", "frontier_figure", "frontier_letters", "interval_s"]
+
+CHOSEN = "*"
+"""Stands for the chosen plan in a terminal."""
+
+_FAR_APART = 10.0  # times: from there on an axis is logarithmic
+_ROOM = 11  # letters to the right of the last place, for those that would stand on each other
+_LABEL = 9
+_BESIDE_PT = 7.0  # between intervals that would hide each other
+_COLOURS = {"B": "#d55e00", "P": "#0072b2", "C": "#009e73"}  # told apart by colour-blind eyes
+_SHAPES = {"B": "s", "P": "o", "C": "^"}
+_BEST_COLOUR = "#555555"
+_CHOSEN_COLOUR = "#cc79a7"
+_TICKS_S = (
+    1,
+    2,
+    5,
+    10,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1800,
+    3600,
+    7200,
+    4 * 3600,
+    8 * 3600,
+    86400,
+    2 * 86400,
+    7 * 86400,
+    30 * 86400,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan among others.
+
+    Parameters
+    ----------
+    name, mark
+        What it is called, and the letter that stands for it.
+    sketch
+        Its jobs, and what to expect of it.
+    is_chosen
+        It is what would be done.
+    is_best
+        None is both sooner and cheaper: it is on the frontier.
+    """
+
+    name: str
+    mark: str
+    sketch: Sketch
+    is_chosen: bool = False
+    is_best: bool = False
+
+
+def candidates_of(outlook: Outlook) -> list[Candidate]:
+    """Give what everybody knows, and the plans on the frontier, the cheapest first."""
+    chosen = outlook.sketch
+    best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
+    if not any(sketch is chosen for sketch in best):
+        best = sorted([*best, chosen], key=lambda sketch: sketch.core_hours)
+    question, stages = outlook.question, outlook.question.parts.names
+    known: list[tuple[str, str, Sketch]] = []
+    if question.parts.block(stages) is not None:
+        known.append(("Big Job", "B", sketch_of(_rigid(question), [(stages, Mode.READY)])))
+    known.append(("Per-Stage", "P", sketch_of(question, [((name,), Mode.READY) for name in stages])))
+    if Mode.DEPENDENCY in question.modes:
+        known.append(("Chained", "C", sketch_of(question, [((name,), Mode.DEPENDENCY) for name in stages])))
+    found = []
+    for name, mark, sketch in known:
+        same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
+        found.append(Candidate(name, mark, same or sketch, is_chosen=same is chosen, is_best=same is not None))
+    listed = [_jobs_of(candidate.sketch) for candidate in found]
+    others = [sketch for sketch in best if _jobs_of(sketch) not in listed]
+    marks = "123456789adefghijklmn"
+    for number, (mark, sketch) in enumerate(zip(marks, others, strict=False), start=1):
+        found.append(Candidate(f"Plan {number}", mark, sketch, is_chosen=sketch is chosen, is_best=True))
+    return found
+
+
+def _rigid(question: Question) -> Question:
+    """Give the question of a site that takes no cores back."""
+    parts = question.parts
+    return replace(question, parts=Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node))
+
+
+def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, str]]:
+    return [(job.block.stages, job.block.shrinks, job.mode.value) for job in sketch.jobs]
+
+
+def interval_s(sketch: Sketch) -> tuple[float, float]:
+    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed."""
+    low_s, high_s = np.quantile(sketch.end_s, [0.1, 0.9]).tolist()
+    return low_s, high_s
+
+
+def frontier_letters(candidates: Sequence[Candidate], width: int = 72, height: int = 11) -> list[str]:
+    """Draw core-hours to the right and expected makespan upwards, a letter a plan.
+
+    Plans that would stand on each other stand side by side, the chosen one first.
+    """
+    columns = width - _LABEL - 2 - _ROOM
+    hours = [candidate.sketch.core_hours for candidate in candidates]
+    spans_s = [candidate.sketch.makespan_s for candidate in candidates]
+    across, up = _placing(hours, columns), _placing(spans_s, height)
+    grid = [[" "] * (columns + _ROOM) for _ in range(height)]
+    for candidate in sorted(candidates, key=lambda one: not one.is_chosen):
+        row = grid[height - 1 - up(candidate.sketch.makespan_s)]
+        place = next(at for at in range(across(candidate.sketch.core_hours), len(row)) if row[at] == " ")
+        row[place] = CHOSEN if candidate.is_chosen else candidate.mark
+    heads = [""] * height
+    heads[-1], heads[0] = format_duration(min(spans_s)), format_duration(max(spans_s))
+    lines = [f"{head:>{_LABEL}} │{''.join(row)}".rstrip() for head, row in zip(heads, grid, strict=True)]
+    least, most = f"{min(hours):,.1f}", f"{max(hours):,.1f}"
+    between = " " * max(columns - len(least) - len(most), 1)
+    axis = f"{least}{between}{most}" if most != least else least
+    return [*lines, f"{'':>{_LABEL}} └{'─' * columns}", f"{'':>{_LABEL}}  {axis} core-hours"]
+
+
+def _placing(values: Sequence[float], cells: int) -> Callable[[float], int]:
+    """Give the cell of a value, from 0 on."""
+    low, high = min(values), max(values)
+    scale = math.log if _is_wide(values) else float
+    span = scale(high) - scale(low)
+    return lambda value: round((scale(value) - scale(low)) / span * (cells - 1)) if span else 0
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    return 0 < _FAR_APART * min(values) < max(values)
+
+
+def frontier_figure(candidates: Sequence[Candidate], path: str | Path, title: str) -> None:
+    """Draw expected makespan, with the interval in which 8 in 10 cases lie, against core-hours.
+
+    Parameters
+    ----------
+    candidates
+        The plans.
+    path
+        File to write.
+    title
+        What is planned, and where.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
+    """
+    figure = new_figure(8.0, 5.0)
+    panel = figure.subplots()
+    hours = [candidate.sketch.core_hours for candidate in candidates]
+    times_s = [time for one in candidates for time in (one.sketch.makespan_s, *interval_s(one.sketch))]
+    if _is_wide(hours):
+        panel.set_xscale("log")
+    if _is_wide(times_s):
+        panel.set_yscale("log")
+    panel.set_xlim(*_limits(hours))
+    panel.set_ylim(*_limits(times_s))
+    best = [candidate.sketch for candidate in candidates if candidate.is_best]
+    best.sort(key=lambda sketch: sketch.core_hours)
+    panel.plot(
+        [sketch.core_hours for sketch in best],
+        [sketch.makespan_s for sketch in best],
+        color=_BEST_COLOUR,
+        linewidth=0.8,
+        zorder=1,
+        label="none is sooner and cheaper" if len(best) > 1 else None,
+    )
+    for candidate in candidates:
+        same = [other for other in candidates if _is_beside(candidate, other, hours)]
+        place = same.index(candidate) - (len(same) - 1) / 2
+        _draw(panel, candidate, _BESIDE_PT * place)
+    _label_times(panel)
+    panel.set_xlabel("expected core-hours")
+    panel.set_ylabel("expected makespan; bars: 8 in 10 cases")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_title(title, fontsize="medium")
+    figure.legend(loc="outside right center", frameon=False, fontsize="small")
+    save_figure(figure, path)
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if _is_wide(values):
+        return low / 1.3, high * 1.3
+    margin = 0.08 * (high - low) or 0.1 * max(high, 1.0)
+    return low - margin, high + margin
+
+
+def _is_beside(one: Candidate, other: Candidate, hours: Sequence[float]) -> bool:
+    near = 0.02 * (max(hours) - min(hours))
+    return abs(one.sketch.core_hours - other.sketch.core_hours) <= near
+
+
+def _draw(panel: Axes, candidate: Candidate, aside_pt: float) -> None:
+    from matplotlib.transforms import ScaledTranslation  # noqa: PLC0415 - heavy, and optional
+
+    sketch = candidate.sketch
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    place = panel.transData + ScaledTranslation(aside_pt / 72, 0, figure.dpi_scale_trans)
+    colour = _CHOSEN_COLOUR if candidate.is_chosen else _COLOURS.get(candidate.mark, _BEST_COLOUR)
+    at = [sketch.core_hours] * 2
+    panel.plot(at, interval_s(sketch), color=colour, linewidth=2, alpha=0.5, transform=place, zorder=2)
+    panel.plot(
+        at[:1],
+        [sketch.makespan_s],
+        linestyle="none",
+        marker="*" if candidate.is_chosen else _SHAPES.get(candidate.mark, "o"),
+        markersize=17 if candidate.is_chosen else 10,
+        color=colour,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        label=f"{candidate.name}, chosen" if candidate.is_chosen else candidate.name,
+        transform=place,
+        zorder=5 if candidate.is_chosen else 3,
+    )
+    if candidate.mark not in _SHAPES and not candidate.is_chosen:
+        panel.text(
+            at[0],
+            sketch.makespan_s,
+            candidate.mark,
+            transform=place,
+            color="white",
+            fontsize="x-small",
+            horizontalalignment="center",
+            verticalalignment="center_baseline",
+            zorder=4,
+        )
+
+
+def _label_times(panel: Axes) -> None:
+    """Write times as people do, at moments that are round for them."""
+    low, high = panel.get_ylim()
+    if panel.get_yscale() == "log":
+        ticks: list[float] = [float(tick) for tick in _TICKS_S if low <= tick <= high]
+    else:
+        step = next((tick for tick in _TICKS_S if (high - low) / tick <= 8), _TICKS_S[-1])
+        ticks = [float(step * n) for n in range(math.ceil(max(low, 0.0) / step), int(high / step) + 1)]
+    if len(ticks) > 1:
+        panel.set_yticks(ticks, [format_duration(tick) for tick in ticks])
+        panel.set_yticks([], minor=True)
+    else:
+        panel.yaxis.set_major_formatter(lambda value, _: format_duration(value))

@@ -1,0 +1,289 @@
+"""``asa plan``: what the optimiser would do, shown before anything is submitted."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from asa.backend import Capabilities
+from asa.cli.plan import plan
+from asa.cli.run import run
+from asa.errors import AsaError
+from asa.report.frontier import Candidate, frontier_letters
+from asa.runner import RunPlan
+from asa.runner.outlook import plan_of
+from asa.strategies.base import ForecastKind, Keep, Phase, Plan, PlannedJob
+from asa.strategies.planning import Sketch
+from asa.workflow import Stage
+
+app = typer.Typer()
+app.command("plan")(plan)
+app.command("run")(run)
+
+STAGES = (("fetch", "", 1), ("project", "fetch", 48), ("fit", "project", 1), ("add", "fit", 48), ("show", "add", 1))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A machine of 64 cores on which somebody always waits."""
+    rng = np.random.default_rng(3)
+    submit = np.cumsum(rng.exponential(500.0, 900)).astype(int)
+    cores, runs = rng.choice([1, 8, 32, 64], 900), rng.lognormal(6.5, 0.7, 900).astype(int) + 1
+    lines = ["; MaxProcs: 64"]
+    lines += [
+        f"{i + 1} {submit[i]} -1 {runs[i]} {cores[i]} -1 -1 {cores[i]} {2 * runs[i]} -1 1 {i % 9} 1 1 1 1 -1 -1"
+        for i in range(900)
+    ]
+    path = tmp_path_factory.mktemp("log") / "north.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, log):
+    """A folder with a workflow in it, and a way to type commands there."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, STAGES)
+    where = ["--backend", "simulated", "--set", f"trace={log}", "--set", "age_accrues=no", "--bank", "none"]
+    return lambda *arguments, **more: asa("plan", "flow.toml", *where, *arguments, **more)
+
+
+def asa(*arguments, code=0, columns=80):
+    done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": str(columns)})
+    if isinstance(done.exception, AsaError):
+        assert done.exception.exit_code == code, done.exception
+        return SimpleNamespace(stdout=done.stdout, stderr=str(done.exception))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def write(folder, stages, more=""):
+    text = f'name = "flow"\n[defaults]\nwalltime = "30min"\nexpected = "5min"\ncommand = "true"\n{more}'
+    for name, after, cores in stages:
+        text += f'[[stage]]\nname = "{name}"\nafter = {json.dumps(after.split())}\ncores = {cores}\n'
+    (folder / "flow.toml").write_text(text)
+
+
+def told(place, *arguments):
+    return json.loads(place(*arguments, "--output", "json").stdout)
+
+
+def chosen(document):
+    [one] = [candidate for candidate in document["candidates"] if candidate["chosen"]]
+    return one
+
+
+def test_candidates_jobs_and_reasons_fit_into_a_narrow_terminal(place, tmp_path):
+    """The chosen plan is marked and drawn, each of its jobs has a reason; the command to run it comes last."""
+    for columns in (80, 120):
+        shown = place(columns=columns).stdout
+        *lines, command = shown.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert command.startswith("  asa run flow.toml --backend simulated")
+        assert command.endswith("--strategy asa-plan")
+        heads = [line.split("  ")[0] for line in lines]
+        assert [heads.count(mark) for mark in "BPC*"] == [1, 1, 1, 1]
+        assert any("│" in line and "*" in line for line in lines)
+        words = " ".join(shown.split())
+        assert "1. submit fetch" in words
+        assert "expected gap" in words
+        assert "Nothing was submitted" in words
+    assert [path.name for path in tmp_path.iterdir()] == ["flow.toml"]
+
+
+def test_the_document_has_what_the_tables_have(place):
+    """Numbers with their units; plans on the frontier are sooner the more they take."""
+    document = told(place)
+    by_name = {candidate["name"]: candidate for candidate in document["candidates"]}
+    assert document["schema"] == 1
+    assert document["informed"]
+    assert by_name["Per-Stage"]["times_per_stage"] == pytest.approx(1.0)
+    assert by_name["Per-Stage"]["core_hours"] == pytest.approx((3 * 1 + 2 * 48) * 300 / 3600)
+    assert document["per_stage"]["core_hours"] == pytest.approx(by_name["Per-Stage"]["core_hours"])
+    assert by_name["Big Job"]["core_hours"] == pytest.approx(5 * 48 * 300 / 3600)
+    assert [job["stages"] for job in by_name["Big Job"]["jobs"]] == [[name for name, *_ in STAGES]]
+    assert {job["mode"] for job in by_name["Chained"]["jobs"][1:]} == {"dependency"}
+    for candidate in document["candidates"]:
+        times = candidate["makespan_s"]
+        assert 1500 <= times["p10"] <= times["p50"] <= times["p90"]
+        assert [name for job in candidate["jobs"] for name in job["stages"]] == [name for name, *_ in STAGES]
+    best = sorted((one for one in document["candidates"] if one["on_frontier"]), key=lambda one: one["core_hours"])
+    assert len(best) > 1
+    spans = [one["makespan_s"]["mean"] for one in best]
+    assert spans == sorted(spans, reverse=True)
+    assert document["jobs"] == chosen(document)["jobs"]
+    assert document["jobs"][0]["submit_in_s"] == 0
+    for before, after in zip(document["jobs"], document["jobs"][1:], strict=False):
+        assert before["start_in_s"]["mean"] < after["start_in_s"]["mean"]
+
+
+def test_what_is_wanted_decides(place):
+    """A price, a budget or a deadline; what cannot be met is told."""
+    free, dear = chosen(told(place, "--price", 0)), chosen(told(place, "--price", 1e7))
+    assert free["makespan_s"]["mean"] < dear["makespan_s"]["mean"]
+    assert free["core_hours"] > dear["core_hours"]
+    assert chosen(told(place, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
+    late = told(place, "--deadline", "300d")
+    assert chosen(late)["core_hours"] == pytest.approx(dear["core_hours"])
+    assert late["deadline_s"] == pytest.approx(late["now_s"] + 300 * 86_400, abs=1)
+    early = " ".join(place("--deadline", "1min").stdout.split())
+    assert "no plan has ended by" in early
+    assert f"--strategy asa-plan:deadline={late['now_s'] + 60:.0f}" in early
+    assert "the cheapest is chosen" in " ".join(place("--at-most", 0.1).stdout.split())
+    assert chosen(told(place, "--price", 0, "--at-most", 1.0))["times_per_stage"] <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--deadline", "soon"), "--deadline: 'soon' is no time"),
+        (("--price", "much"), "price"),
+        (("--at-most", "-1"), "at-most"),
+        (("--explain", "ad"), "add"),
+        (("--picture", "plan.toml"), "--picture"),
+    ],
+)
+def test_what_cannot_be_used_is_named(place, arguments, words):
+    """With what was meant."""
+    assert words in place(*arguments, code=2).stderr
+
+
+def test_where_nothing_is_known_it_does_as_per_stage(place, tmp_path):
+    """And says so; there is nothing to compare, explain or draw."""
+    nothing = ("--history", 0, "--explain", "fit")
+    shown = place(*nothing, "--picture", "plan.png")
+    words = " ".join(shown.stdout.split())
+    assert "Nothing is known of this queue's waits yet" in words
+    assert "as Per-Stage does" in words
+    assert "in its turn" in words
+    assert "expected" not in words
+    assert "No picture was drawn" in shown.stderr
+    assert not (tmp_path / "plan.png").exists()
+    document = told(place, *nothing)
+    assert not document["informed"]
+    assert document["candidates"] == []
+    assert document["explain"] is None
+    assert [job["stages"] for job in document["jobs"]] == [[name] for name, *_ in STAGES]
+    assert [job["submit_in_s"] for job in document["jobs"]] == [0, None, None, None, None]
+    assert {job["wait_s"] for job in document["jobs"]} == {None}
+
+
+@pytest.mark.parametrize("stage", ["fetch", "fit", "show"])
+def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):
+    """Alone or with its neighbours, each way of being kept back; in a chain none of them costs less."""
+    explained = told(place, "--explain", stage)["explain"]
+    assert explained["stage"] == stage
+    mine = explained["chosen"]
+    assert all(stage in other["stages"] for other in [mine, *explained["others"]])
+    assert min(other["cost_s"] for other in explained["others"]) >= mine["cost_s"] - 0.5
+    sizes = {len(other["stages"]) for other in [mine, *explained["others"]]}
+    assert 1 in sizes
+    assert len(sizes) > 1
+    ways = {other["kept_back"] for other in [mine, *explained["others"]]}
+    assert ways == {"nothing"} if stage == "fetch" else {"ready", "dependency", "await"} <= ways
+    for other in [mine, *explained["others"]]:
+        worth = explained["price_s_per_core_hour"] * other["core_hours"]
+        assert other["cost_s"] == pytest.approx(other["makespan_s"] + worth)
+    words = " ".join(place("--explain", stage).stdout.split())
+    assert f"What was weighed for {stage}" in words
+    assert f"Chosen: {stage}" in words
+    assert "worse in all" in words
+
+
+def test_stages_that_cannot_share_a_job_are_told(place, tmp_path):
+    """A local stage waits in no queue, and is in no Big Job."""
+    write(tmp_path, STAGES[1:], '[[stage]]\nname = "fetch"\nlocal = true\n')
+    shown = " ".join(place("--explain", "fetch").stdout.split())
+    assert "Not possible here: Big Job." in shown
+    assert "1. run fetch here, at once: it waits in no queue" in shown
+    assert "cannot share a job" in shown
+
+
+def test_branches_are_planned_too(place, tmp_path):
+    """Each job after those that it follows."""
+    write(tmp_path, (("a", "", 8), ("b", "a", 32), ("c", "a", 1), ("d", "b c", 1)))
+    for stage in "abcd":
+        assert told(place, "--explain", stage)["explain"]["others"]
+    for candidate in told(place)["candidates"]:
+        assert sorted(name for job in candidate["jobs"] for name in job["stages"]) == list("abcd")
+
+
+def test_the_picture_is_drawn(place, tmp_path, monkeypatch):
+    """It needs matplotlib, and says so."""
+    place("--picture", "plan.png")
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    place("--picture", "plan.svg", "--at-most", "1.1")
+    text = (tmp_path / "plan.svg").read_text()
+    assert text.count("<!-- Per-Stage -->") == 1
+    assert text.count(", chosen -->") == 1
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "asa-client[plot]" in place("--picture", "plan.png", code=2).stderr
+
+
+def sketch(makespan_s, core_hours):
+    return Sketch((), np.full(48, float(makespan_s)), core_hours)
+
+
+def test_letters_stand_where_they_belong():
+    """Cheaper plans to the left, faster ones below; those in the same place side by side, the chosen one first."""
+    lines = frontier_letters(
+        [
+            Candidate("Per-Stage", "P", sketch(7200, 10.0)),
+            Candidate("Chained", "C", sketch(7200, 10.0)),
+            Candidate("Plan 1", "1", sketch(7200, 10.0), is_chosen=True),
+            Candidate("Big Job", "B", sketch(3600, 20.0)),
+            Candidate("Plan 2", "2", sketch(5400, 15.0)),
+        ],
+        width=60,
+        height=5,
+    )
+    assert lines[0] == "    2h00m │*PC"
+    assert lines[2].rstrip().endswith("2")
+    assert lines[2].index("2") == pytest.approx((lines[0].index("*") + lines[4].rindex("B")) / 2, abs=1)
+    assert lines[4].startswith("    1h00m │")
+    assert lines[4].rstrip().endswith("B")
+    assert max(map(len, lines)) <= 60
+    assert "10.0" in lines[-1]
+    assert "20.0 core-hours" in lines[-1]
+
+
+def test_one_plan_alone_can_be_drawn():
+    assert any("*" in line for line in frontier_letters([Candidate("Plan 1", "1", sketch(60, 0.0), is_chosen=True)]))
+
+
+class FirstThenTogether:
+    """Asks for the first stage, and for all others in one job when that has ended."""
+
+    forecast = ForecastKind.NONE
+
+    def plan(self, view, forecast):
+        first, *others = view.workflow.order
+        if view.stages[first].phase is Phase.WAITING:
+            return Plan.of([PlannedJob((first,), view.now_s, Keep.NOTHING, "first")])
+        if view.is_ready(others[0]) and view.stages[others[0]].phase is Phase.WAITING:
+            return Plan.of([PlannedJob(tuple(others), view.now_s, Keep.NOTHING, "then")])
+        return Plan()
+
+
+def test_a_dry_run_shows_which_later_stages_will_share_a_job():
+    """Also where their job is only asked for once others have ended."""
+    stages = tuple(Stage(name, cores=n, walltime_s=60, after=after) for name, n, after in (
+        ("a", 1, ()), ("b", 4, ("a",)), ("c", 2, ("b",)),
+    ))  # fmt: skip
+    made = RunPlan("0" * 16, "flow", "flow", stages, "own", "own", Capabilities("site", 8, 4, age_accrues=True))
+    jobs = plan_of(made, FirstThenTogether(), SimpleNamespace(now=lambda: 5.0), None)
+    assert [job.planned.stages for job in jobs] == [("a",), ("b", "c")]
+    assert [job.in_s for job in jobs] == [0.0, None]
+    assert [job.spec.cores for job in jobs] == [1, 4]
+    assert jobs[1].planned.reason == "when it is its turn: after a"
+
+
+def test_a_dry_run_of_the_strategy_shows_the_same_jobs(place, log):
+    """Those of the plan that is chosen."""
+    where = ["--backend", "simulated", "--set", f"trace={log}", "--set", "age_accrues=no", "--bank", "none"]
+    dry = asa("run", "flow.toml", *where, "--dry-run", "--strategy", "asa-plan", "--output", "json")
+    assert [job["stages"] for job in json.loads(dry.stdout)["jobs"]] == [job["stages"] for job in told(place)["jobs"]]
