@@ -20,6 +20,25 @@ settings.register_profile(
 settings.load_profile("asa")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let one process run all tests of a file, of a version of Slurm if there are more: what they share is made once.
+
+    In the order of the tests, as those that take longest come first.
+    """
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, test = nodeid.partition("::")
+            return file, "24.11" in test
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Folder of real traces; what needs it is skipped where it is absent."""

@@ -219,13 +219,14 @@ exec @DATE@ "$@"
 """
 _SLEEP = """#!/bin/sh
 case $1 in *.*) nap=$((${1%%.*} + 1)) ;; *) nap=$1 ;; esac
-[ "$nap" -le @NAP@ ] && clock=naps || clock=clock
 read -r now <"$FAKE_SLURM/clock"
 mark=$FAKE_SLURM/asleep/$SLURM_JOB_ID.$$
-trap 'rm -f "$mark"; exit 143' TERM
-echo "$now $((now + nap))" >"$mark"
-while [ -e "$mark" ] && read -r told <"$FAKE_SLURM/$clock" && [ "$told" -lt $((now + nap)) ]; do @SLEEP@ 0.01; done
-rm -f "$mark"
+trap 'kill $!; rm -f "$mark"; exit 143' TERM
+exec 2>/dev/null
+@SLEEP@ 100000 &
+echo "$! $now $((now + nap))" >"$mark"
+wait $!
+exit 0
 """
 _LONGEST_NAP_S = 5
 """Who sleeps no longer looks for something again and again: they wake once the others have done what they do then."""
@@ -238,13 +239,12 @@ class Scripts:
         self.folder = folder
         self.running = {}
         self.stirred_s = 0
-        self._told_s = {}
+        self._clock_s = self._naps_clock_s = -math.inf
         for name in ("bin", "asleep", "spool"):
             (folder / name).mkdir(parents=True)
         for name, text in (("date", _DATE), ("sleep", _SLEEP)):
             file = folder / "bin" / name
-            of_here = text.replace(f"@{name.upper()}@", shutil.which(name)).replace("@NAP@", str(_LONGEST_NAP_S))
-            file.write_text(of_here)
+            file.write_text(text.replace(f"@{name.upper()}@", shutil.which(name)))
             file.chmod(0o755)
 
     def start(self, job, variables, now_s):
@@ -254,8 +254,8 @@ class Scripts:
         path = f"{self.folder / 'bin'}:{job.ask.environment.get('PATH', '/usr/bin:/bin')}"
         folder = job.ask.folder or "/"
         out = self._file(job, job.ask.stdout or f"{folder}/slurm-%j.out")
-        for clock in ("clock", "naps"):
-            self.tell(now_s, clock)
+        self.tell(now_s)
+        self._naps_clock_s = self._clock_s
         try:
             err = self._file(job, job.ask.stderr) if job.ask.stderr else out
             with out.open("ab") as stdout, err.open("ab") as stderr:
@@ -290,15 +290,13 @@ class Scripts:
         for mark in (self.folder / "asleep").glob(f"{job.job_id}.*"):
             mark.unlink(missing_ok=True)
 
-    def tell(self, now_s, clock="clock"):
-        """Let the scripts know the time; those that nap go by a clock of their own."""
-        whole_s = math.floor(now_s)
-        if whole_s == self._told_s.get(clock):
-            return
-        self._told_s[clock] = whole_s
-        beside = self.folder / "clock.new"
-        beside.write_text(f"{whole_s}\n")
-        beside.replace(self.folder / clock)
+    def tell(self, now_s):
+        """Let the scripts know the time."""
+        if self._clock_s != (whole_s := math.floor(now_s)):
+            self._clock_s = whole_s
+            beside = self.folder / "clock.new"
+            beside.write_text(f"{whole_s}\n")
+            beside.replace(self.folder / "clock")
 
     def settle(self, now_s):
         """Wait until every script has ended or sleeps beyond now; True if one has ended meanwhile."""
@@ -306,7 +304,7 @@ class Scripts:
             return False
         self.tell(now_s)
         ended = self._wait_for_all(now_s)
-        self.tell(now_s, "naps")
+        self._naps_clock_s = self._clock_s
         return self._wait_for_all(now_s) or ended
 
     def _wait_for_all(self, now_s):
@@ -325,24 +323,29 @@ class Scripts:
 
     def wakes(self):
         """Tell when sleepers wake: those who wait for others to do something only if something was done since."""
-        for began_s, wake_s in itertools.chain.from_iterable(map(self._naps, self.running)):
+        for _, _, began_s, wake_s in itertools.chain.from_iterable(map(self._naps, self.running)):
             if wake_s - began_s > _LONGEST_NAP_S or began_s <= self.stirred_s:
                 yield wake_s
 
     def _sleeps(self, job):
-        for began_s, wake_s in self._naps(job.job_id):
-            clock = "naps" if wake_s - began_s <= _LONGEST_NAP_S else "clock"
-            if wake_s > self._told_s[clock]:
-                return True
-        return False
+        """Wake those whose time has come; tell whether another sleeps on."""
+        sleeps = False
+        for mark, pid, began_s, wake_s in self._naps(job.job_id):
+            if wake_s > (self._naps_clock_s if wake_s - began_s <= _LONGEST_NAP_S else self._clock_s):
+                sleeps = True
+            else:
+                mark.unlink(missing_ok=True)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        return sleeps
 
     def _naps(self, job_id):
         for mark in (self.folder / "asleep").glob(f"{job_id}.*"):
             try:
-                began_s, wake_s = map(int, mark.read_text().split())
-            except (FileNotFoundError, ValueError):  # it just woke, or just falls asleep
+                pid, began_s, wake_s = map(int, mark.read_text().split())
+            except (FileNotFoundError, ValueError):  # it was killed, or just falls asleep
                 continue
-            yield began_s, wake_s
+            yield mark, pid, began_s, wake_s
 
     @staticmethod
     def _file(job, pattern):

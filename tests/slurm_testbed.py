@@ -158,11 +158,12 @@ class Testbed:
 
 
 def until(true, *, within_s=60.0, what="what was waited for"):
-    """Wait until something is true, and return it."""
-    deadline = time.monotonic() + within_s
+    """Wait until something is true, and return it; look less often the longer it takes."""
+    began_s = time.monotonic()
     while not (value := true()):
-        assert time.monotonic() < deadline, f"{what} did not come within {within_s:g} s"
-        time.sleep(0.05)
+        waited_s = time.monotonic() - began_s
+        assert waited_s < within_s, f"{what} did not come within {within_s:g} s"
+        time.sleep(min(max(0.05, waited_s / 10), 0.5))
     return value
 
 

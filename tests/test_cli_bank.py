@@ -3,12 +3,10 @@
 import json
 import os
 import pty
-import subprocess
-import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -33,11 +31,7 @@ def asa(*arguments, code=0, env=None):
 
 def asa_process(*arguments, code=0, **more):
     """Run the command as a user does."""
-    command = [str(Path(sys.executable).with_name("asa")), "bank", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    return forked.asa("bank", *arguments, code=code, **more)
 
 
 def job(days_ago=0.0, cores=64, system="hpc2n", partition="batch"):

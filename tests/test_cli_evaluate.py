@@ -3,19 +3,15 @@
 import csv
 import json
 import math
-import os
-import subprocess
 import sys
-from pathlib import Path
 
+import forked
 import pytest
 
 from asa import plugins
 from asa.cli.evaluate import evaluate
 from asa.errors import InputError, TraceError, UnknownNameError
 from asa.evaluation import installed
-
-ASA = [str(Path(sys.executable).with_name("asa"))]
 
 LOG = "; MaxProcs: 64\n" + "".join(
     f"{i} {i * 300} {7919 * i % 4000 if i % 3 else 0} {200 + 997 * i % 3000} 8 -1 -1 "
@@ -99,12 +95,7 @@ def toys(tmp_path, monkeypatch):
 
 
 def asa(*arguments, code=0):
-    done = subprocess.run(
-        [*ASA, "evaluate", *map(str, arguments)], capture_output=True, text=True, check=False, env=os.environ
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    return forked.asa("evaluate", *arguments, code=code)
 
 
 def records(capsys, traces, **options):

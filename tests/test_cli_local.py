@@ -2,17 +2,14 @@
 
 import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forked import asa
 from local_queue import Queue
 
 PROGRAMS = (
     "sh bash cat sed sleep date mktemp rm ln mkdir mv grep uname env ls touch head true readlink xargs tr split seq"
 )
-ASA = str(Path(sys.executable).with_name("asa"))
 
 PROJECT = """#!/bin/bash
 #SBATCH --job-name=project
@@ -51,13 +48,7 @@ class Home:
         return ["--set", "cores=2", "--set", f"spool={self.root / 'spool'}"]
 
     def asa(self, *arguments, code=0):
-        done = subprocess.run(
-            [ASA, *map(str, arguments)], cwd=self.root, env=self.environment, capture_output=True, text=True,
-            timeout=120, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+        return asa(*arguments, code=code, cwd=self.root, env=self.environment)
 
     def flow(self, text):
         (self.root / "flow.toml").write_text(f'name = "flow"\n{text}')

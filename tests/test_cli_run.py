@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from slurm_testbed import until
-from this_machine import Place, Terminal
+from this_machine import OwnPlace, Place, Terminal
 
 CHAIN = (("a", "", "echo a >>did; sleep 1"), ("b", "a", "echo b >>did; sleep 1", 2), ("c", "b", "echo c >>did"))
 LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
@@ -90,6 +90,29 @@ def test_a_run_that_is_killed_goes_on_where_it_was(place, strategy):
     assert place.status()["state"] == "completed"
 
 
+def test_a_batch_system_of_ones_own_will_do(tmp_path):
+    """One that a package brings: a run on it is killed and gone on with, and another is cancelled."""
+    place = OwnPlace(tmp_path)
+    try:
+        client = place.begin("run", place.flow(*CHAIN), *place.on)
+        until(lambda: "b" in place.lines(), what="the second stage")
+        client.kill()
+        client.communicate()
+        assert "completed in" in place.asa("resume").stdout
+        assert place.lines() == ["a", "b", "c"]
+        client = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "chained")
+        until(lambda: place.lines()[3:] == ["a"], what="the first stage")
+        told = "It waits for a job that has not ended"
+        until(lambda: told in place.asa("explain").stdout, what="the reason by which the second waits")
+        place.asa("cancel")
+        client.communicate()
+        assert client.returncode == 1
+        assert place.states() == {"a": "cancelled", "b": "cancelled"}
+        assert len(place.jobs()) == 5
+    finally:
+        place.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_who_leaves_is_told_how_to_come_back(place, number):
     """The jobs go on meanwhile."""
@@ -157,7 +180,7 @@ def test_a_cancellation_is_noted_where_the_batch_system_cannot_be_reached(place)
     until(lambda: "b" in place.lines(), what="the second stage")
     client.kill()
     client.communicate()
-    place.close()
+    place.end_queue()
     moved = (place.root / "spool").rename(place.root / "moved")
     (place.root / "spool").touch()
     told = place.asa("cancel", code=1).stderr
@@ -210,7 +233,7 @@ def test_only_one_client_drives_a_run(place):
         "b: queued (dependency)",
         "waits for 'a'",
         "expected to end",
-        "a job that has not ended",
+        "a job that has not come so far",
     ):
         assert words in shown
     place.asa("cancel")

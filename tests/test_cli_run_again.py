@@ -1,11 +1,10 @@
 """Runs on the command line where something is amiss: no bank, a closed pipe, a wrong workflow, no batch system."""
 
 import json
-import subprocess
 
 import pytest
 from slurm_testbed import until
-from this_machine import ASA, Place
+from this_machine import Place
 
 CHAIN = (("a", "", "echo a >>did"), ("b", "a", "echo b >>did; sleep 1"), ("c", "b", "echo c >>did"))
 LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
@@ -93,7 +92,6 @@ def test_who_stops_reading_leaves_the_run_in_good_order(place):
     client.stdout.close()
     client.wait(timeout=60)
     errors = client.stderr.read()
-    client.stderr.close()
     assert client.returncode == 130, errors
     [run] = place.runs()
     for words in ("Submitted jobs go on", f"asa resume {run.name}"):
@@ -109,12 +107,9 @@ def test_lists_end_quietly_where_nobody_reads_them(place):
     """With 141, as a shell says of what such a pipe has killed."""
     place.asa("run", place.flow(("a", "", "true")), *place.on, "--quiet")
     for verb in (["runs"], ["status"], ["status", "--output", "json"], ["explain"], ["list"]):
-        with subprocess.Popen(
-            [ASA, *verb], env=place.environment, cwd=place.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as command:
-            command.stdout.close()
-            errors = command.stderr.read()
-        assert (command.returncode, errors) == (141, b""), verb
+        command = place.begin(*verb)
+        command.stdout.close()
+        assert (command.wait(), command.stderr.read()) == (141, ""), verb
 
 
 def test_no_batch_system_means_that_nothing_was_submitted(place):
@@ -137,7 +132,7 @@ def test_a_site_file_may_name_its_strategy(place):
     """And the site that is called default is taken where none is named."""
     sites = place.root / "sites"
     sites.mkdir()
-    text = f'backend = "this-machine"\nstrategy = "chained"\ncores = 4\nspool = "{place.root / "spool"}"\n'
+    text = f'backend = "local"\nstrategy = "chained"\ncores = 4\nspool = "{place.root / "spool"}"\n'
     (sites / "here.toml").write_text(text)
     (sites / "there.toml").write_text(text)
     told = place.asa("run", place.flow(("a", "", "true")), "--dry-run", code=2).stderr

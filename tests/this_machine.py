@@ -1,45 +1,39 @@
-"""A place where `asa run` can be typed without a batch system: the backend of the example, installed as a package."""
+"""A place where `asa run` can be typed without a batch system."""
 
 import fcntl
 import json
 import os
 import pty
 import select
-import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
+from forked import Command, asa
+from local_queue import Queue
 from slurm_testbed import until
 
-ASA = str(Path(sys.executable).with_name("asa"))
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class Place:
-    """A folder with a queue of its own."""
+    """A folder with a queue of this machine of its own."""
 
     def __init__(self, root, cores=4):
         self.root, self.cores = root, cores
-        package = root / "packages" / "this_machine-0.dist-info"
-        package.mkdir(parents=True)
-        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: this-machine\nVersion: 0\n")
-        (package / "entry_points.txt").write_text("[asa.backends]\nthis-machine = own_backend:ThisMachine\n")
+        self.queue = Queue(root, cores)
+        self._begun = []
         self.environment = {
             **os.environ,
-            "PYTHONPATH": f"{root / 'packages'}:{EXAMPLES}",
             "ASA_BANK": str(root / "bank"),
             "ASA_SITES": str(root / "sites"),
             "ASA_RUNS": str(root / "runs"),
-            "COLUMNS": "100",
         }
 
     @property
     def on(self):
-        return ["--backend", "this-machine", "--set", f"cores={self.cores}", "--set", f"spool={self.root / 'spool'}"]
+        return ["--backend", "local", "--set", f"cores={self.cores}", "--set", f"spool={self.root / 'spool'}"]
 
     def flow(self, *stages, name="flow"):
         """Write a workflow file of (name, after, command) or (name, after, command, cores)."""
@@ -52,20 +46,12 @@ class Place:
         path.write_text(text)
         return path.name
 
-    def begin(self, *arguments, **options):
-        usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.root}
-        return subprocess.Popen([ASA, *map(str, arguments)], env=self.environment, **{**usual, **options})
+    def begin(self, *arguments, cwd=None):
+        self._begun.append(Command(*arguments, cwd=cwd or self.root, env=self.environment))
+        return self._begun[-1]
 
-    def asa(self, *arguments, code=0, columns=None):
-        environment = {**self.environment, **({"COLUMNS": str(columns)} if columns else {})}
-        command = [ASA, *map(str, arguments)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=self.root, env=environment, check=False, timeout=120,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+    def asa(self, *arguments, code=0, columns=100):
+        return asa(*arguments, code=code, cwd=self.root, env=self.environment | {"COLUMNS": str(columns)})
 
     def status(self, *run):
         return json.loads(self.asa("status", *run, "--output", "json").stdout)
@@ -77,14 +63,41 @@ class Place:
         return sorted(path.parent for path in (self.root / "runs").glob("*/run.json"))
 
     def jobs(self):
-        return sorted(path.parent for path in (self.root / "spool" / "jobs").glob("*/job.json"))
+        return sorted(path.parent for path in (self.root / "spool").glob("*/*/*/order.json"))
 
     def lines(self, name="did"):
         path = self.root / name
         return path.read_text().split() if path.exists() else []
 
     def close(self):
-        """End all jobs, and wait for the end of the server, so that nothing is left running."""
+        """End all clients, all jobs and the server, so that nothing is left running."""
+        for command in self._begun:
+            command.close()
+        self.end_queue()
+
+    def end_queue(self):
+        self.queue.close()
+
+
+class OwnPlace(Place):
+    """One with the batch system of the example, which is installed as a package."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        package = root / "packages" / "this_machine-0.dist-info"
+        package.mkdir(parents=True)
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: this-machine\nVersion: 0\n")
+        (package / "entry_points.txt").write_text("[asa.backends]\nthis-machine = own_backend:ThisMachine\n")
+        self.environment["PYTHONPATH"] = f"{root / 'packages'}:{EXAMPLES}"
+
+    @property
+    def on(self):
+        return ["--backend", "this-machine", *super().on[2:]]
+
+    def jobs(self):
+        return sorted(path.parent for path in (self.root / "spool" / "jobs").glob("*/job.json"))
+
+    def end_queue(self):
         for job in self.jobs():
             (job / "cancel").touch()
         lock = self.root / "spool" / "lock"
@@ -107,13 +120,11 @@ class Terminal:
 
     def __init__(self, place, *arguments, columns=80, rows=30):
         self.output = b""
-        environment = {k: v for k, v in place.environment.items() if k != "COLUMNS"}
-        self.pid, self._end = pty.fork()
-        if self.pid == 0:
-            os.chdir(place.root)
-            size = struct.pack("HHHH", rows, columns, 0, 0)
-            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            os.execve(ASA, [ASA, *map(str, arguments)], {**environment, "TERM": "xterm"})
+        environment = {name: value for name, value in place.environment.items() if name != "COLUMNS"}
+        self._end, its_end = pty.openpty()
+        fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.command = Command(*arguments, cwd=place.root, env=environment | {"TERM": "xterm"}, terminal=its_end)
+        os.close(its_end)
 
     def read(self, within_s=0.0):
         """Take in what was written."""
@@ -137,23 +148,17 @@ class Terminal:
     def type(self, text):
         os.write(self._end, text)
 
-    def send(self, number):
-        os.kill(self.pid, number)
-
     def hang_up(self):
         """Close the window."""
         os.close(self._end)
-        return self._wait()
+        return self.command.wait()
 
     def end(self):
         """Read to the end; return the exit code."""
         deadline = time.monotonic() + 60
         while self.read(0.2):
             if time.monotonic() > deadline:
-                self.send(signal.SIGKILL)
+                self.command.kill()
                 raise AssertionError(self.output.decode(errors="replace"))
         os.close(self._end)
-        return self._wait()
-
-    def _wait(self):
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.command.wait()

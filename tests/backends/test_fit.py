@@ -1,10 +1,7 @@
 """Workload models fitted to logs: what goes in comes out again."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +12,12 @@ from asa.backends.simulated.model_file import load_model, save_model
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
+from forked import asa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.errors import InputError, TraceError
 
-ASA = str(Path(sys.executable).with_name("asa"))
 DAY, WEEK = 86400, 7 * 86400
 MONDAY = 4 * DAY
 SMALL = WorkloadModel(Machine("small", 16, 16), load=0.6, log2_middle=3.0, log2_widest=7.0, burst=2.0, weekend=0.5)
@@ -356,10 +353,7 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 
 def run(*arguments, code=0):
-    done = subprocess.run([ASA, "workload", *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+    return asa("workload", *arguments, code=code)
 
 
 def test_fit_and_generate_on_the_command_line(made, tmp_path):

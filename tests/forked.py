@@ -1,0 +1,187 @@
+"""Commands of `asa`, each a process of its own, forked from one that has imported all of `asa` already.
+
+Imports take most of the time of a short command. What is forked has arguments, a folder, an environment and streams of
+its own, gets signals, and ends as any process does.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+ASA = str(Path(sys.executable).with_name("asa"))
+_BEFORE_TESTS = dict(os.environ)
+_MOST_BYTES = 1 << 17
+
+
+class Command:
+    """A command that was begun, to be used as a `subprocess.Popen` of text; on a terminal if given its descriptor."""
+
+    def __init__(self, *arguments, cwd=None, env=None, stdin=None, terminal=None):
+        self.args = [ASA, *map(str, arguments)]
+        self.returncode = self.stdout = self.stderr = None
+        told, telling = os.pipe()
+        given = [telling]
+        if terminal is None:
+            (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+            self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
+            given += [os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin), to_out, to_err]
+        else:
+            given.append(os.dup(terminal))
+        what = {
+            "arguments": self.args,
+            "folder": str(cwd or Path.cwd()),
+            "environment": dict(os.environ if env is None else env),
+        }
+        socket.send_fds(_server(), [json.dumps(what).encode()], given)
+        for descriptor in given:
+            os.close(descriptor)
+        self._told = os.fdopen(told)
+        self.pid = int(self._told.readline())
+
+    def wait(self, timeout=60):
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = int(self._told.readline())
+            self._told.close()
+        return self.returncode
+
+    def communicate(self, timeout=60):
+        """Read all that it writes; wait for its end."""
+        with ThreadPoolExecutor(2) as threads:
+            reading = [threads.submit(_rest, stream) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            return tuple(one.result() for one in reading)
+
+    def send_signal(self, number):
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def close(self):
+        """End it, if nobody has seen its end."""
+        self.kill()
+        self.wait()
+        for stream in filter(None, (self.stdout, self.stderr)):
+            stream.close()
+
+
+def asa(*arguments, code=0, **options):
+    """Run a command to its end, which is to be without a traceback and with an exit code."""
+    command = Command(*arguments, **options)
+    out, err = command.communicate(timeout=120)
+    done = subprocess.CompletedProcess(command.args, command.returncode, out, err)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def _rest(stream):
+    with stream:
+        return stream.read()
+
+
+# ---------------------------------------------------------------------- the process that forks
+
+
+@cache
+def _server():
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, __file__, str(its.fileno())]
+    environment = _BEFORE_TESTS | {"OPENBLAS_NUM_THREADS": "1"}  # what has threads should not fork
+    process = subprocess.Popen(command, pass_fds=[its.fileno()], env=environment, stdin=subprocess.DEVNULL)
+    its.close()
+    atexit.register(lambda: (ours.close(), process.wait()))
+    return ours
+
+
+def _import_all():
+    import asa.backends
+    import asa.workflows
+
+    for package in (asa, asa.backends, asa.workflows):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    with suppress(ImportError):
+        from numba.core.registry import cpu_target
+
+        cpu_target.typing_context.refresh()  # numba imports half of itself at the first call of a kernel
+        cpu_target.target_context.refresh()
+
+
+def _serve(link):
+    """Fork a process for each request, and tell how it ended; return in each of them, with what it is to be."""
+    watched = select.poll()
+    watched.register(link, select.POLLIN)
+    running = {}
+    while True:
+        for ready, _ in watched.poll():
+            if ready != link.fileno():
+                watched.unregister(ready)
+                pid, telling = running.pop(ready)
+                _, status = os.waitpid(pid, 0)
+                with suppress(BrokenPipeError):  # nobody wants to know
+                    os.write(telling, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                os.close(telling)
+                os.close(ready)
+                continue
+            text, descriptors, *_ = socket.recv_fds(link, _MOST_BYTES, 4)
+            if not text:
+                sys.exit()
+            telling, *streams = descriptors
+            if not (pid := os.fork()):
+                link.close()
+                return json.loads(text), streams
+            os.write(telling, f"{pid}\n".encode())
+            for stream in streams:
+                os.close(stream)
+            watch = os.pidfd_open(pid)
+            watched.register(watch, select.POLLIN)
+            running[watch] = pid, telling
+
+
+def _become(what, streams):
+    """Be as a process that was just started."""
+    if len(streams) == 1:
+        os.login_tty(streams[0])
+    else:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+    os.closerange(3, 1 << 16)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
+    os.chdir(what["folder"])
+    os.environ.clear()
+    os.environ.update(what["environment"])
+    time.tzset()
+    sys.argv = what["arguments"]
+    paths = filter(None, os.environ.get("PYTHONPATH", "").split(":"))
+    sys.path[:1] = [str(Path(ASA).parent), *paths]
+    sys.modules["__main__"].__file__ = ASA  # which a pool's processes import
+
+
+if __name__ == "__main__":
+    from asa.cli import main
+
+    _import_all()
+    gc.freeze()  # so that what is shared stays so, also at the end
+    _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
+    main()
