@@ -282,7 +282,7 @@ def _text(text, talker):
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:]+", "date", text)
     text = re.sub(r"/\S+sock->fd:\d+", "socket", text)
     ids = {str(job_id): str(index) for index, job_id in enumerate(talker.ids, start=1)}
-    return re.sub(r"(?<![\d+])\d+", lambda found: ids.get(found[0], found[0]), text)
+    return re.sub(r"(?<![\d+])\d+(?!\d| bit)", lambda found: ids.get(found[0], found[0]), text)  # no number of a type
 
 
 def shape(value):
