@@ -28,6 +28,7 @@ __all__ = ["Cell", "Contest", "Standing", "Trial", "hold", "peak_sizes", "standi
 
 _SIZES = (640, 320, 160, 112, 56, 28)
 _RESAMPLES = 1000
+_EQUAL = 1e-9
 _SHARE = 2  # of the machine: wider jobs than a half are not what it is for
 
 
@@ -360,11 +361,9 @@ def _of_rule(age: bool, cells: Mapping[_Key, Mapping[str, Sequence[Trial]]], see
     names = list(dict.fromkeys(name for cell in cells.values() for name in cell))
     rng = np.random.Generator(np.random.PCG64(seed))
     columns = {key: {name: _columns(trials) for name, trials in cell.items()} for key, cell in cells.items()}
-    draws = {
-        key: rng.integers(count, size=(_RESAMPLES, count))
-        for key, cell in cells.items()
-        for count in [len(next(iter(cell.values())))]
-    }
+    counts = {(key[0], len(next(iter(cell.values())))) for key, cell in cells.items()}
+    of_trace = {one: rng.integers(one[1], size=(_RESAMPLES, one[1])) for one in sorted(counts)}  # cells share moments
+    draws = {key: of_trace[key[0], len(next(iter(cell.values())))] for key, cell in cells.items()}
     for name in names:
         mine = {key: cell for key, cell in columns.items() if name in cell}
         yield Standing(
@@ -407,7 +406,8 @@ def _is_dominated(cell: Mapping[str, _Columns], draws: NDArray[np.int64], name: 
     """Say whether another strategy is better in one of the two, beyond the interval, and not worse in the other."""
     for other in cell.keys() - {name}:
         time, hours = (_bounds(cell[name][what] / cell[other][what], draws) for what in ("makespan_s", "core_hours"))
-        if (time[0] > 1 + 1e-9 and hours[1] >= 1) or (hours[0] > 1 + 1e-9 and time[1] >= 1):
+        least = 1 - _EQUAL
+        if (time[0] > 1 + _EQUAL and hours[1] >= least) or (hours[0] > 1 + _EQUAL and time[1] >= least):
             return True
     return False
 

@@ -259,7 +259,7 @@ class Client:
     def is_there(self):
         return self._thread.is_alive()
 
-    def result(self, within_s=120.0):
+    def result(self, within_s=240.0):
         """Wait for the end; raises what ended the client."""
         self._thread.join(within_s)
         assert not self._thread.is_alive(), f"no end within {within_s:g} s; {self.records[-1:]} {self.troubles[-1:]}"

@@ -157,7 +157,7 @@ class Testbed:
         return done
 
 
-def until(true, *, within_s=60.0, what="what was waited for"):
+def until(true, *, within_s=120.0, what="what was waited for"):
     """Wait until something is true, and return it; look less often the longer it takes."""
     began_s = time.monotonic()
     while not (value := true()):

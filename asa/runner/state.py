@@ -228,7 +228,7 @@ class RunState:
             cpus_per_task=together,
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
-            nodes=max(stage.nodes or 0 for stage in stages),
+            nodes=_nodes_for(cores, per_node, max(stage.nodes or 0 for stage in stages)),
             memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
             gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
@@ -565,7 +565,8 @@ class RunState:
 
     def _allocated(self, job: Job, start_s: float) -> None:
         if not job.given_up:
-            hold_until = start_s + job.planned.spare_walltime_s
+            needed_s = sum(self.stages[name].stage.walltime_s for name in job.planned.stages)
+            hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
             for name in job.planned.stages:
                 self.stages[name] = replace(self.stages[name], phase=Phase.ALLOCATED, hold_until_s=hold_until)
 
@@ -607,6 +608,11 @@ class RunState:
 def _names(job: Job) -> str:
     stages = job.planned.stages
     return f"stage {stages[0]!r}" if len(stages) == 1 else f"the job of {len(stages)} stages"
+
+
+def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
+    """Say how many nodes to ask for, if any stage asks for some: one that asks for cores may need more."""
+    return max(nodes, -(-cores // per_node)) if nodes and per_node else nodes
 
 
 def _in_tasks(cores: int, together: int, nodes: int) -> int:

@@ -72,9 +72,9 @@ class Planned:
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase is Phase.DONE for p in before))
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
+            if keep is not Keep.NOTHING and not all(p in submits for p in waiting):
+                continue  # there is no job yet that it could depend on, or whose end could be foreseen
             if keep is Keep.DEPENDENCY:
-                if not all(p in submits for p in waiting):
-                    continue  # there is no job yet that it could depend on
                 at_s = max([at_s, *(submits[p] for p in waiting)])
             free -= 1
             submits |= dict.fromkeys(job.block.stages, at_s)
@@ -118,6 +118,8 @@ class Planned:
             stage: StageView = view.stages[job.block.stages[0]]
             if job.phase is not Phase.ALLOCATED or stage.hold_until_s is None or stage.job_id is None:
                 continue
+            if stage.keep is not Keep.AWAIT:
+                continue  # its cores did not come early: its payload is about to begin, or waits for a local stage
             ready_s = float(job.ready_s.mean())
             if view.now_s >= stage.hold_until_s or (ready_s > 0 and view.now_s + ready_s > stage.hold_until_s):
                 yield Cancellation(

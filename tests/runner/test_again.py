@@ -337,3 +337,10 @@ def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_tha
     else:
         assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (NonZeroExitCode)")
     assert len(place.jobs_of("b")) == retries
+
+
+def test_stages_in_nodes_and_in_cores_share_as_many_nodes_as_the_wider_needs():
+    flow = Workflow("w", [Stage("a", cores=112, walltime_s=60), Stage("b", nodes=1, walltime_s=60, after=("a",))])
+    state = RunState("r", flow, SITE, "abc")
+    assert state.spec_of(PlannedJob(("a", "b"), 0.0, Keep.NOTHING, "")).nodes == 4
+    assert state.spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, "")).nodes == 0

@@ -185,10 +185,10 @@ def test_a_token_that_ends_is_waited_for(slurm):
         pytest.skip("this slurmrestd takes no tokens")
     files = [slurm.folder(f"token{i}") / "token" for i in range(2)]
     stages = diamond("sleep 4")
+    runs = [SlurmRun(slurm, stages, strategy="per-stage", url=slurm.url, token_file=str(file)) for file in files]
     began_s = time.monotonic()
     for file in files:
         file.write_text(slurm.token(10))
-    runs = [SlurmRun(slurm, stages, strategy="per-stage", url=slurm.url, token_file=str(file)) for file in files]
     renewed, ended = [run.client() for run in runs]
     until(lambda: files[0].write_text(slurm.token(10)) and ended.troubles)
     assert time.monotonic() - began_s > 9

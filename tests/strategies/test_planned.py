@@ -198,3 +198,24 @@ def test_merged_jobs_teach_the_bank_too():
     before = bank.own
     run_all(world(), [Run(CHAIN, Planned(Aim(price_s=1000.0)), bank=bank)], history=0)
     assert bank.own > before
+
+
+@pytest.mark.parametrize("age_accrues", [True, False])
+def test_a_job_that_waits_for_a_local_stage_is_not_given_back_for_ever(age_accrues):
+    stages = [
+        Stage("q", cores=4, walltime_s=300, expected_run_s=100),
+        Stage("p", cores=1, walltime_s=300, expected_run_s=120, after=("q",), local=True),
+        Stage("r", cores=8, walltime_s=300, expected_run_s=100, after=("p",)),
+    ]
+    engine = Engine(100, JobTable(*np.array([(0, 500, 500, 64)]).T), now=0, age_accrues=age_accrues)
+    near = SimulatedBackend(engine, Machine("m", 1, 100))
+    [result] = run_all(near, [Run(Workflow("w", stages), Planned(), bank=taught())], history=0)
+    assert result.outcome == "completed", result.reason
+    assert len([r for r in result.records if isinstance(r, Cancelled)]) <= Planned().most_resubmissions
+
+
+def test_stages_that_ask_for_other_things_or_are_retried_alone_share_no_job():
+    for change in ({"gpus": 2}, {"memory_bytes": 1 << 30}, {"retries": 1}, {"partition": "x"}):
+        stages = [CHAIN.stages["wide"], replace(CHAIN.stages["narrow"], **change)]
+        outlook = look_ahead(view(Workflow("two", stages)), Fixed(), Aim(price_s=0.0))
+        assert len(outlook.sketch.jobs) == 2, change

@@ -234,3 +234,9 @@ def test_a_given_plan_costs_what_the_search_says_of_it():
         found = search(question)
         again = sketch_of(question, found.shape)
         assert again.cost_s(10.0) == pytest.approx(found.cost_s(10.0))
+
+
+def test_branches_in_one_job_run_one_after_the_other():
+    """As a batch script runs them."""
+    block = Parts(diamond(), shrink_by=1).block(diamond().order)
+    assert block.run_s == 100 + 1000 + 300 + 300 + 100

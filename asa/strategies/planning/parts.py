@@ -1,7 +1,7 @@
 """A workflow taken apart into series and parallels, and the jobs that its pieces can share.
 
-A *block* is what runs in one allocation: stages that follow each other, or a whole fork with its branches. Stages side
-by side are laid out inside it, and if the site can take cores back, it gets narrower as its wide stages end.
+A *block* is what runs in one allocation: stages that follow each other, or a whole fork, branch by branch. If the site
+can take cores back, it gets narrower as its wide stages end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import mul
 
 from asa.units import core_hours
@@ -106,8 +106,8 @@ class Parts:
         self._strays = any(self._spreads_s.values())
         self._most_walltime_s = most_walltime_s
         self._kinds = {
-            stage.name: (stage.partition, stage.account, stage.options, stage.cpus_per_task, stage.local)
-            for stage in stages
+            s.name: (s.partition, s.account, s.options, s.cpus_per_task, s.gpus, s.memory_bytes, s.local, s.retries)
+            for s in stages
         }
 
     @cached_property
@@ -123,27 +123,25 @@ class Parts:
     def block(self, stages: tuple[str, ...]) -> Block | None:
         """Make a block of some stages, in the workflow's order; None if no job can be: a local stage among others."""
         if stages not in self._blocks:
-            may = self._may_share(stages)
-            self._blocks[stages] = self._make(stages, is_chain=self._is_chain(stages)) if may else None
+            self._blocks[stages] = self._make(stages) if self._may_share(stages) else None
         return self._blocks[stages]
 
     def growing(self, pieces: Iterable[str | tuple[Series, ...]]) -> Iterator[Block]:
         """Make the blocks of the first of some pieces, of the first two, and so on, as far as one job can be made."""
         stages: tuple[str, ...] = ()
-        is_chain = True
         for piece in pieces:
             added = self.in_order(piece)
             if not self._may_share((*stages[:1], *added)):
                 return
-            is_chain = is_chain and self._is_chain(stages[-1:] + added)
             stages += added
             if stages not in self._blocks:
-                self._blocks[stages] = self._make(stages, is_chain=is_chain)
+                self._blocks[stages] = self._make(stages)
             if (block := self._blocks[stages]) is None:
                 return
             yield block
 
-    def _make(self, names: tuple[str, ...], *, is_chain: bool) -> Block | None:
+    def _make(self, names: tuple[str, ...]) -> Block | None:
+        """Make a block whose stages run one after the other, as a batch script runs them, branches too."""
         cores = max(map(self._needs.__getitem__, names))
         if len(names) == 1:
             stage = self.workflow.stages[names[0]]
@@ -152,14 +150,11 @@ class Parts:
             return Block(names, cores, walltime_s, run_s, hours, shrinks=False, spread=stage.run_spread)
         whole = len(names) == len(self.workflow.stages)
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
-        if walltime_s > self._most_walltime_s(self._kinds[names[0]][0]):
-            return None
-        if is_chain:  # the usual case, and layouts are slow
-            lasts = list(map(self._runs_s.__getitem__, names))
-            left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
-        else:
-            lasts, left = self._laid_out(names, cores)
+        lasts = list(map(self._runs_s.__getitem__, names))
         run_s = sum(lasts)
+        if walltime_s > self._most_walltime_s(self._kinds[names[0]][0]) or run_s > walltime_s:
+            return None
+        left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
         by = self.shrink_by
         shrinks = by > 0 and not cores % by and left[-1] <= cores - by
         if by > 1:
@@ -168,23 +163,10 @@ class Parts:
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
         return Block(names, cores, walltime_s, run_s, held / 3600, shrinks, spread)
 
-    def _laid_out(self, names: tuple[str, ...], cores: int) -> tuple[list[float], list[int]]:
-        """Say for how long a block needs how many cores at most until its end."""
-        slots = self.workflow.layout(names, cores, self.cores_per_node)
-        moments = sorted({slot.start_s for slot in slots})
-        used = [sum(self._needs[s.stage] for s in slots if s.start_s <= at_s < s.end_s) for at_s in moments]
-        left = list(accumulate(reversed(used), max))[::-1]
-        ends = [*moments[1:], max(slot.end_s for slot in slots)]
-        return [end_s - at_s for at_s, end_s in zip(moments, ends, strict=True)], left
-
-    def _is_chain(self, names: tuple[str, ...]) -> bool:
-        stages = self.workflow.stages
-        return all(before in stages[name].after for before, name in pairwise(names))
-
     def _may_share(self, names: tuple[str, ...]) -> bool:
-        """Whether one job can stand for stages: the same queue and account, and nothing that is run elsewhere."""
+        """Whether one job can stand for stages: they ask for the same, and none is run elsewhere or retried alone."""
         first = self._kinds[names[0]]
-        return len(names) == 1 or (not first[-1] and all(self._kinds[name] == first for name in names))
+        return len(names) == 1 or (not any(first[-2:]) and all(self._kinds[name] == first for name in names))
 
 
 def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Series:
