@@ -51,12 +51,16 @@ class Command:
         self._told = os.fdopen(told)
         self.pid = int(self._told.readline())
 
-    def wait(self, timeout=60):
-        if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(self.args, timeout)
+    def poll(self, within_s=0.0):
+        """Tell its exit code if it has ended."""
+        if self.returncode is None and select.select([self._told], [], [], within_s)[0]:
             self.returncode = int(self._told.readline())
             self._told.close()
+        return self.returncode
+
+    def wait(self, timeout=60):
+        if self.poll(timeout) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
     def communicate(self, timeout=60):
@@ -71,7 +75,7 @@ class Command:
             return tuple(one.result() for one in reading)
 
     def send_signal(self, number):
-        if self.returncode is None:
+        if self.poll() is None:  # else its number may be another's by now
             os.kill(self.pid, number)
 
     def kill(self):

@@ -279,16 +279,16 @@ class Scripts:
             os.killpg(process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(2.0)
-        if process.poll() is None:
+        with suppress(ProcessLookupError):  # all that the request has not reached, as what was just begun
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
         self.forget(job)
 
     def forget(self, job):
         self.running.pop(job.job_id, None)
         job.process = None
-        for mark in (self.folder / "asleep").glob(f"{job.job_id}.*"):
-            mark.unlink(missing_ok=True)
+        for mark, pid, _, _ in self._naps(job.job_id):
+            self._wake(mark, pid)
 
     def tell(self, now_s):
         """Let the scripts know the time."""
@@ -334,10 +334,15 @@ class Scripts:
             if wake_s > (self._naps_clock_s if wake_s - began_s <= _LONGEST_NAP_S else self._clock_s):
                 sleeps = True
             else:
-                mark.unlink(missing_ok=True)
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                self._wake(mark, pid)
         return sleeps
+
+    @staticmethod
+    def _wake(mark, pid):
+        mark.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":  # else it is gone, and its number another's
+                os.kill(pid, signal.SIGKILL)
 
     def _naps(self, job_id):
         for mark in (self.folder / "asleep").glob(f"{job_id}.*"):
