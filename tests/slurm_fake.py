@@ -592,7 +592,7 @@ class FakeSlurm(httpx.BaseTransport):
         if not self.by_priority:
             return 4294901760 - job.job_id
         total = sum(node.cores for node in self.nodes.values())
-        age_s = self._now_s - job.accrue_s if job.accrue_s else 0
+        age_s = max(self._now_s - job.accrue_s, 0) if job.accrue_s else 0
         return 100 + 1000 * job.ask.cores // total + min(round(age_s * 100000 / 3600), 100000)
 
     def remember(self):
@@ -832,6 +832,9 @@ class FakeSlurm(httpx.BaseTransport):
         self._pass_s = None
         blocked = False
         free = self.free_cores()
+        for job in self._in_state("PENDING"):
+            if job.reason == "BeginTime":  # the real one writes down a time that is to come
+                job.accrue_s = job.accrue_s or job.eligible_s
         for job in self._queue():
             job.looked_at_s = self.now()
             job.accrue_s = job.accrue_s or job.eligible_s

@@ -279,6 +279,16 @@ class Client:
 
         return until(found, what=f"{kind.__name__} of {name}")
 
+    def in_trouble(self, meanwhile=lambda: None):
+        """Wait until the batch system's condition tells a trouble, do something meanwhile; return all it told."""
+
+        def found():
+            meanwhile()
+            assert self._thread.is_alive(), f"the client ended, with {self._error or self._result}"
+            return self.troubles
+
+        return until(found, what=f"a trouble after {self.records[-1:]}")
+
     def sees_running(self, name):
         """Wait until the client knows that a stage's allocation began; return that record."""
         return self.saw(Started, name)

@@ -188,18 +188,25 @@ def test_a_token_that_ends_is_waited_for(slurm):
     runs = [SlurmRun(slurm, stages, strategy="per-stage", url=slurm.url, token_file=str(file)) for file in files]
     began_s = time.monotonic()
     for file in files:
-        file.write_text(slurm.token(10))
+        renew(slurm, file, 10)
     renewed, ended = [run.client() for run in runs]
-    until(lambda: files[0].write_text(slurm.token(10)) and ended.troubles)
+    troubles = ended.in_trouble(meanwhile=lambda: renew(slurm, files[0], 10))
     assert time.monotonic() - began_s > 9
-    assert all("does not let us in" in trouble for trouble in ended.troubles)
+    assert all("does not let us in" in trouble for trouble in troubles)
     assert not outcomes(ended.records, RunEnded)
-    files[1].write_text(slurm.token())
-    files[0].write_text(slurm.token())
+    for file in files:
+        renew(slurm, file, 3600)
     for run, client in zip(runs, (renewed, ended), strict=True):
         client.result()
         run.check()
     assert renewed.troubles == []
+
+
+def renew(slurm, file, lifespan_s):
+    """Put a new token in the place of the old one, so that nobody reads half of it."""
+    beside = file.with_suffix(".new")
+    beside.write_text(slurm.token(lifespan_s))
+    beside.replace(file)
 
 
 # ---------------------------------------------------------------------- days that disturb everybody

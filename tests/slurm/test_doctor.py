@@ -167,12 +167,15 @@ def test_what_one_means_has_told_the_other_does_not_teach_again(slurm, tmp_path)
     began_s = time.time() - 5.0
     for cores in (1, 2, 3):
         slurm.run("sbatch", "--parsable", "-n", str(cores), "-t", "2", "--wrap", "true")
-    bank = ("--bank", tmp_path / "bank", "--since", f"{time.time() - began_s:.0f}s")
+
+    def learn(means):
+        since = f"{time.time() - began_s:.0f}s"  # before now
+        return asa("learn", *means(slurm), "--bank", tmp_path / "bank", "--since", since)
 
     def learned():
         """Learn; accounting hears of jobs some seconds later, and until then there is nothing to learn."""
         try:
-            done = asa("learn", *rest(slurm), *bank)
+            done = learn(rest)
         except TraceError:
             return None
         [count] = re.findall(r"(\d+) waits on", done.stderr)
@@ -181,5 +184,5 @@ def test_what_one_means_has_told_the_other_does_not_teach_again(slurm, tmp_path)
     first = until(learned, what="the jobs in accounting")
     assert "on 'testbed'" in first.stderr
     assert "; 0 of them are new" not in first.stderr
-    assert "; 0 of them are new" in asa("learn", *commands(slurm), *bank).stderr
-    assert "; 0 of them are new" in asa("learn", *rest(slurm), *bank).stderr
+    assert "; 0 of them are new" in learn(commands).stderr
+    assert "; 0 of them are new" in learn(rest).stderr

@@ -138,6 +138,7 @@ def play(talker, wait):  # noqa: PLR0915 - one story
     vain = note("submit in vain", talker.submit(dependency=f"afterok:{failing}"))
     look("waits in vain", vain, waits_for("DependencyNeverSatisfied"))
     later = note("submit for later", talker.submit(begin_time="now+1hour"))
+    wait(lambda: talker.field(later, "accrue_time"))  # which the scheduler's next look sets
     look("waits for its time", later, waits_for("BeginTime"))
     note("unknown dependency", talker.submit(dependency="afterok:999999", hold=True))
     note("met dependency", talker.submit(dependency=f"afterany:{failing}", hold=True))
