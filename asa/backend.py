@@ -95,6 +95,10 @@ class Step:
     cores
         Cores that the job keeps from here to its end, where it then gives others back; 0 for all that it has. A site
         that cannot take them back leaves the job as wide as it is.
+    tasks, cpus_per_task, nodes
+        What the step would ask for in a job of its own, which is all that it is to see of the job where the batch
+        system tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as
+        many as the job has, 0 nodes for as few as may be.
     slot_s
         From when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
         `JobSpec.run_s`.
@@ -104,6 +108,9 @@ class Step:
     command: str
     cores: int = 0
     slot_s: tuple[float, float] | None = None
+    tasks: int = 0
+    cpus_per_task: int = 1
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

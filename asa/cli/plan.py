@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.doctor import BackendOption, SiteOption, given_settings
-from asa.cli.run import BankOption
+from asa import plugins
+from asa.cli.asked import (
+    Asked,
+    BankOption,
+    CoresOption,
+    EstimatorOption,
+    Forecasting,
+    HistoryOption,
+    SeedOption,
+    SettingsOption,
+    read_asked,
+)
+from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.cli.screen import clock
 from asa.errors import InputError
@@ -48,15 +59,7 @@ def plan(
     workflow: Annotated[str, typer.Argument(help="A workflow file (.toml), or an installed workflow such as montage.")],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
-            "partition=batch; may be repeated.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    settings: SettingsOption = None,
     price: Annotated[
         str | None,
         typer.Option(
@@ -93,15 +96,11 @@ def plan(
         Path | None,
         typer.Option(help="Draw the plans, core-hours against makespan (.png, .svg).", metavar="FILE"),
     ] = None,
-    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
+    estimator: EstimatorOption = "asa",
     bank: BankOption = None,
-    history: Annotated[
-        int, typer.Option(help="Past jobs of everybody to learn first, where the site shows them.", min=0)
-    ] = 2000,
-    seed: Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)] = 0,
-    cores: Annotated[
-        int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
-    ] = None,
+    history: HistoryOption = 2000,
+    seed: SeedOption = 0,
+    cores: CoresOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show which jobs the strategy asa-plan would make of a workflow, when, and why; nothing is submitted.
@@ -119,81 +118,51 @@ def plan(
 
     Exit codes: 0 done, 1 the site cannot be asked, 2 the input cannot be used.
     """
-    from asa import plugins
-    from asa.cli.advise import learned
-    from asa.cli.driving import opened as connected
-    from asa.cli.revising import bank_folder
-    from asa.cli.run import is_file, nothing_submitted, parameters_told, split_settings, warn_of, workflow_of
     from asa.cli.weighing import weigh
     from asa.drawing import check_figure_path
-    from asa.report.frontier import candidates_of
-    from asa.runner.begin import check_text, plan_run
-    from asa.runner.outlook import forecast_of, read_only_bank, view_of
-    from asa.sites import open_facility
-    from asa.strategies.planned import Planned
-    from asa.strategies.planning import look_ahead, read_aim
 
     if picture is not None:
         check_figure_path(picture, "--picture")
-    parameters, given = split_settings(workflow, given_settings(settings))
-    flow = workflow_of(workflow, cores, parameters, dry_run=True)
-    if explain is not None and explain not in flow.stages:
-        raise plugins.unknown_name("stage", explain, list(flow.order))
-    plugins.load("asa.estimators", estimator)
-    if is_file(workflow):
-        warn_of(workflow, parameters)
-    with parameters_told(workflow):
-        opened = open_facility(backend, site, given)
-    check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
-    if opened.why:
-        sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
-    kept_in = bank_folder(bank)
-    with (
-        tempfile.TemporaryDirectory(prefix="asa-") as place,
-        nothing_submitted(),
-        connected(lambda: opened.facility.connect(Path(place))) as world,
-    ):
-        now_s = world.now()
-        wanted = _wanted(price, at_most, deadline, now_s)
-        aim = read_aim(wanted)
-        made = plan_run(
-            learned(flow, kept_in, world.capabilities),
-            opened,
-            world.capabilities,
-            strategy=":".join([_STRATEGY, *(f"{k}={v}" for k, v in wanted.items())]),
-            estimator=estimator,
-            bank=kept_in,
-            history=history,
-            seed=seed,
-            source=str(Path(workflow).absolute()) if is_file(workflow) else "",
-            parameters=parameters,
-            only_look=True,
-        )
-        forecast = _Steady(forecast_of(made, world, read_only_bank(made, kept_in)))
-        view = view_of(made, now_s)
-        submissions = Planned(aim=aim).plan(view, forecast).submissions
-        outlook = look_ahead(view, forecast, aim)
-    candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
-    shown = _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates)
-    weighed = weigh(outlook, explain, aim) if explain is not None and candidates else None
+    forecasting = Forecasting(estimator, bank, history, seed)
+    asked = read_asked(workflow, backend, site, settings, cores, forecasting, only_look=True)
+    if explain is not None and explain not in asked.workflow.stages:
+        raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
+    shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
+    weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
     if output is Output.JSON:
         _print_json(shown, weighed)
     else:
         options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
         where = [word for option in options if option[1] is not None for word in option if word]
-        run = [workflow, *where] if is_file(workflow) else ["flow.toml"]
-        _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", made.strategy]))
+        run = [workflow, *where] if asked.source else ["flow.toml"]
+        _print(shown, weighed, shlex.join(["asa", "run", *run, "--strategy", shown.made.strategy]))
     if picture is not None:
         _draw(shown, picture)
 
 
-def _wanted(price: str | None, at_most: str | None, deadline: str | None, now_s: float) -> dict[str, str]:
-    """Give what is wanted as the strategy reads it behind colons, which may not be in a time."""
-    given = {"price": price, "at-most": at_most, "deadline": deadline}
-    wanted = {name: text for name, text in given.items() if text is not None}
-    if deadline is not None:
-        wanted["deadline"] = f"{_moment(deadline, now_s):.0f}"
-    return wanted
+def _looked(asked: Asked, wanted: Mapping[str, str | None]) -> _Shown:
+    """Look at what the strategy would do now."""
+    from asa.report.frontier import candidates_of
+    from asa.runner.outlook import forecast_of, read_only_bank, view_of
+    from asa.strategies.planned import Planned
+    from asa.strategies.planning import look_ahead, read_aim
+
+    with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
+        now_s = world.now()
+        aims = {name: _in_seconds(name, text, now_s) for name, text in wanted.items() if text is not None}
+        aim = read_aim(aims)
+        made = asked.planned(world, ":".join([_STRATEGY, *(f"{name}={text}" for name, text in aims.items())]))
+        forecast = _Steady(forecast_of(made, world, read_only_bank(made, asked.bank)))
+        view = view_of(made, now_s)
+        submissions = Planned(aim=aim).plan(view, forecast).submissions
+        outlook = look_ahead(view, forecast, aim)
+    candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
+    return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates)
+
+
+def _in_seconds(name: str, text: str, now_s: float) -> str:
+    """Give a setting as the strategy reads it behind colons, which may not be in a time."""
+    return f"{_moment(text, now_s):.0f}" if name == "deadline" else text
 
 
 def _moment(text: str, now_s: float) -> float:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.asked import (
+    BankOption,
+    CoresOption,
+    EstimatorOption,
+    Forecasting,
+    HistoryOption,
+    SeedOption,
+    SettingsOption,
+    read_asked,
+    split_settings,
+)
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import (
     Output,
@@ -33,29 +42,10 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Workflow
 
-__all__ = [
-    "is_file",
-    "nothing_submitted",
-    "parameters_told",
-    "resume",
-    "run",
-    "split_settings",
-    "warn_of",
-    "workflow_of",
-]
+__all__ = ["resume", "run"]
 
 _STRATEGY = "asa"
-_LATER = re.compile(r"\blater\b")
 
-BankOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
-        "~/.local/share/asa/bank; for a run that goes on its own]",
-        show_default=False,
-        metavar="DIR|none",
-    ),
-]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]
 
 
@@ -65,15 +55,7 @@ def run(
     ],
     backend: BackendOption = None,
     site: SiteOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
-            "partition=batch; may be repeated.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    settings: SettingsOption = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -81,16 +63,12 @@ def run(
             show_default=False,
         ),
     ] = None,
-    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
+    estimator: EstimatorOption = "asa",
     bank: BankOption = None,
     name: Annotated[str | None, typer.Option(help="Of the run. [default: the workflow's]", show_default=False)] = None,
-    history: Annotated[
-        int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
-    ] = 2000,
-    seed: Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)] = 0,
-    cores: Annotated[
-        int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
-    ] = None,
+    history: HistoryOption = 2000,
+    seed: SeedOption = 0,
+    cores: CoresOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
@@ -112,71 +90,29 @@ def run(
     Exit codes: 0 the run completed, 1 it failed or was cancelled, 2 the input cannot be used, 130 it was left, also
     where nobody reads what it prints any more.
     """
-    from asa import plugins
-    from asa.cli.advise import learned
     from asa.cli.planning import print_plan
-    from asa.cli.revising import bank_folder
     from asa.runner import RunFolder
-    from asa.runner.begin import check_bank, check_text, plan_run
+    from asa.runner.begin import check_text
     from asa.runner.outlook import check_strategy, plan_of, read_only_bank
-    from asa.sites import open_facility
 
-    parameters, given = split_settings(workflow, given_settings(settings))
-    flow = workflow_of(workflow, cores, parameters, dry_run=dry_run)
     if strategy is not None:
         check_strategy(strategy)
-    plugins.load("asa.estimators", estimator)
-    if is_file(workflow) and not quiet:
-        warn_of(workflow, parameters)
-    with parameters_told(workflow):
-        opened = open_facility(backend, site, given)
-    check_text(str(Path.cwd()), str(runs_folder(runs).absolute()), workflow, *map(str, opened.settings.values()))
-    chosen = strategy or opened.strategy or _STRATEGY
+    forecast = Forecasting(estimator, bank, history, seed)
+    asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet)
+    check_text(str(runs_folder(runs).absolute()))
+    chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
-    if opened.why and not quiet:
-        sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
-    kept_in = bank_folder(bank)
-    if not dry_run:
-        check_bank(kept_in)
-    with tempfile.TemporaryDirectory(prefix="asa-") as place:
-        from asa.cli.driving import opened as connected
-
-        with nothing_submitted(), connected(lambda: opened.facility.connect(Path(place))) as world:
-            flow = learned(flow, kept_in, world.capabilities, quiet=quiet)
-            plan = plan_run(
-                flow,
-                opened,
-                world.capabilities,
-                strategy=chosen,
-                estimator=estimator,
-                name=name or "",
-                bank=kept_in,
-                history=history,
-                seed=seed,
-                source=str(Path(workflow).absolute()) if is_file(workflow) else "",
-                parameters=parameters,
-                only_look=dry_run,
-            )
-            if dry_run:
-                jobs = plan_of(plan, how, world, read_only_bank(plan, kept_in))
-                print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
-                return
+    with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
+        plan = asked.planned(world, chosen, name=name or "")
+        if dry_run:
+            jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank))
+            print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)
+            return
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
     try:
-        _drive(folder, opened.facility, output, "begins", quiet=quiet)
+        _drive(folder, asked.opened.facility, output, "begins", quiet=quiet)
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
-        raise type(error)(error.message, where=error.where, hint=hint) from error
-
-
-@contextmanager
-def nothing_submitted() -> Iterator[None]:
-    """Say of a batch system that cannot be reached that nothing was done, and what to do."""
-    try:
-        yield
-    except UnavailableError as error:
-        told = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
-        hint = f"{told}Nothing was submitted: try again later."
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
@@ -318,68 +254,3 @@ def _display(output: Output, *, quiet: bool) -> Display:
     if output is Output.JSON:
         return JsonLines()
     return LiveTable(console) if console.is_terminal else Lines()
-
-
-# ---------------------------------------------------------------------- what is to run
-
-
-def is_file(given: str) -> bool:
-    """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
-    return given.endswith(".toml") or "/" in given
-
-
-def split_settings(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Tell the parameters of a workflow file from the settings of a backend."""
-    from asa.spec import parameters_of
-
-    known = parameters_of(workflow) if is_file(workflow) else {}
-    ours = {name: value for name, value in given.items() if name in known}
-    return ours, {name: value for name, value in given.items() if name not in known}
-
-
-@contextmanager
-def parameters_told(workflow: str) -> Iterator[None]:
-    """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
-    try:
-        yield
-    except InputError as error:
-        from asa.spec import near_parameter
-
-        key = (error.where or "").rpartition(" ")[2]
-        if not is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
-            raise
-        hint = f"The workflow's file has a parameter {name!r}. {error.hint or ''}".strip()
-        raise type(error)(error.message, where=error.where, hint=hint) from error
-
-
-def warn_of(workflow: str, parameters: dict[str, str]) -> None:
-    """Say what may keep a workflow from running, such as a program that is not found."""
-    from asa.spec.checks import check_here
-
-    for problem in check_here(workflow, dict(parameters)):
-        if problem.severity == "warning":
-            sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
-
-
-def workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, dry_run: bool) -> Workflow:
-    """Read a workflow's file, or make an installed workflow, which may only be looked at."""
-    from asa import plugins
-    from asa.runner.begin import check_commands
-    from asa.spec import load_workflow
-
-    if is_file(given):
-        if cores is not None:
-            hint = "Leave --cores out."
-            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
-        flow = load_workflow(given, parameters)
-    elif given in plugins.names("asa.workflows"):
-        if cores is None:
-            raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
-        flow = plugins.load("asa.workflows", given)(cores)
-    else:
-        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
-        raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
-    if not dry_run:
-        check_commands(given, flow.stages.values(), is_model=not is_file(given))
-    checked: Workflow = flow
-    return checked

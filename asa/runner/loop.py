@@ -262,15 +262,16 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
     now = backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
-        one.state.planned = plan.submissions
+        submissions = [one.state.settled(job) for job in plan.submissions]
+        one.state.planned = tuple(submissions)
         if plan.cancellations:
             for given_back in plan.cancellations:
                 cancel(backend, one, given_back.job_id, given_back.reason)
             if backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
-        times = [max(job.submit_s, one.state.earliest_s(job)) for job in plan.submissions]
-        due = next((job for job, time in zip(plan.submissions, times, strict=True) if time <= now), None)
+        times = [max(job.submit_s, one.state.earliest_s(job)) for job in submissions]
+        due = next((job for job, time in zip(submissions, times, strict=True) if time <= now), None)
         if due is None or now < one.again_s:
             _note_predictions(one, plan, now)
             wakes = [max(time, one.again_s) for time in times if time < math.inf]

@@ -45,6 +45,7 @@ from asa.runner.entries import (
     Unsent,
 )
 from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
+from asa.units import core_hours
 from asa.workflow import Slot, Stage, Workflow
 
 __all__ = ["Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
@@ -76,6 +77,19 @@ class Job:
         """What depends on it can never start."""
         ended_badly = self.status.state.is_final and self.status.state is not JobState.COMPLETED
         return bool(self.giving_up) or (ended_badly and self.status.reason != TWIN)
+
+    @property
+    def core_hours(self) -> float:
+        """What it held from its beginning to its end; nothing before that, and where the client is."""
+        began_s, end_s, cores = self.status.start_s, self.status.end_s, self.spec.cores
+        if began_s is None or end_s is None or self.spec.local:
+            return 0.0
+        held = 0.0
+        for step in self.status.steps:
+            if 0 < step.cores < cores:
+                held += core_hours(cores, step.start_s - began_s)
+                began_s, cores = step.start_s, step.cores
+        return held + core_hours(cores, end_s - began_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +167,8 @@ class RunState:
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
-        return RunView(self.workflow, dict(self.stages), now_s, self.capabilities)
+        spent = sum(job.core_hours for job in self.jobs.values())
+        return RunView(self.workflow, dict(self.stages), now_s, self.capabilities, spent)
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
@@ -215,7 +230,7 @@ class RunState:
         if planned.keep is not Keep.NOTHING:
             walltime += self._local_before(before)
         partition = next((stage.partition for stage in stages if stage.partition), "")
-        together = max(stage.cpus_per_task for stage in stages)
+        together = _in_one_piece(stages, per_node)
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
@@ -253,8 +268,20 @@ class RunState:
             slot = slot_of[name]
             left = max(left, needed_from[name])
             cores = -(-left // by) * by if by else 0
-            steps.append(Step(name, self._payload(self.stages[name].stage), cores, (slot.start_s, slot.end_s)))
+            steps.append(self._step(self.stages[name].stage, cores, slot))
         return tuple(reversed(steps))
+
+    def _step(self, stage: Stage, keeps: int, slot: Slot) -> Step:
+        cores = _in_tasks(stage.cores_on(self.capabilities.cores_per_node), stage.cpus_per_task, stage.nodes or 0)
+        return Step(
+            stage.name,
+            self._payload(stage),
+            cores=keeps,
+            slot_s=(slot.start_s, slot.end_s),
+            tasks=cores // stage.cpus_per_task,
+            cpus_per_task=stage.cpus_per_task,
+            nodes=stage.nodes or 0,
+        )
 
     def _jobs_before(self, before: Iterable[str]) -> set[str]:
         """Give the jobs that must end well before some stages have.
@@ -278,10 +305,31 @@ class RunState:
         return max((stage.expected_s + _NOTICE_S + self._local_before(stage.after) for stage in local), default=0.0)
 
     def token_of(self, planned: PlannedJob) -> str:
-        """Name the job that a plan asks for. Asked again after a doubt, it is the same: a stage's n-th job."""
+        """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
         first = planned.stages[0]
         group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
         return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
+
+    def settled(self, planned: PlannedJob) -> PlannedJob:
+        """Ask for stages whose job may yet turn up in no other company: in another job they would run twice.
+
+        What comes before such stages in a planned job is asked for first.
+        """
+        group_of = {name: group for group in self._in_doubt() for name in group.stages}
+        if not (shared := [name for name in planned.stages if name in group_of]):
+            return planned
+        before = planned.stages[: planned.stages.index(shared[0])]
+        if before:
+            return replace(planned, stages=before)
+        return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
+
+    def _in_doubt(self) -> Iterator[PlannedJob]:
+        """Give what was sent, is not known to have arrived, and has not been sent again."""
+        sent = {job.spec.token for job in self.jobs.values()}
+        for token in self.doubtful.keys() - sent:
+            planned = self.intents[token].planned
+            if self.stages.keys() >= set(planned.stages) and self.token_of(planned) == token:
+                yield planned
 
     def earliest_s(self, planned: PlannedJob) -> float:
         """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
@@ -613,6 +661,14 @@ def _names(job: Job) -> str:
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
     """Say how many nodes to ask for, if any stage asks for some: one that asks for cores may need more."""
     return max(nodes, -(-cores // per_node)) if nodes and per_node else nodes
+
+
+def _in_one_piece(stages: Sequence[Stage], cores_per_node: int) -> int:
+    """Say how many cores a job asks for together, so that each of its stages finds its own: the widest one's first."""
+    most = max(stage.cpus_per_task for stage in stages)
+    if cores_per_node % most == 0 if cores_per_node else len(stages) == 1:
+        return most
+    return max(stages, key=lambda stage: (stage.cores_on(cores_per_node), stage.cpus_per_task)).cpus_per_task
 
 
 def _in_tasks(cores: int, together: int, nodes: int) -> int:

@@ -121,12 +121,15 @@ class RunView:
         The backend's clock.
     capabilities
         The site's rules.
+    spent_core_hours
+        What the run's jobs held that have ended, however they ended.
     """
 
     workflow: Workflow
     stages: Mapping[str, StageView]
     now_s: float
     capabilities: Capabilities
+    spent_core_hours: float = 0.0
 
     def is_ready(self, name: str) -> bool:
         """All stages that this one follows have ended well."""

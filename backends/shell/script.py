@@ -110,8 +110,8 @@ class Payload:
         Whose claim it needs; empty for a job that has no twin.
     awaits, posted
         Tokens that it waits for, and those that it posts.
-    keeps
-        For each step nodes and cores that the job keeps from there on, where it gives others back.
+    before
+        For each step, lines of shell to run before it.
     """
 
     name: str
@@ -123,11 +123,11 @@ class Payload:
     awaits: Sequence[str] = ()
     posted: Sequence[str] = ()
     steps: Sequence[Step] = ()
-    keeps: Sequence[tuple[int, int] | None] = ()
+    before: Sequence[Sequence[str]] = ()
 
 
 def batch_script(
-    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, keep: str = ""
+    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, functions: str = ""
 ) -> str:
     """Write the batch script of a payload, for any POSIX shell and any text of a command.
 
@@ -137,9 +137,9 @@ def batch_script(
         What it runs, and what it promises.
     variable
         In which a job finds its id.
-    keep
-        Text of a shell function of that name, which keeps so many nodes of the job, and so many cores, and gives the
-        others back to the batch system; it sets `kept` to the cores.
+    functions
+        Text of the shell functions that the lines before steps call. They may set `kept` to the cores that the job has
+        left, once it gave others back, and `seen` to words for `env`, with which steps are run from then on.
     pauses_s
         Seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep` that takes
         them.
@@ -165,13 +165,12 @@ def batch_script(
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
     run = []
-    for number, (step, kept) in enumerate(zip_longest(payload.steps, payload.keeps[: len(payload.steps)]), start=1):
-        run += [f"keep {kept[0]} {kept[1]}"] if keep and kept else []
-        run.append(f"step {number} {shlex.quote(step.name)} {_run(step.command)}")
+    for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
+        run += [*(before or ()), f"step {number} {shlex.quote(step.name)} {_run(step.command)}"]
     if not run:
         run = [_run(payload.command)]
-    keeping = [keep] if keep and any(payload.keeps) else []
-    return "\n".join([*head, _BODY, *keeping, *run, 'finish "$code"', ""])
+    called = [functions] if any(payload.before) else []
+    return "\n".join([*head, _BODY, *called, *run, 'finish "$code"', ""])
 
 
 def _run(command: str) -> str:
@@ -213,6 +212,7 @@ signals=0 # to end
 heard=0 # of any kind
 child=
 kept= # cores, once others were given back
+seen= # in place of what the environment says
 
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
@@ -320,9 +320,9 @@ mark began
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
   if env --default-signal=INT,QUIT true 2>/dev/null; then
-    env --default-signal=INT,QUIT sh -c -- "$1" &
+    env --default-signal=INT,QUIT $seen sh -c -- "$1" &
   else
-    sh -c -- "$1" &
+    env $seen sh -c -- "$1" &
   fi
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :

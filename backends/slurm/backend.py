@@ -31,7 +31,7 @@ from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .pacing import Pacer
-from .script import LONGEST_SCRIPT_BYTES, batch_script
+from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
 from .tracking import TrackedJob
 
@@ -197,7 +197,7 @@ class SlurmBackend:
             awaits=spec.awaits,
             posted=spec.posts,
             steps=spec.steps,
-            keeps=[self._keeps(step.cores, spec) for step in spec.steps],
+            before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],
         )
         script = batch_script(payload)
         if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
@@ -207,11 +207,6 @@ class SlurmBackend:
                 hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
             )
         return script
-
-    def _keeps(self, cores: int, spec: JobSpec) -> tuple[int, int] | None:
-        """Say how many nodes, and cores, a job keeps that gives others back; None if it has no more."""
-        per_node = self._capabilities.cores_per_node
-        return (-(-cores // per_node), cores) if 0 < cores < spec.cores and per_node else None
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
         """Refuse what can never run.

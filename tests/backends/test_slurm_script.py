@@ -39,11 +39,11 @@ def start(request, folder, tmp_path):
     work = tmp_path / "where it works"
     work.mkdir()
 
-    def start(command="", job="7", path=os.environ["PATH"], **options):
+    def start(command="", job="7", path=os.environ["PATH"], slurm=(), **options):
         text = batch_script(Payload("fit.a", command, str(work), folder.marks, folder.posts, **options))
         script = tmp_path / f"{len(started)}.sh"
         script.write_text(text)
-        environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path)}
+        environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path), **dict(slurm)}
         process = subprocess.Popen(
             [*request.param, str(script)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -385,3 +385,40 @@ def test_a_script_tells_what_it_is(names, awaits):
     steps = [Step(name, "true") for name in names]
     payload = Payload("n", "awaits='x'\nsteps='y'", "/w", "/m", "/p", awaits=("t/1",) if awaits else (), steps=steps)
     assert traits(batch_script(payload)) == (awaits, tuple(names))
+
+
+# ---- a step's share of its job
+
+HAS = {
+    "SLURM_JOB_NODELIST": "n[1-6]",
+    "SLURM_JOB_NUM_NODES": "6",
+    "SLURM_JOB_CPUS_PER_NODE": "28(x3),4,8(x2)",
+    "SLURM_NTASKS": "104",
+}
+TELLS = "echo $SLURM_NTASKS $SLURM_NPROCS $SLURM_NNODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE $SLURM_NODELIST"
+
+
+@pytest.mark.parametrize(
+    ("share", "seen"),
+    [
+        ("1 1 1", "1 1 1 1 1 n1"),
+        ("28 1 28", "28 28 1 28 28 n1"),
+        ("60 1 60", "60 60 3 28(x2),4 28(x2),4 n1,n2,n3"),
+        ("104 1 104", "104 104 6 28(x3),4,8(x2) 28(x3),4,8(x2) n[1-6]"),
+        ("11 8 11", "11 11 5 3(x3),1(x2) 24(x3),8(x2) n1,n2,n3,n4,n5"),
+        ("12 4 6", "12 12 2 6(x2) 24(x2) n1,n2"),
+        ("105 1 105", "104 28(x3),4,8(x2)"),
+    ],
+)
+def test_a_step_sees_what_a_job_of_its_own_would(start, share, seen, tmp_path):
+    """Where the job has no room for it, it sees the job."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "scontrol").write_text("#!/bin/sh\nprintf '%s\\n' n1 n2 n3 n4 n5 n6\n")
+    (tools / "scontrol").chmod(0o755)
+    steps = [Step("a", TELLS), Step("b", f"{TELLS}; echo ${{SLURM_CPUS_PER_TASK-none}}")]
+    before = [[f"share {share}"], ["share 104 1 104"]]
+    path = f"{tools}:{os.environ['PATH']}"
+    code, said, errors = done(start(token="a", path=path, slurm=HAS, steps=steps, before=before))
+    assert (code, said.splitlines()) == (0, [seen, "104 104 6 28(x3),4,8(x2) 28(x3),4,8(x2) n[1-6]", "none"])
+    assert ("have not the room for 105 tasks" in errors) == (share == "105 1 105")

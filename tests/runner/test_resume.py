@@ -6,6 +6,8 @@ knows of.
 
 import itertools
 import os
+import random
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +24,7 @@ from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Sub
 from asa.runner import Journal, Run, Wish, read_journal, run_all
 from asa.runner.entries import Again, Begun, Intended
 from asa.runner.state import observation_of
-from asa.strategies import load_strategy
+from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.workflow import Stage, Workflow
 
 FLOW = Workflow(
@@ -360,6 +362,48 @@ def test_of_a_job_that_turns_up_late_there_is_only_one(tmp_path):
     check(world, tmp_path, result)
     [surplus] = [r for r in result.records if isinstance(r, Cancelled)]
     assert "duplicate" in surplus.reason
+
+
+class Wavering:
+    """A strategy that groups stages otherwise each time it is asked."""
+
+    forecast = ForecastKind.NONE
+
+    def __init__(self, seed):
+        self._random = random.Random(seed)
+
+    def plan(self, view, forecast):
+        ready = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
+        if not ready or not view.is_ready(ready[0]):
+            return Plan.of(())
+        group = tuple(ready[: self._random.randint(1, len(ready))])
+        return Plan.of([PlannedJob(group, view.now_s, Keep.NOTHING, "")])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stages_in_a_job_that_turns_up_late_are_in_no_other_job(seed, tmp_path):
+    """However the strategy groups them then: of each stage, one job ran."""
+    world, specs = machine(), {}
+    submit = world.submit
+
+    def noted(spec):
+        specs[job_id := submit(spec)] = spec
+        return job_id
+
+    world.submit = noted
+    journal = Journal(tmp_path / "journal.jsonl")
+    try:
+        [result] = run_all(late(world), [Run(FLOW, Wavering(seed), id="r" * 12, journal=journal)])
+    finally:
+        journal.close()
+    assert result.outcome == "completed"
+    done = Counter(p for job_id, spec in specs.items() if _completed(world, job_id) for p in spec.posts)
+    assert sorted(done.values()) == [1, 1, 1, 1]
+    assert len(specs) > len({spec.token for spec in specs.values()}), "one turned up late"
+
+
+def _completed(world, job_id):
+    return world.status([job_id])[job_id].state is JobState.COMPLETED
 
 
 def test_a_dead_client_s_journal_may_end_in_the_middle_of_a_line(tmp_path):

@@ -472,3 +472,14 @@ def test_stages_that_share_a_job_give_back_what_the_rest_does_not_need(shrink):
     assert measure(flow, result.records).core_hours == pytest.approx(held / 3600)
     begun = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageStarted)}
     assert begun == {"a": 100.0, "b": 200.0, "c": 250.0, "d": 280.0}
+
+
+@pytest.mark.parametrize("strategy", ["big-job", "asa-naive", "asa-naive-hold", "shared"])
+def test_a_strategy_is_told_what_jobs_held_that_have_ended(strategy):
+    """Those that were given back, and what was given back of one, included."""
+    seen = []
+    planner = OneJob(("a", "b", "c")) if strategy == "shared" else load_strategy(strategy)
+    world = machine([(0, 100, 100, 8)], shrink=True, poll_s=10)
+    [result] = run_all(world, [Run(FLOW, planner, bank=sure(100.0))], on_pass=lambda states, _: seen.extend(states))
+    [state] = {id(state): state for state in seen}.values()
+    assert state.view(0.0).spent_core_hours == pytest.approx(measure(FLOW, result.records).core_hours)

@@ -52,6 +52,43 @@ def _together(run, slurm):
     return state.spec_of(PlannedJob(("a", "b", "c"), 0.0, Keep.NOTHING, "", shrinks=True))
 
 
+_TELLS = "echo $SLURM_NTASKS $SLURM_JOB_NUM_NODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE >>told; "
+
+
+@pytest.mark.parametrize("strategy", ["asa-plan", "big-job"])
+def test_stages_in_one_job_start_as_many_tasks_as_in_jobs_of_their_own(slurm, strategy):
+    """Whether the job gives nodes back or not."""
+    slurm.empty()
+    starts = "srun sh -c 'echo $SLURMD_NODENAME' >>'hosts-{}'"
+    stages = [
+        stage("a", "", _TELLS + starts.format("a"), cores=112),
+        stage("b", "a", _TELLS + starts.format("b"), cores=30),
+        stage("c", "b", _TELLS + starts.format("c"), cores=24, cpus_per_task=8),
+        stage("d", "c", _TELLS + starts.format("d"), cores=8, nodes=2, cpus_per_task=4),
+        stage("e", "d", _TELLS + starts.format("e")),
+    ]
+    run = SlurmRun(slurm, stages, strategy=strategy)
+    flow = Workflow("flow", run.plan.stages)
+    state = RunState("flow", flow, site(slurm), run.plan.id)
+    together = PlannedJob(tuple("abcde"), 0.0, Keep.NOTHING, "", shrinks=strategy == "asa-plan")
+    with closing(run.connect(time.sleep)) as backend:
+        job_id = backend.submit(state.spec_of(together))
+        while not any(status.state.is_final for status in backend.wait(backend.now() + 1)):
+            pass
+        assert backend.status([job_id])[job_id].state is JobState.COMPLETED, _errors(run)
+    told = [line.split() for line in (run.place / "told").read_text().splitlines()]
+    hosts = {name: (run.place / f"hosts-{name}").read_text().split() for name in "abcde"}
+    assert {name: len(told) for name, told in hosts.items()} == {"a": 112, "b": 30, "c": 3, "d": 14, "e": 1}
+    assert {name: len(set(told)) for name, told in hosts.items()} == {"a": 4, "b": 2, "c": 1, "d": 2, "e": 1}
+    assert [int(words[0]) for words in told] == [112, 30, 3, 14, 1]
+    assert [int(words[1]) for words in told] == [4, 2, 1, 2, 1]
+    assert [words[2:] for words in told][2:] == [["3", "24"], ["7(x2)", "28(x2)"], ["1", "1"]]
+
+
+def _errors(run):
+    return "\n".join(path.read_text() for path in run.folder.path.glob("logs/*.err"))
+
+
 def test_a_planned_run_pays_for_what_its_stages_need(slurm):
     """Its waits are known, and long: all in one job, which gives nodes back."""
     slurm.empty()

@@ -12,7 +12,6 @@ import numpy as np
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
 from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
-from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
@@ -137,7 +136,7 @@ class Outlook:
     per_stage_hours, per_stage_s
         Core-hours and expected makespan of the whole workflow with a job a stage, as a measure.
     spent_hours
-        Core-hours that ended stages and jobs under way take.
+        Core-hours that ended jobs held, and that jobs under way take.
     """
 
     now_s: float
@@ -219,8 +218,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     price_s = _WORTH * fair_price_s(makespan_s, hours) if aim.price_s is None else aim.price_s
     if site.charges == "used":
         price_s = 0.0
-    ended = [view.stages[name] for name in view.workflow.order if view.stages[name].phase is Phase.DONE]
-    spent = sum(_used(view, stage) for stage in ended) + sum(job.block.core_hours for job in under_way)
+    spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
     question = Question(parts, table, bounds, price_s, site.age_accrues, _modes(site))
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
@@ -343,11 +341,6 @@ def _bounds(view: RunView, under_way: Iterable[UnderWay]) -> dict[str, Samples]:
 def _latest(times: Sequence[Samples]) -> Samples:
     latest: Samples = np.maximum.reduce(list(times))
     return latest
-
-
-def _used(view: RunView, stage: StageView) -> float:
-    cores = stage.stage.cores_on(view.capabilities.cores_per_node)
-    return core_hours(cores, (stage.ended_s or 0.0) - (stage.started_s or 0.0))
 
 
 def _per_stage_s(view: RunView, alone: Sequence[Block], waits: Samples) -> float:

@@ -1,0 +1,238 @@
+"""What a user asks to have run, and where: what `asa run` and `asa plan` take, and how it is read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.cli.doctor import given_settings
+from asa.errors import InputError, UnavailableError
+
+if TYPE_CHECKING:
+    from asa.backend import Backend
+    from asa.runner import RunPlan
+    from asa.sites import OpenedSite
+    from asa.workflow import Workflow
+
+__all__ = [
+    "Asked",
+    "BankOption",
+    "CoresOption",
+    "EstimatorOption",
+    "Forecasting",
+    "HistoryOption",
+    "SeedOption",
+    "SettingsOption",
+    "read_asked",
+    "split_settings",
+]
+
+_LATER = re.compile(r"\blater\b")
+_FROM_SCRIPTS = "A workflow file is made of batch scripts by: asa import scripts {}"
+_INSTEAD = {
+    ".py": "A workflow in Python runs itself: python {}",
+    ".json": "A workflow file is made of a WfFormat instance by: asa import wfformat {}",
+    ".smk": "A workflow file is made of Snakemake's rules by: asa import snakemake",
+    **dict.fromkeys((".sh", ".sbatch", ".slurm", ".job"), _FROM_SCRIPTS),
+}
+"""What to do with a file that is no workflow file, by its suffix."""
+
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A parameter of the workflow file, as in degree=0.5, or else a setting of the backend, as in "
+        "partition=batch; may be repeated.",
+        metavar="KEY=VALUE",
+    ),
+]
+EstimatorOption = Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")]
+BankOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of the bank, in which waits are kept, or `none`. [default: $ASA_BANK, else "
+        "~/.local/share/asa/bank; for a run that goes on its own]",
+        show_default=False,
+        metavar="DIR|none",
+    ),
+]
+HistoryOption = Annotated[
+    int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
+]
+SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)]
+CoresOption = Annotated[
+    int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasting:
+    """By what waits are to be predicted: the options of these names."""
+
+    estimator: str
+    bank: str | None
+    history: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to run, where, and with what waits."""
+
+    workflow: Workflow
+    source: str
+    parameters: dict[str, str]
+    opened: OpenedSite
+    bank: str
+    forecasting: Forecasting
+    only_look: bool
+    quiet: bool
+
+    @contextmanager
+    def connected(self, place: Path) -> Iterator[Backend]:
+        """Open the batch system; what it cannot do then came before anything was submitted."""
+        from asa.cli.driving import opened
+
+        with _nothing_submitted(), opened(lambda: self.opened.facility.connect(place)) as world:
+            yield world
+
+    def planned(self, world: Backend, strategy: str, *, name: str = "") -> RunPlan:
+        """Write down what is to run."""
+        from asa.cli.advise import learned
+        from asa.runner.begin import plan_run
+
+        return plan_run(
+            learned(self.workflow, self.bank, world.capabilities, quiet=self.quiet),
+            self.opened,
+            world.capabilities,
+            strategy=strategy,
+            estimator=self.forecasting.estimator,
+            name=name,
+            bank=self.bank,
+            history=self.forecasting.history,
+            seed=self.forecasting.seed,
+            source=self.source,
+            parameters=self.parameters,
+            only_look=self.only_look,
+        )
+
+
+def read_asked(
+    workflow: str,
+    backend: str | None,
+    site: str | None,
+    settings: list[str] | None,
+    cores: int | None,
+    forecasting: Forecasting,
+    *,
+    only_look: bool,
+    quiet: bool = False,
+) -> Asked:
+    """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet.
+
+    Raises
+    ------
+    InputError
+        Something given means nothing.
+    """
+    from asa import plugins
+    from asa.cli.revising import bank_folder
+    from asa.runner.begin import check_bank, check_text
+    from asa.sites import open_facility
+
+    parameters, given = split_settings(workflow, given_settings(settings))
+    flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
+    plugins.load("asa.estimators", forecasting.estimator)
+    if _is_file(workflow) and not quiet:
+        _warn_of(workflow, parameters)
+    with _parameters_told(workflow):
+        opened = open_facility(backend, site, given)
+    check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
+    if opened.why and not quiet:
+        sys.stderr.write(f"On {opened.file.stem if opened.file else opened.backend}, for: {opened.why}\n")
+    bank = bank_folder(forecasting.bank)
+    if not only_look:
+        check_bank(bank)
+    source = str(Path(workflow).absolute()) if _is_file(workflow) else ""
+    return Asked(flow, source, parameters, opened, bank, forecasting, only_look, quiet)
+
+
+@contextmanager
+def _nothing_submitted() -> Iterator[None]:
+    """Say of a batch system that cannot be reached that nothing was done, and what to do."""
+    try:
+        yield
+    except UnavailableError as error:
+        told = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
+        hint = f"{told}Nothing was submitted: try again later."
+        raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _is_file(given: str) -> bool:
+    """Whether what a user gives for a workflow is meant as a file, not as an installed workflow's name."""
+    return given.endswith(".toml") or ("/" in given and Path(given).suffix not in _INSTEAD)
+
+
+def split_settings(workflow: str, given: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Tell the parameters of a workflow file from the settings of a backend."""
+    from asa.spec import parameters_of
+
+    known = parameters_of(workflow) if _is_file(workflow) else {}
+    ours = {name: value for name, value in given.items() if name in known}
+    return ours, {name: value for name, value in given.items() if name not in known}
+
+
+@contextmanager
+def _parameters_told(workflow: str) -> Iterator[None]:
+    """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
+    try:
+        yield
+    except InputError as error:
+        from asa.spec import near_parameter
+
+        key = (error.where or "").rpartition(" ")[2]
+        if not _is_file(workflow) or "no setting" not in error.message or not (name := near_parameter(workflow, key)):
+            raise
+        hint = f"The workflow's file has a parameter {name!r}. {error.hint or ''}".strip()
+        raise type(error)(error.message, where=error.where, hint=hint) from error
+
+
+def _warn_of(workflow: str, parameters: dict[str, str]) -> None:
+    """Say what may keep a workflow from running, such as a program that is not found."""
+    from asa.spec.checks import check_here
+
+    for problem in check_here(workflow, dict(parameters)):
+        if problem.severity == "warning":
+            sys.stderr.write(f"Warning: {problem.where}: {problem.message}. {problem.hint}\n")
+
+
+def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:
+    """Read a workflow's file, or make an installed workflow, which may only be looked at."""
+    from asa import plugins
+    from asa.runner.begin import check_commands
+    from asa.spec import load_workflow
+
+    if _is_file(given):
+        if cores is not None:
+            hint = "Leave --cores out."
+            raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
+        flow = load_workflow(given, parameters)
+    elif given in plugins.names("asa.workflows"):
+        if cores is None:
+            raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
+        flow = plugins.load("asa.workflows", given)(cores)
+    else:
+        error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
+        instead = _INSTEAD.get(Path(given).suffix, "Or name a .toml file.")
+        raise InputError(error.message, where=error.where, hint=f"{error.hint} {instead.format(given)}")
+    if not only_look:
+        check_commands(given, flow.stages.values(), is_model=not _is_file(given))
+    checked: Workflow = flow
+    return checked
