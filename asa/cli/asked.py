@@ -90,7 +90,7 @@ class Asked:
     source: str
     parameters: dict[str, str]
     opened: OpenedSite
-    bank: str
+    bank: Path | None
     forecasting: Forecasting
     only_look: bool
     quiet: bool
