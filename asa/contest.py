@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
@@ -50,6 +52,8 @@ class Cell:
         How many moments.
     history
         Past jobs of everybody that the estimator learns at each.
+    log, code
+        Digests of the log, and of this package: what other code did, or on another log, is another cell.
     """
 
     trace: str
@@ -61,6 +65,8 @@ class Cell:
     estimator: str
     starts: int
     history: int
+    log: str
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class Contest:
         names = dict.fromkeys(("big-job", "per-stage", *self.strategies))
         for name in names:
             load_strategy(name)
-        cells = []
+        cells, code = [], _code()
         for trace in self.traces:
             machine = _site(str(trace), age_accrues=True, shrink=True).capabilities.max_cores
             sizes = self.cores or peak_sizes(machine)
@@ -159,8 +165,9 @@ class Contest:
                     where=str(trace),
                     hint="Give --cores that fit.",
                 )
+            log = _digest([trace])
             for age, workflow, cores, strategy in product(self.age, self.workflows, sizes, names):
-                settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history)
+                settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history, log, code)
                 cells.append(Cell(str(trace), workflow, cores, *settings))
         return cells
 
@@ -208,12 +215,14 @@ def hold(
     cells = contest.cells()
     known = _read(kept) if kept is not None else {}
     missing = [cell for cell in cells if cell not in known]
-    on_progress("running cells", len(cells) - len(missing), len(cells))
+    others = sum(cell.code != cells[0].code for cell in known)
+    what = f"running cells ({others} were kept by another version)" if others else "running cells"
+    on_progress(what, len(cells) - len(missing), len(cells))
     for cell, trials in _run_all(missing, min(jobs or available_cores(), max(len(missing), 1))):
         known[cell] = trials
         if kept is not None:
             _append(kept, cell, trials)
-        on_progress("running cells", sum(cell in known for cell in cells), len(cells))
+        on_progress(what, sum(cell in known for cell in cells), len(cells))
     return [trial for cell in cells for trial in known[cell]]
 
 
@@ -277,6 +286,20 @@ def run_cell(cell: Cell) -> list[Trial]:
             told.twt_s,
         )
     return [trials[start] for start in starts]
+
+
+def _digest(files: Iterable[Path]) -> str:
+    told = hashlib.sha256()
+    for file in files:
+        told.update(file.read_bytes())
+    return told.hexdigest()[:16]
+
+
+def _code() -> str:
+    """Give a digest of this package's sources."""
+    packages = [importlib.import_module(name) for name in ("asa", "asa.backends", "asa.workflows")]
+    folders = dict.fromkeys(Path(place) for package in packages for place in package.__path__)
+    return _digest(sorted({file for folder in folders for file in folder.rglob("*.py")}))
 
 
 def _read(path: Path) -> dict[Cell, list[Trial]]:

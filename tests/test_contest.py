@@ -67,6 +67,24 @@ def test_it_goes_on_where_it_was_and_runs_nothing_twice(log, tmp_path, monkeypat
     assert len(ran) == 3
 
 
+def test_what_was_kept_of_another_log_or_by_other_code_is_run_again(log, tmp_path, monkeypatch):
+    kept, told = tmp_path / "kept.jsonl", []
+    hold(small(log), kept, jobs=1)
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:-1]))
+    ran = []
+    monkeypatch.setattr(contest, "run_cell", lambda cell: ran.append(cell) or [])
+    hold(small(log), kept, jobs=1)
+    assert len(ran) == 6
+    log.write_text("".join(lines))
+    hold(small(log), kept, jobs=1)
+    assert len(ran) == 6, "as it was"
+    monkeypatch.setattr(contest, "_code", lambda: "another")
+    hold(small(log), kept, jobs=1, on_progress=lambda what, *_: told.append(what))
+    assert len(ran) == 12
+    assert told[0] == "running cells (12 were kept by another version)"
+
+
 def test_the_number_of_processes_changes_nothing(log):
     assert hold(small(log), jobs=2) == hold(small(log), jobs=1)
 

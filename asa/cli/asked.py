@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 _LATER = re.compile(r"\blater\b")
+_HERE = "local"
+_OR_HERE = f", or run it on this computer: --backend {_HERE}"
 _FROM_SCRIPTS = "A workflow file is made of batch scripts by: asa import scripts {}"
 _INSTEAD = {
     ".py": "A workflow in Python runs itself: python {}",
@@ -100,7 +102,8 @@ class Asked:
         """Open the batch system; what it cannot do then came before anything was submitted."""
         from asa.cli.driving import opened
 
-        with _nothing_submitted(), opened(lambda: self.opened.facility.connect(place)) as world:
+        guessed = bool(self.opened.why) and self.opened.backend != _HERE
+        with _nothing_submitted(_OR_HERE if guessed else ""), opened(lambda: self.opened.facility.connect(place)) as world:
             yield world
 
     def planned(self, world: Backend, strategy: str, *, name: str = "") -> RunPlan:
@@ -165,13 +168,13 @@ def read_asked(
 
 
 @contextmanager
-def _nothing_submitted() -> Iterator[None]:
+def _nothing_submitted(else_do: str = "") -> Iterator[None]:
     """Say of a batch system that cannot be reached that nothing was done, and what to do."""
     try:
         yield
     except UnavailableError as error:
         told = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
-        hint = f"{told}Nothing was submitted: try again later."
+        hint = f"{told}Nothing was submitted: try again later{else_do}."
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
