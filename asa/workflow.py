@@ -325,22 +325,15 @@ class Workflow:
         """Cores of the widest stage: what a Big Job asks for all the time."""
         return max(stage.cores_on(cores_per_node) for stage in self.stages.values())
 
-    def layout(
-        self, names: Iterable[str], cores: int, cores_per_node: int, run_s: Mapping[str, float] | None = None
-    ) -> tuple[Slot, ...]:
-        """Place stages inside one allocation: each as soon as its predecessors there ended and cores are free.
+    def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:
+        """Place stages inside one allocation: one after the other, branches too, as a batch script runs them.
 
-        A chain comes out end to end, so that an allocation of all stages lasts the sum of their run times (equation 1
-        of the ASA paper). O(s^2) for s stages.
+        An allocation of all stages lasts the sum of their run times (equation 1 of the ASA paper). O(s) for s stages.
 
         Parameters
         ----------
         names
             The stages that share the allocation.
-        cores
-            Its width; no stage may need more.
-        cores_per_node
-            For stages that ask for nodes.
         run_s
             Run time of each stage; the expected ones if not given.
 
@@ -349,29 +342,18 @@ class Workflow:
         tuple of Slot
             In order of start.
         """
-        chosen = set(names)
-        slots: dict[str, Slot] = {}
+        chosen, end_s = set(names), 0.0
+        slots = []
         for name in (n for n in self.order if n in chosen):
-            stage = self.stages[name]
-            need = stage.cores_on(cores_per_node)
-            lasts = stage.expected_s if run_s is None else run_s[name]
-            ready = max((slots[p].end_s for p in stage.after if p in slots), default=0.0)
-            for start in sorted({ready, *(s.end_s for s in slots.values() if s.end_s > ready)}):
-                end = start + lasts
-                rivals = [s for s in slots.values() if s.start_s < end and s.end_s > start]
-                moments = [start, *(s.start_s for s in rivals if s.start_s > start)]
-                used = max(
-                    sum(self.stages[r.stage].cores_on(cores_per_node) for r in rivals if r.start_s <= t < r.end_s)
-                    for t in moments
-                )
-                if used + need <= cores:
-                    break
-            slots[name] = Slot(name, start, end)
-        return tuple(sorted(slots.values(), key=lambda s: (s.start_s, self.order.index(s.stage))))
+            start_s = end_s
+            end_s += self.stages[name].expected_s if run_s is None else run_s[name]
+            slots.append(Slot(name, start_s, end_s))
+        return tuple(slots)
 
-    def execution_s(self, cores_per_node: int) -> float:
-        """Give the expected run time of the whole inside one allocation of the peak width."""
-        return max(s.end_s for s in self.layout(self.order, self.peak_cores(cores_per_node), cores_per_node))
+    @property
+    def execution_s(self) -> float:
+        """The expected run time of the whole inside one allocation."""
+        return sum(stage.expected_s for stage in self.stages.values())
 
     def stage_core_hours(self, cores_per_node: int) -> float:
         """Core-hours if each stage holds only what it needs (equation 2 of the ASA paper)."""

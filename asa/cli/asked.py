@@ -103,7 +103,10 @@ class Asked:
         from asa.cli.driving import opened
 
         guessed = bool(self.opened.why) and self.opened.backend != _HERE
-        with _nothing_submitted(_OR_HERE if guessed else ""), opened(lambda: self.opened.facility.connect(place)) as world:
+        with (
+            _nothing_submitted(_OR_HERE if guessed else ""),
+            opened(lambda: self.opened.facility.connect(place)) as world,
+        ):
             yield world
 
     def planned(self, world: Backend, strategy: str, *, name: str = "") -> RunPlan:

@@ -85,7 +85,7 @@ def _facts(flow: Workflow, cores_per_node: int | None) -> dict[str, Any]:
         peak = flow.peak_cores(per_node)
         facts["peak_cores"] = peak
         facts["core_hours"] = flow.stage_core_hours(per_node)
-        facts["one_job_core_hours"] = peak * flow.execution_s(per_node) / 3600.0
+        facts["one_job_core_hours"] = peak * flow.execution_s / 3600.0
     return facts
 
 

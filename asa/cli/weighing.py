@@ -206,7 +206,7 @@ def _in_all_modes(
             best[kept] = sketch
     for kept, sketch in best.items():
         job = sketch.jobs[mine]
-        slots = question.parts.workflow.layout(job.block.stages, job.block.cores, question.parts.cores_per_node)
+        slots = question.parts.workflow.layout(job.block.stages)
         begins_s = next(slot.start_s for slot in slots if slot.stage == stage)
         gap_s = float((job.start_s - job.ready_s).mean()) if begins_s <= 0 else 0.0
         start_s = float(job.start_s.mean()) + begins_s

@@ -218,7 +218,7 @@ class RunState:
         stages = [self.stages[name].stage for name in planned.stages]
         per_node = self.capabilities.cores_per_node
         cores = max(stage.cores_on(per_node) for stage in stages)
-        slots = self.workflow.layout(planned.stages, cores, per_node, self.run_s)
+        slots = self.workflow.layout(planned.stages, self.run_s)
         whole = len(planned.stages) == len(self.workflow.stages)
         walltime = sum(stage.walltime_s for stage in stages)
         if whole and len(stages) > 1:  # those that ran out of theirs have more than the workflow's own counts
@@ -244,8 +244,8 @@ class RunState:
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
             nodes=_nodes_for(cores, per_node, max(stage.nodes or 0 for stage in stages)),
-            memory_bytes=self._peak(slots, {stage.name: stage.memory_bytes for stage in stages}),
-            gpus=self._peak(slots, {stage.name: stage.gpus for stage in stages}),
+            memory_bytes=max(stage.memory_bytes for stage in stages),
+            gpus=max(stage.gpus for stage in stages),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
             # a dependency that a site drops starts the job, but not the payload
             awaits=tuple(self._token(name) for name in before) if planned.keep is not Keep.NOTHING else (),
@@ -255,21 +255,14 @@ class RunState:
 
     def _steps(self, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
         """Write the steps of stages that share a job, each with the most that it and those after it need."""
-        per_node, slot_of = self.capabilities.cores_per_node, {slot.stage: slot for slot in slots}
-        needs = {slot.stage: self.stages[slot.stage].stage.cores_on(per_node) for slot in slots}
-        by = self.capabilities.shrink_by if planned.shrinks else 0
-        if by and max(needs.values()) % by:  # what it gets of which node is not known
+        per_node, by = self.capabilities.cores_per_node, self.capabilities.shrink_by if planned.shrinks else 0
+        stages = [self.stages[slot.stage].stage for slot in slots]
+        needs = [stage.cores_on(per_node) for stage in stages]
+        if by and max(needs) % by:  # what it gets of which node is not known
             by = 0
-        used = [sum(needs[s.stage] for s in slots if s.start_s <= slot.start_s < s.end_s) for slot in slots]
-        needed_from = dict(zip([s.stage for s in slots], list(accumulate(reversed(used), max))[::-1], strict=True))
-        steps: list[Step] = []
-        left = 0
-        for name in reversed(planned.stages):
-            slot = slot_of[name]
-            left = max(left, needed_from[name])
-            cores = -(-left // by) * by if by else 0
-            steps.append(self._step(self.stages[name].stage, cores, slot))
-        return tuple(reversed(steps))
+        left = list(accumulate(reversed(needs), max))[::-1]
+        keeps = [-(-need // by) * by if by else 0 for need in left]
+        return tuple(map(self._step, stages, keeps, slots))
 
     def _step(self, stage: Stage, keeps: int, slot: Slot) -> Step:
         cores = _in_tasks(stage.cores_on(self.capabilities.cores_per_node), stage.cpus_per_task, stage.nodes or 0)
@@ -591,7 +584,7 @@ class RunState:
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
-        slots = self.workflow.layout(job.planned.stages, job.spec.cores, self.capabilities.cores_per_node, self.run_s)
+        slots = self.workflow.layout(job.planned.stages, self.run_s)
         told = {step.name: step for step in job.status.steps}
         for slot in slots:
             alone = len(slots) == 1
@@ -624,15 +617,6 @@ class RunState:
             if stage.job_id == job.status.job_id:
                 again = stage.resubmissions + 1
                 self.stages[name] = StageView(stage.stage, resubmissions=again, attempts=stage.attempts)
-
-    @staticmethod
-    def _peak(slots: Sequence[Slot], demand: Mapping[str, int]) -> int:
-        """Most that stages side by side in one allocation want together."""
-        if not any(demand.values()):
-            return 0
-        return max(
-            sum(demand[other.stage] for other in slots if other.start_s <= slot.start_s < other.end_s) for slot in slots
-        )
 
     def _job_of(self, stage: str) -> str:
         job_id = self.stages[stage].job_id

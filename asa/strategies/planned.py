@@ -12,6 +12,9 @@ from .planning import Aim, Job, Mode, Outlook, look_ahead, read_aim
 
 __all__ = ["Planned"]
 
+_AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
+_LEAST_HOLD_S, _MOST_HOLD_S = 60.0, 4 * 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -98,13 +101,13 @@ class Planned:
             if view.stages[job.block.stages[0]].resubmissions >= self.most_resubmissions:
                 return None, view.now_s
             return Keep.AWAIT, view.now_s + job.submit_s
-        if job.mode is Mode.DEPENDENCY and view.capabilities.age_accrues:
+        if job.mode is not Mode.DEPENDENCY:
+            return None, view.now_s
+        if view.capabilities.age_accrues:
             return Keep.DEPENDENCY, view.now_s
-        if job.mode is Mode.DEPENDENCY:
-            # nothing is gained by queueing before it is let go but the time until the client notices; until then the
-            # plan may change
-            return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
-        return None, view.now_s
+        # nothing is gained by queueing before it is let go but the time until the client notices; until then the plan
+        # may change
+        return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
     def _hold_s(self, outlook: Outlook, job: Job) -> float:
         """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
@@ -126,11 +129,6 @@ class Planned:
                     stage.job_id,
                     f"its resources came {format_duration(max(ready_s, 0.0))} before the stage can begin",
                 )
-
-
-_AHEAD_S = 120.0
-_LEAST_HOLD_S = 60.0
-_MOST_HOLD_S = 4 * 3600.0
 
 
 def _a_job_a_stage(view: RunView) -> Plan:

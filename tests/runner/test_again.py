@@ -228,11 +228,24 @@ def test_what_would_fail_again_is_not_tried_again(code, tmp_path):
     assert len(place.link.all) == 1
 
 
-def test_a_shared_job_has_cores_for_the_largest_task_of_its_stages():
-    stages = [Stage("a", cores=30, cpus_per_task=3), Stage("b", cores=16, cpus_per_task=16, after=("a",))]
+@pytest.mark.parametrize(
+    ("tasks", "asked"),
+    [
+        ((3, 14), (42, 14)),
+        ((1, 14), (42, 14)),
+        ((3, 16), (30, 3)),  # of nodes of 28 cores tasks of 16 would leave 12 over
+        ((1, 1), (30, 1)),
+    ],
+)
+def test_a_shared_job_has_cores_for_the_largest_task_of_its_stages(tasks, asked):
+    """Where these fill nodes; else for the tasks of its widest stage."""
+    stages = [
+        Stage("a", cores=30, cpus_per_task=tasks[0]),
+        Stage("b", cores=tasks[1], cpus_per_task=tasks[1], after=("a",)),
+    ]
     state = RunState("x", Workflow("x", stages), SITE, "abcd1234")
     spec = state.spec_of(PlannedJob(("a", "b"), 0.0, Keep.NOTHING, ""))
-    assert (spec.cores, spec.cpus_per_task) == (32, 16)
+    assert (spec.cores, spec.cpus_per_task) == asked
     nodes = RunState("x", Workflow("x", [Stage("a", nodes=2, cpus_per_task=8)]), SITE, "abcd1234")
     spec = nodes.spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
     assert (spec.cores, spec.cpus_per_task, spec.nodes) == (48, 8, 2), "three tasks fit on each node of 28 cores"

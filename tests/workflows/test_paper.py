@@ -20,7 +20,7 @@ SHAPES = {"montage": "PPSSPSSSS", "blast": "PS", "statistics": "SPSP"}  # Sectio
 def test_core_hours_are_table_1s(name, cores):
     """Big Job's and Per-Stage's are the table's, which truncates in some rows and rounds in others."""
     flow, row = WORKFLOWS[name](cores), TABLE_1[name][cores]
-    wide, narrow = core_hours(cores, flow.execution_s(28)), flow.stage_core_hours(28)
+    wide, narrow = core_hours(cores, flow.execution_s), flow.stage_core_hours(28)
     assert row["big-job"].core_hours in (math.floor(wide), round(wide))
     assert row["per-stage"].core_hours in (math.floor(narrow), round(narrow))
 
@@ -28,9 +28,7 @@ def test_core_hours_are_table_1s(name, cores):
 @pytest.mark.parametrize(("name", "cores"), CELLS)
 def test_execution_times_are_table_1s(name, cores):
     """Makespan less waiting time, of Big Job within 2 %."""
-    assert WORKFLOWS[name](cores).execution_s(28) == pytest.approx(
-        TABLE_1[name][cores]["big-job"].execution_s, rel=0.02
-    )
+    assert WORKFLOWS[name](cores).execution_s == pytest.approx(TABLE_1[name][cores]["big-job"].execution_s, rel=0.02)
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

@@ -241,7 +241,7 @@ def _side_by_side(question: Question, branches: tuple[Series, ...], ways: list[S
     joined = []
     for way in ways:
         base = Sketch((), way.end_s, 0.0)
-        together = [replace(way, end_s=way.end_s)]
+        together = [way]
         for branch in branches:
             options = _best(question, _series(question, branch, [base], first=first))
             together = _best(
