@@ -1,0 +1,332 @@
+"""The resource usage vector (RUSV), the paper's data structure: how many items of a resource are used, or free, when.
+
+Times are whole seconds since 1970, or since any other moment. A slot's interval is closed, as in the paper: a slot from
+0 to 9 and one from 10 to 19 are next to each other, at a distance of 1 s. A stop of 0 stands for "for ever".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.compiled import seen
+from asa.errors import InputError
+
+from . import rusv_kernel as k
+
+__all__ = ["RUSV", "Slot", "Stores", "cron_to_rusv"]
+
+_NO_LIMIT = 1 << 60
+
+Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Stores(StrEnum):
+    """Which items the slots of a vector count."""
+
+    USED = "used"
+    FREE = "free"
+
+
+class Slot(NamedTuple):
+    """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever."""
+
+    start: int
+    stop: int
+    items: int
+
+
+class RUSV:
+    """How many items of a resource are used, or free, from when to when (Section 4).
+
+    Nothing is stored where all items are free: where none is used or, of a vector of free items, where at least
+    `available` are. Slots next to each other that hold the same are one.
+
+    Parameters
+    ----------
+    most
+        Items that there may be at most (the paper's ``maxAvl``).
+    defect
+        How many of these are broken.
+    stores
+        What slots count.
+    least_gap_s
+        Slots of equal items no further apart are joined (``minDist``). Beyond 1 this takes what lies between for used,
+        so that to take a slot away again need not restore what was.
+    slots
+        What is stored at first; later ones are added to earlier ones.
+    steps
+        In place of slots, what `steps` of another gave.
+
+    Notes
+    -----
+    An operation on one slot costs O(log n) to find it and O(n) to move what comes later, in n slots; one on two
+    vectors O(n + m). None depends on how many jobs there are.
+
+    Examples
+    --------
+    >>> cores = RUSV(16)
+    >>> cores.increment(Slot(0, 99, 4))
+    >>> cores.increment(Slot(50, 0, 2))
+    >>> cores
+    RUSV(16, [0..49: 4, 50..99: 6, 100..: 2])
+    >>> cores.free_slots(12, 10, 0, 1000)
+    RUSV(16, free, [..-1: 0, 0..49: 12, 50..99: 0, 100..1000: 14, 1001..: 0])
+    """
+
+    __slots__ = ("_count", "_items", "_times", "available", "least_gap_s", "most", "stores")
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        defect: int = 0,
+        stores: Stores = Stores.USED,
+        least_gap_s: int = 1,
+        slots: Iterable[Slot] = (),
+        steps: Steps | None = None,
+    ) -> None:
+        if not 0 <= defect <= most:
+            raise InputError(f"{defect} of {most} items cannot be broken", where="RUSV", hint="Give 0 to all of them.")
+        if least_gap_s < 1:
+            raise InputError(f"slots {least_gap_s} s apart overlap", where="RUSV", hint="Give a least gap from 1 s on.")
+        self.most, self.available, self.stores, self.least_gap_s = most, most - defect, stores, least_gap_s
+        self._times, self._items = _nothing(self.empty) if steps is None else steps
+        self._count = 1 if steps is None else len(steps[0])
+        self._join()
+        for slot in slots:
+            self.increment(slot)
+
+    @property
+    def empty(self) -> int:
+        """What is stored nowhere: the items of a time at which all are free."""
+        return 0 if self.stores is Stores.USED else self.available
+
+    # ------------------------------------------------------------------ what is stored
+
+    @property
+    def slots(self) -> list[Slot]:
+        """What is stored, in order of time."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[Slot]:
+        """Give the slots in order of time; one without a beginning starts at the least number there is."""
+        times, items = self.steps
+        stops = [*(time - 1 for time in times[1:].tolist()), 0]
+        for start, stop, held in zip(times.tolist(), stops, items.tolist(), strict=True):
+            if held != self.empty:
+                yield Slot(start, stop, held)
+
+    def __len__(self) -> int:
+        return int((self._items[: self._count] != self.empty).sum())
+
+    @property
+    def steps(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Times, and the items from each of them until the next."""
+        return self._times[: self._count], self._items[: self._count]
+
+    def at(self, time: int) -> int:
+        """Tell the items that are used, or free, at a time. O(log n)."""
+        return int(self._items[k.last_at(seen(self._times), self._count, time)])
+
+    def free_at(self, time: int) -> int:
+        """Tell how many items are free at a time. O(log n)."""
+        return self.available - self.at(time) if self.stores is Stores.USED else self.at(time)
+
+    def least_free(self, start: int, stop: int) -> int:
+        """Tell how many items are free all the time from start to stop; 0 is for ever. O(log n + slots between)."""
+        sign = 1 if self.stores is Stores.USED else -1
+        found = int(k.within(seen(self._times), seen(self._items), self._count, start, _end(stop), sign))
+        return self.available - found if sign > 0 else -found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RUSV):
+            return NotImplemented
+        return (self.most, self.available, self.stores, self.least_gap_s) == (
+            other.most,
+            other.available,
+            other.stores,
+            other.least_gap_s,
+        ) and all(np.array_equal(a, b) for a, b in zip(self.steps, other.steps, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        words = [
+            f"{'' if slot.start == k.BEGIN else slot.start}..{'' if slot.stop == 0 else slot.stop}: {slot.items}"
+            for slot in self
+        ]
+        of = "" if self.stores is Stores.USED else ", free"
+        broken = f"{self.available} of " if self.available != self.most else ""
+        return f"RUSV({broken}{self.most}{of}, [{', '.join(words)}])"
+
+    # ------------------------------------------------------------------ one slot
+
+    def increment(self, slot: Slot) -> None:
+        """Add a slot's items within its interval (the paper's circled plus)."""
+        self._change(slot, slot.items)
+
+    def decrement(self, slot: Slot) -> None:
+        """Take a slot's items away within its interval (circled minus); nothing is stored where none is left."""
+        self._change(slot, -slot.items)
+
+    def _change(self, slot: Slot, by: int) -> None:
+        end = _end(slot.stop)
+        if end <= slot.start:
+            raise InputError(f"{slot} stops before it starts", where="RUSV", hint="A stop of 0 is for ever.")
+        self._make_room(self._count + 2)
+        times, items = seen(self._times), seen(self._items)
+        self._count = k.change(times, items, self._count, slot.start, end, by, *_bounds(self.stores, self.available))
+        self._join()
+
+    def _make_room(self, steps: int) -> None:
+        if steps > len(self._times):
+            more = np.empty((2, 2 * steps), dtype=np.int64)
+            more[:, : self._count] = self._times[: self._count], self._items[: self._count]
+            self._times, self._items = more
+
+    def _join(self) -> None:
+        if self.least_gap_s > 1:
+            times, items = seen(self._times), seen(self._items)
+            self._count = k.fill_gaps(times, items, self._count, self.empty, self.least_gap_s - 1)
+
+    def set_defect(self, defect: int) -> None:
+        """Let so many items be broken from now on, at all times. O(n)."""
+        if not 0 <= defect <= self.most:
+            raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
+        before = self.empty
+        self.available = self.most - defect
+        if self.stores is Stores.FREE:
+            times, items = self.steps
+            kept = np.where(items == before, self.available, np.minimum(items, self.available))
+            changes = np.concatenate(([True], kept[1:] != kept[:-1]))
+            self._count = int(changes.sum())
+            self._times[: self._count], self._items[: self._count] = times[changes], kept[changes]
+
+    def copy(self) -> Self:
+        """Make another that holds the same."""
+        times, items = self.steps
+        return self._of((times.copy(), items.copy()), self.stores, self.available)
+
+    def _of(self, steps: Steps, stores: Stores, available: int) -> Self:
+        most = max(self.most, available)
+        return type(self)(most, defect=most - available, stores=stores, least_gap_s=self.least_gap_s, steps=steps)
+
+    # ------------------------------------------------------------------ two vectors
+
+    def __add__(self, other: RUSV) -> Self:
+        """Increment by each slot of another."""
+        return self._combined(other, k.ADD, self.stores, self.available)
+
+    def __sub__(self, other: RUSV) -> Self:
+        """Decrement by each slot of another."""
+        return self._combined(other, k.SUBTRACT, self.stores, self.available)
+
+    def __and__(self, other: RUSV) -> Self:
+        """Give what is free in both at the same time: the intersection of two vectors of free items."""
+        if self.stores is not Stores.FREE or other.stores is not Stores.FREE:
+            raise InputError("an intersection is of free items", where="RUSV", hint="Take `free_slots` of each first.")
+        return self._combined(other, k.LEAST, Stores.FREE, min(self.available, other.available))
+
+    def min_free(self, limit: RUSV) -> Self:
+        """Bring a limit into a vector of used items: what is free of both is what is free then (``mf``).
+
+        At each time the more is taken for used of what is used here, and what of these items the limit leaves out. The
+        limit, of free items, is one for all times: where nothing of it is stored all its items are free.
+        """
+        if self.stores is not Stores.USED or limit.stores is not Stores.FREE:
+            raise InputError("a limit of free items is brought into used ones", where="RUSV", hint="Swap them.")
+        return self._combined(limit, k.MOST_USED, Stores.USED, self.available)
+
+    def _combined(self, other: RUSV, how: int, stores: Stores, available: int) -> Self:
+        times, items = other.steps
+        made, kept = _room(self._count + len(times))
+        bounds = _bounds(stores, available)
+        count = k.combine(
+            seen(self._times), seen(self._items), self._count, seen(times), seen(items), len(times),
+            how, other.empty, self.available, *bounds, seen(made), seen(kept),
+        )  # fmt: skip
+        return self._of((made[:count], kept[:count]), stores, available)
+
+    # ------------------------------------------------------------------ where there is room
+
+    def free_slots(self, items: int, lasts_s: int, since: int, until: int) -> Self:
+        """Find the slots with at least so many free items for at least so long, from since to until (getFreeSlots).
+
+        They hold what is free in them; at any other time of the vector of free items that is returned nothing is. An
+        `until` of 0 is for ever.
+        """
+        sign, limit = self._in_terms_of_use(items)
+        times, kept = _room(2 * self._count + 2)
+        count = k.fitting(
+            seen(self._times), seen(self._items), self._count, sign, limit, self.available,
+            max(lasts_s, 1), since, _end(until), seen(times), seen(kept),
+        )  # fmt: skip
+        return self._of((times[:count], kept[:count]), Stores.FREE, self.available)
+
+    def earliest(self, items: int, lasts_s: int, since: int, until: int = 0) -> int | None:
+        """Tell when so many items are first free for so long, from since to until; None if never. O(n)."""
+        sign, limit = self._in_terms_of_use(items)
+        arguments = (sign, limit, max(lasts_s, 1), since, _end(until))
+        found = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
+        return None if found == k.FOREVER else found
+
+    def _in_terms_of_use(self, items: int) -> tuple[int, int]:
+        return (1, self.available - items) if self.stores is Stores.USED else (-1, -items)
+
+
+def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: int) -> RUSV:
+    """Unroll a periodic validity: so many items wherever the template of one period stores anything (Section 5.4).
+
+    Parameters
+    ----------
+    template
+        One period, from second 0 on.
+    items
+        What the slots hold in the end.
+    since, until
+        From when to when, both included.
+    period_s
+        How long a period lasts.
+
+    Examples
+    --------
+    >>> mornings = RUSV(1, slots=[Slot(7 * 3600, 11 * 3600 - 1, 1)])
+    >>> cron_to_rusv(mornings, 25, 0, 2 * 86400 - 1, 86400)
+    RUSV(25, [25200..39599: 25, 111600..125999: 25])
+    """
+    if until < since or period_s < 1:
+        raise InputError(f"nothing repeats each {period_s} s from {since} to {until}", where="RUSV")
+    times, held = template.steps
+    made, kept = _room((2 + (until - since) // period_s) * (len(times) + 1))
+    empty = 0 if template.stores is Stores.USED else items
+    count = k.repeat(
+        seen(times), seen(held), len(times), template.empty, period_s, items, since, until + 1, empty,
+        seen(made), seen(kept),
+    )  # fmt: skip
+    steps = (made[:count], kept[:count])
+    return RUSV(items, stores=template.stores, least_gap_s=template.least_gap_s, steps=steps)
+
+
+def _end(stop: int) -> int:
+    """Give the first second after a closed interval."""
+    return stop + 1 if stop else k.FOREVER
+
+
+def _bounds(stores: Stores, available: int) -> tuple[int, int]:
+    """Give the least and the most that a slot holds."""
+    return (0, _NO_LIMIT) if stores is Stores.USED else (-_NO_LIMIT, available)
+
+
+def _room(steps: int) -> Steps:
+    return np.empty(steps + 2, dtype=np.int64), np.empty(steps + 2, dtype=np.int64)
+
+
+def _nothing(empty: int) -> Steps:
+    times, items = _room(14)
+    times[0], items[0] = k.BEGIN, empty
+    return times, items
