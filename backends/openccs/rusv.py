@@ -207,6 +207,14 @@ class RUSV:
             self._count = int(changes.sum())
             self._times[: self._count], self._items[: self._count] = times[changes], kept[changes]
 
+    def forget_before(self, time: int) -> None:
+        """Let what holds at a time hold at all times before. O(n)."""
+        past = k.last_at(seen(self._times), self._count, time)
+        if past:
+            self._times, self._items = self._times[past:], self._items[past:]
+            self._times[0] = k.BEGIN
+            self._count -= past
+
     def copy(self) -> Self:
         """Make another that holds the same."""
         times, items = self.steps

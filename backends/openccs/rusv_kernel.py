@@ -93,7 +93,8 @@ def change(times: Any, items: Any, count: int, start: int, end: int, by: int, le
         after = more
     for i in range(first, after):
         items[i] = min(max(items[i] + by, least), most)
-    return _close(times, items, more, first, min(after, more - 1))
+    left: int = _close(times, items, more, first, min(after, more - 1))
+    return left
 
 
 @kernel

@@ -1,0 +1,216 @@
+"""How fast the planner is, on a cluster and with jobs like the paper's, beside the paper's figures (Section 6)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from .jobs import Entry, Phase
+from .plan import Plan
+from .requests import Request
+from .system import oculus
+
+__all__ = ["Figure", "Speed", "filled", "measure", "requests"]
+
+_MIX = (
+    # cores, share of jobs, requested hours: Example 3's walltimes over their accuracy
+    (16, 0.400, 24),
+    (32, 0.068, 63),
+    (1024, 0.002, 29),
+    (768, 0.003, 25),
+    (64, 0.027, 28),
+    (128, 0.098, 4),
+    (256, 0.005, 33),
+    (1536, 0.0005, 25),
+    (512, 0.001, 26),
+    (1, 0.3955, 5),
+)
+"""Jobs by cores, as in Example 3; of the one-core jobs, most of which come as arrays, a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What was measured, and what the paper has for it, on 8 pinned threads of C.
+
+    Parameters
+    ----------
+    what
+        In words.
+    value, unit
+        Of one process, on one core.
+    papers
+        Its figure, None where it has none.
+    more_is_better
+        Which is better.
+    """
+
+    what: str
+    value: float
+    unit: str
+    papers: float | None
+    more_is_better: bool = True
+
+    @property
+    def times_papers(self) -> float | None:
+        """How many times better than the paper's."""
+        if self.papers is None or not self.value:
+            return None
+        return self.value / self.papers if self.more_is_better else self.papers / self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """All that was measured.
+
+    Parameters
+    ----------
+    figures
+        Beside the paper's.
+    slots, weeks
+        Slots of the cores' vector, and how long the plan is, with 10,000 jobs in it.
+    flat
+        For numbers of jobs in the plan: slots, and microseconds to plan a request.
+    """
+
+    figures: tuple[Figure, ...]
+    slots: int
+    weeks: float
+    flat: tuple[tuple[int, int, float], ...]
+
+    def as_json(self) -> str:
+        """Write it as JSON."""
+        return json.dumps(
+            {
+                "figures": [asdict(one) | {"times_papers": one.times_papers} for one in self.figures],
+                "slots": self.slots,
+                "weeks": self.weeks,
+                "flat": [{"jobs": jobs, "slots": slots, "plan_us": us} for jobs, slots, us in self.flat],
+            },
+            indent=1,
+        )
+
+
+def requests(seed: int) -> Iterator[Request]:
+    """Draw requests like those of the paper's Example 3, without end; walltimes are round numbers, as people's are."""
+    rng = random.Random(seed)
+    cores, shares, hours = zip(*_MIX, strict=True)
+    while True:
+        [kind] = rng.choices(range(len(_MIX)), shares)
+        wide, long = cores[kind], hours[kind] * rng.choice((0.25, 0.5, 1.0, 1.0, 1.5, 2.0))
+        walltime_s = 3600 * max(round(long) if long < 12 else 12 * round(long / 12), 1)
+        chunk = f"{-(-wide // 16)}:ncpus={min(wide, 16)}:mem={rng.choice((1, 2, 4)) * min(wide, 16)}g"
+        gpu = ":gpus=1" if wide == 16 and rng.random() < 0.02 else ""
+        yield Request.parse(f"rset={chunk}{gpu},walltime={walltime_s}s")
+
+
+def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> Plan:
+    """Make a plan of so many jobs; what can start at once runs."""
+    plan = Plan(oculus(), on_entry=entries.append if entries is not None else None)
+    for request, _ in zip(requests(seed), range(jobs), strict=False):
+        plan.submit(request, now=0)
+    for job in plan.due(0):
+        plan.begin(job.id, now=0)
+    return plan
+
+
+def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
+    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000."""
+    filled(50)  # compiles
+    figures: list[Figure] = []
+    on_progress("filling the plan")
+    plan, flat = _flatness(jobs)
+    cores = plan.cluster.used["ncpus"]
+    last = max(job.placement.end for job in plan.jobs.values() if job.placement is not None)
+    slots, weeks = len(cores), last / (7 * 86_400)
+    on_progress("backfilling")
+    figures.append(Figure("backfills", _backfills(plan), "1/s", 500))
+    on_progress("submitting")
+    figures.append(Figure("submissions", _submissions(plan), "1/s", 100))
+    on_progress("planning an array")
+    array = Request.parse(f"rset=ncpus=1,walltime=2h,array=0-{jobs - 1}")
+    seconds = _timed(lambda: plan.submit(array, now=60))
+    figures.append(Figure(f"an array of {jobs:,} jobs", seconds, "s", 30 * jobs / 10_000, more_is_better=False))
+    on_progress("recovering")
+    figures.append(Figure(f"{jobs // 2:,} jobs recovered", _recovery(jobs // 2), "s", 20 * jobs / 10_000, False))  # noqa: FBT003
+    on_progress("sorting")
+    many = [job for job in plan.jobs.values() if job.phase is Phase.PLANNED]
+    many = (many * (60_000 // len(many) + 1))[:60_000]
+    random.Random(1).shuffle(many)
+    sort = _timed(lambda: plan.in_order(many))
+    figures.append(Figure("60,000 jobs sorted by priority", 1000 * sort, "ms", 20, more_is_better=False))
+    on_progress("measuring memory")
+    for request, _ in zip(requests(5), range(max(3 * jobs // 2 - len(plan.jobs), 0)), strict=False):
+        plan.submit(request, now=60)
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures.append(Figure(f"memory with {len(plan.jobs):,} jobs", megabytes, "MB", 6_000, more_is_better=False))
+    return Speed(tuple(figures), slots, weeks, flat)
+
+
+def _timed(act: Callable[[], object]) -> float:
+    gc.collect()
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _flatness(jobs: int) -> tuple[Plan, tuple[tuple[int, int, float], ...]]:
+    """Fill a plan, and see on the way what it takes to find a place for some requests."""
+    plan, source = Plan(oculus()), requests(1)
+    probes = [plan.cluster.prepare(request) for request, _ in zip(requests(99), range(100), strict=False)]
+    flat = []
+    steps = sorted({jobs // 20, jobs // 10, jobs // 5, 2 * jobs // 5, 3 * jobs // 5, 4 * jobs // 5, jobs})
+    for step in steps:
+        while len(plan.jobs) < step:
+            plan.submit(next(source), now=0)
+        seconds = min(_timed(lambda: [plan.cluster.find(ask, 0) for ask in probes]) for _ in range(3))
+        flat.append((step, len(plan.cluster.used["ncpus"]), 1e6 * seconds / len(probes)))
+    for job in plan.due(0):
+        plan.begin(job.id, now=0)
+    return plan, tuple(flat)
+
+
+def _backfills(plan: Plan) -> float:
+    """Let one in ten of the running jobs end early, one after the other, and look for better places each time."""
+    running = [job for job in plan.jobs.values() if job.phase is Phase.RUNNING]
+    looked, seconds = 0, 0.0
+    for number, job in enumerate(running[::10][:3]):
+        now = 60 + number
+        plan.end(job.id, now=now)
+        looked += sum(j.phase is Phase.PLANNED and (j.start_s or 0) > now for j in plan.jobs.values())
+        seconds += _timed(lambda now=now: plan.backfill(now=now))  # type: ignore[misc]
+        _begin(plan, now)
+    return looked / seconds
+
+
+def _submissions(plan: Plan, many: int = 1000) -> float:
+    """Submit best-effort jobs of chunks of two cores for two minutes, as the paper does, and the usual mix, in turn."""
+    small = Request.parse("rset=4:ncpus=2,walltime=120s")
+    source = requests(7)
+    mixed = [next(source) if number % 2 else small for number in range(many)]
+
+    def submit(them: Sequence[Request]) -> None:
+        for request in them:
+            plan.submit(request, now=60)
+
+    return many / _timed(lambda: submit(mixed))
+
+
+def _recovery(jobs: int) -> float:
+    entries: list[Entry] = []
+    plan = filled(jobs, entries=entries)
+    written = [json.dumps(entry) for entry in entries]
+    again: list[Plan] = []
+    seconds = _timed(lambda: again.append(Plan.reload(plan.system, map(json.loads, written))))
+    if {name: job.start_s for name, job in again[0].jobs.items()} != {n: j.start_s for n, j in plan.jobs.items()}:
+        raise AssertionError("the plan is not the plan that it was")
+    return seconds
+
+
+def _begin(plan: Plan, now: int) -> None:
+    for job in plan.due(now):
+        plan.begin(job.id, now=now)

@@ -1,0 +1,436 @@
+"""A system's resources over time, and where in them a request fits: planning, mapping and booking (Section 5).
+
+What is used of the whole system is a `RUSV` for each resource (sRS). What is used of each node lies in arrays (nRS),
+which the loops of `node_kernel` go through.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.compiled import seen
+from asa.errors import InputError
+
+from . import node_kernel as k
+from .requests import Arrangement, Chunk, Request
+from .rusv import RUSV, Slot, Stores
+from .rusv_kernel import BEGIN, FOREVER
+from .system import System
+
+__all__ = ["Ask", "Cluster", "Placement", "TooMuchError"]
+
+_MOST_KNOWN = 10_000
+
+Integers = NDArray[np.int64]
+
+
+class TooMuchError(InputError):
+    """A request is for more than the system has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request made ready for planning.
+
+    Parameters
+    ----------
+    totals
+        What it needs in all, by resource (jRS); licences too.
+    chunks, wanted
+        What each sort of chunk needs of each resource, the sort that weighs most first, and how many of it.
+    usable
+        Of each node and resource what this request may use.
+    suits
+        Which nodes have what a sort of chunk demands.
+    order
+        The nodes that suit some sort, the cheapest first.
+    how
+        Of the kernel.
+    is_exclusive
+        Whether its nodes must be its own.
+    lasts_s
+        For how long.
+    """
+
+    totals: Mapping[str, int]
+    chunks: Integers
+    wanted: Integers
+    usable: Integers
+    suits: NDArray[np.int8]
+    order: Integers
+    how: int
+    is_exclusive: bool
+    lasts_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """When and where a request has its resources.
+
+    Parameters
+    ----------
+    start, end
+        Seconds; the end is the first that is not its own any more.
+    nodes, amounts
+        On which nodes it has how much of each resource.
+    totals
+        In all, licences too.
+    """
+
+    start: int
+    end: int
+    nodes: Integers
+    amounts: Integers
+    totals: Mapping[str, int]
+
+    @property
+    def stop(self) -> int:
+        """Its last second."""
+        return self.end - 1
+
+
+class Cluster:
+    """The plan's resources: what of them is used when, by whole system and by node.
+
+    Parameters
+    ----------
+    system
+        What there is.
+
+    Attributes
+    ----------
+    used
+        For each resource what is used of the whole system (sRS).
+
+    Notes
+    -----
+    To find a place costs O(slots of the system + steps of the nodes), to book it O(slots) and O(steps) a node that it
+    takes; neither depends on the number of jobs.
+
+    Examples
+    --------
+    >>> from asa.backends.openccs.system import oculus
+    >>> cluster = Cluster(oculus())
+    >>> ask = cluster.prepare(Request.parse("rset=8:ncpus=16,walltime=2h"))
+    >>> placement = cluster.find(ask, since=1000)
+    >>> placement.start, placement.end, cluster.names_of(placement)[:2]
+    (1000, 8200, ['norm001', 'norm002'])
+    >>> cluster.book(placement)
+    >>> cluster.used["ncpus"]
+    RUSV(9920, [1000..8199: 128])
+    """
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.resources = system.resources
+        self._items = np.ascontiguousarray(system.items())
+        self._up: NDArray[np.bool_] = np.ones(len(system.nodes), dtype=np.bool_)
+        self._by_weight = np.argsort(system.weights(), kind="stable")
+        totals = dict(zip(self.resources, self._items.sum(axis=0).tolist(), strict=True))
+        self.used = {name: RUSV(items) for name, items in (totals | dict(system.licences)).items()}
+        self._places = {node.name: place for place, node in enumerate(system.nodes)}
+        self._asks: dict[Hashable, Ask] = {}
+        self._make_nodes(32)
+        nodes, width = self._items.shape
+        nothing = np.zeros(nodes * width, dtype=np.int64)
+        self._empty = np.full(nodes, BEGIN, dtype=np.int64), nothing, np.ones(nodes, dtype=np.int64), 1
+
+    def _make_nodes(self, room: int) -> None:
+        nodes, width = self._items.shape
+        self._room = room
+        self._times = np.full(nodes * room, BEGIN, dtype=np.int64)
+        self._amounts = np.zeros(nodes * room * width, dtype=np.int64)
+        self._counts = np.ones(nodes, dtype=np.int64)
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def prepare(self, request: Request, lasts_s: int | None = None) -> Ask:
+        """Make a request ready for planning.
+
+        Raises
+        ------
+        TooMuchError
+            The system has not so much of something, even when it is empty.
+        """
+        lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
+        key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s
+        if (known := self._asks.get(key)) is None:
+            if len(self._asks) > _MOST_KNOWN:
+                self._asks.clear()
+            known = self._asks[key] = self._prepared(request, lasts_s)
+        return known
+
+    def _prepared(self, request: Request, lasts_s: int) -> Ask:
+        totals = Counter(request.job_set())
+        if both := next((name for name in request.licences if name in self.resources), None):
+            raise TooMuchError(f"{both!r} is no licence", hint="It is what nodes have: ask for it in rset=.")
+        totals.update(request.licences)
+        for name, wanted in totals.items():
+            if wanted > (most := self.used[name].most if name in self.used else 0):
+                hint = "Ask for less." if most else f"There are {', '.join(self.used)}."
+                raise TooMuchError(f"asks for {wanted} of {name}, of which there are {most}", hint=hint)
+        sorts = [_one(request.chunks)] if request.place.arrangement is Arrangement.PACK else list(request.chunks)
+        chunks = np.array([[sort.needs.get(name, 0) for name in self.resources] for sort in sorts], dtype=np.int64)
+        shares = (chunks / np.maximum(self._items.sum(axis=0), 1)).max(axis=1)
+        heaviest = np.argsort(-shares, kind="stable")
+        usable = self._usable(totals)
+        suits: NDArray[np.bool_] = np.array([self._suits(sorts[i], lasts_s) for i in heaviest], dtype=np.bool_)
+        if request.place.exclusive:
+            suits &= (usable == self._items).all(axis=1)
+        chunks = chunks[heaviest]
+        suits &= (usable[None, :, :] >= chunks[:, None, :]).all(axis=2)
+        ask = Ask(
+            dict(totals),
+            chunks.ravel(),
+            np.array([sorts[i].count for i in heaviest], dtype=np.int64),
+            usable.ravel(),
+            suits.astype(np.int8).ravel(),
+            self._by_weight[np.any(suits, axis=0, keepdims=True)[0][self._by_weight]],
+            k.SCATTER if request.place.arrangement is Arrangement.SCATTER else k.FREE,
+            request.place.exclusive,
+            lasts_s,
+        )
+        if self._search(ask, RUSV(1, stores=Stores.FREE), 0, FOREVER, self._empty, is_up=False) is None:
+            hint = "Ask for smaller chunks, fewer of them, or place them otherwise."
+            raise TooMuchError("fits on its nodes not even when these are empty", hint=hint)
+        return ask
+
+    def _usable(self, totals: Mapping[str, int]) -> Integers:
+        """Tell what of each node a request may use: what is kept back there for others it may not."""
+        usable = self._items.copy()
+        for reserve in self.system.reserves:
+            if totals.get(reserve.resource, 0) == 0 and reserve.resource in self.resources:
+                dear = self._items[:, self.resources.index(reserve.resource)] > 0
+                for name, items in reserve.keeps.items():
+                    column = usable[:, self.resources.index(name)]
+                    column[dear] = np.maximum(column[dear] - items, 0)
+        return usable
+
+    def _suits(self, chunk: Chunk, lasts_s: int) -> list[bool]:
+        return [
+            all(node.properties.get(name) == value for name, value in chunk.properties.items())
+            and (not node.admits or any(reason.admits(chunk.needs, lasts_s) for reason in node.admits))
+            for node in self.system.nodes
+        ]
+
+    # ------------------------------------------------------------------ where it fits
+
+    def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, stop: int) -> RUSV:
+        """Find when all that a request needs in sum is free for as long as it lasts, by what it may see of the system.
+
+        Parameters
+        ----------
+        ask
+            The request.
+        views
+            What of each resource is used, in the eyes of its consumer (uRS); of others as it is.
+        since, stop
+            The first second to search, and the last; 0 for none.
+        """
+        slots = (
+            views.get(name, self.used[name]).free_slots(items, ask.lasts_s, since, stop)
+            for name, items in ask.totals.items()
+            if items
+        )
+        return reduce(and_, slots)
+
+    def find(
+        self, ask: Ask, since: int, stop: int = 0, views: Mapping[str, RUSV] = MappingProxyType({})
+    ) -> Placement | None:
+        """Find the first time, and the nodes, at which a request has its resources; None if there is none.
+
+        Parameters
+        ----------
+        ask
+            The request.
+        since, stop
+            It may run from then on, and has to have ended with that second; 0 for never.
+        views
+            See `free_slots`.
+        """
+        slots = self.free_slots(ask, views, since, stop)
+        until = stop + 1 if stop else FOREVER
+        while (found := self._search(ask, slots, since, until, self._state)) is not None:
+            if not ask.is_exclusive or self._may_have(found, views):
+                return found
+            since = found.start + 1  # whole nodes are more than was asked for
+        return None
+
+    def _may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
+        return all(
+            views[name].least_free(placement.start, placement.stop) >= items
+            for name, items in placement.totals.items()
+            if name in views
+        )
+
+    def has_room(self, placement: Placement, views: Mapping[str, RUSV] = MappingProxyType({})) -> bool:
+        """Whether what a placement holds is free where and when it holds it."""
+        width = self._items.shape[1]
+        least = {name: views.get(name, vector) for name, vector in self.used.items() if placement.totals.get(name)}
+        for name, vector in least.items():
+            if vector.least_free(placement.start, placement.stop) < placement.totals[name]:
+                return False
+        peaks = np.zeros(self._items.size, dtype=np.int64)
+        times, amounts, counts, room = self._state
+        window = placement.start, placement.end
+        for node in placement.nodes.tolist():
+            k.peaks(seen(times), seen(amounts), seen(counts), room, width, node, *window, seen(peaks))
+        free = (self._items - peaks.reshape(self._items.shape))[placement.nodes]
+        return bool((free >= placement.amounts.reshape(-1, width)).all())
+
+    @property
+    def _state(self) -> tuple[Integers, Integers, Integers, int]:
+        return self._times, self._amounts, self._counts, self._room
+
+    def _search(
+        self,
+        ask: Ask,
+        slots: RUSV,
+        since: int,
+        until: int,
+        state: tuple[Integers, Integers, Integers, int],
+        *,
+        is_up: bool = True,
+    ) -> Placement | None:
+        nodes, width = self._items.shape
+        order = ask.order[self._up[ask.order]] if is_up else ask.order
+        kinds, candidates = len(ask.wanted), len(order)
+        fits, placed = np.empty((2, kinds * candidates), dtype=np.int64)
+        changes, totals = np.empty(candidates, dtype=np.int64), np.empty(kinds, dtype=np.int64)
+        soonest = np.empty(candidates // k.BLOCK + 1, dtype=np.int64)
+        peaks = np.empty(nodes * width, dtype=np.int64)
+        times, amounts, counts, room = state
+        slot_times, slot_items = slots.steps
+        start = k.find_place(
+            seen(times), seen(amounts), seen(counts), room, width, nodes,
+            seen(slot_times), seen(slot_items), len(slot_times),
+            seen(ask.chunks), seen(ask.wanted), kinds, seen(ask.usable), seen(ask.suits), seen(order), candidates,
+            ask.how, ask.is_exclusive, ask.lasts_s, since, until,
+            seen(fits), seen(changes), seen(soonest), seen(totals), seen(peaks), seen(placed),
+        )  # fmt: skip
+        if start == FOREVER:
+            return None
+        many = placed.reshape(kinds, candidates)
+        taken = np.flatnonzero(many.any(axis=0))
+        chosen = order[taken]
+        held = many[:, taken].T @ ask.chunks.reshape(kinds, width) if not ask.is_exclusive else self._items[chosen]
+        sums = dict(zip(self.resources, held.sum(axis=0).tolist(), strict=True))
+        licences = {name: items for name, items in ask.totals.items() if name not in sums}
+        return Placement(int(start), int(start) + ask.lasts_s, chosen, held.ravel(), sums | licences)
+
+    # ------------------------------------------------------------------ what is booked
+
+    def book(self, placement: Placement) -> None:
+        """Commit a placement (Section 5.3)."""
+        self._change(placement, 1)
+
+    def revoke(self, placement: Placement) -> None:
+        """Undo that."""
+        self._change(placement, -1)
+
+    def _change(self, placement: Placement, sign: int) -> None:
+        for name, items in placement.totals.items():
+            if items:
+                slot = Slot(placement.start, placement.stop, items)
+                self.used[name].increment(slot) if sign > 0 else self.used[name].decrement(slot)
+        done, width, many = 0, self._items.shape[1], len(placement.nodes)
+        while True:
+            nodes, amounts = placement.nodes[done:], placement.amounts[done * width :]
+            done += k.book(
+                seen(self._times), seen(self._amounts), seen(self._counts), self._room, width,
+                seen(nodes), seen(amounts), many - done, sign, placement.start, placement.end,
+            )  # fmt: skip
+            if done == many:
+                return
+            self._make_room()
+
+    def _make_room(self) -> None:
+        nodes, width = self._items.shape
+        old, room = self._state, self._room
+        self._make_nodes(2 * room)
+        self._times.reshape(nodes, -1)[:, :room] = old[0].reshape(nodes, room)
+        self._amounts.reshape(nodes, -1, width)[:, :room] = old[1].reshape(nodes, room, width)
+        self._counts = old[2]
+
+    def forget_before(self, now: int) -> None:
+        """Forget what was before a time, so that it costs nothing any more. O(steps)."""
+        nodes, width = self._items.shape
+        times, amounts, counts, room = self._state
+        k.forget_before(seen(times), seen(amounts), seen(counts), room, width, nodes, now)
+        for vector in self.used.values():
+            vector.forget_before(now)
+
+    # ------------------------------------------------------------------ nodes
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all nodes, in order."""
+        return list(self._places)
+
+    def names_of(self, placement: Placement) -> list[str]:
+        """Name the nodes of a placement."""
+        return [self.system.nodes[place].name for place in placement.nodes.tolist()]
+
+    def is_up(self, name: str) -> bool:
+        """Whether a node is there."""
+        return bool(self._up[self._place(name)])
+
+    def set_up(self, name: str, *, up: bool) -> None:
+        """Let a node be there, or not; what is booked on it stays booked.
+
+        Raises
+        ------
+        InputError
+            There is no such node.
+        """
+        place = self._place(name)
+        if up == bool(self._up[place]):
+            return
+        self._up[place] = up
+        for resource, items in self.system.nodes[place].resources.items():
+            vector = self.used[resource]
+            vector.set_defect(vector.most - vector.available + (-items if up else items))
+
+    def _place(self, name: str) -> int:
+        if name not in self._places:
+            raise InputError(f"there is no node {name!r}", where=f"system {self.system.name!r}", hint="Name one of it.")
+        return self._places[name]
+
+    def used_on(self, name: str) -> dict[str, RUSV]:
+        """Give what is used of each resource of a node (its nRS)."""
+        place, width = self._place(name), self._items.shape[1]
+        base, count = place * self._room, int(self._counts[place])
+        times = self._times[base : base + count]
+        held = self._amounts[base * width : (base + count) * width].reshape(count, width)
+        return {
+            resource: RUSV(items, slots=_slots(times, held[:, column]))
+            for column, resource in enumerate(self.resources)
+            if (items := int(self._items[place, column]))
+        }
+
+
+def _slots(times: Integers, items: Integers) -> list[Slot]:
+    stops = [*(times[1:] - 1).tolist(), 0]
+    steps = zip(times.tolist(), stops, items.tolist(), strict=True)
+    return [Slot(start, stop, held) for start, stop, held in steps if held]
+
+
+def _one(chunks: Iterable[Chunk]) -> Chunk:
+    """Put chunks together that must be on one node."""
+    needs: Counter[str] = Counter()
+    properties: dict[str, str] = {}
+    for chunk in chunks:
+        needs.update({name: chunk.count * amount for name, amount in chunk.needs.items()})
+        for name, value in chunk.properties.items():
+            if properties.setdefault(name, value) != value:
+                why = f"no node has {name}={properties[name]} and {name}={value}, and all chunks are to be on one"
+                raise TooMuchError(why, hint="Place them freely.")
+    return Chunk(1, needs, properties)

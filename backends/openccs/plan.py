@@ -1,0 +1,421 @@
+"""The plan: every accepted request with its start, through all that happens to it (Sections 2 and 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from operator import attrgetter
+
+from asa.errors import InputError
+
+from .cluster import Ask, Cluster, Placement, TooMuchError
+from .jobs import Entry, Job, Phase, entry_of, job_of
+from .limits import Consumers
+from .requests import Request
+from .rusv import RUSV
+from .system import System
+
+__all__ = ["Plan", "RefusedError"]
+
+
+class RefusedError(InputError):
+    """A request cannot be accepted."""
+
+
+class Plan:
+    """All accepted requests and their starts.
+
+    A request is planned when it comes, behind everything that was planned before it, and moves only to earlier times
+    (backfilling), unless what it was to have goes away. Who calls its methods is the clock: times do not go back.
+
+    Parameters
+    ----------
+    system
+        What there is.
+    consumers
+        Limits of users and groups, and what is kept free for whom; no limits if not given.
+    on_entry
+        Called with each change, as plain data; `Plan.reload` makes the same plan of them.
+
+    Examples
+    --------
+    >>> from asa.backends.openccs.system import Node
+    >>> plan = Plan(System("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4}))))
+    >>> def ask(text):
+    ...     [job] = plan.submit(Request.parse(text), now=0)
+    ...     return job.id, job.start_s
+    >>> ask("rset=2:ncpus=4,walltime=1h"), ask("rset=ncpus=2,walltime=1h"), ask("rset=ncpus=4,walltime=1h")
+    (('1', 0), ('2', 3600), ('3', 3600))
+    >>> plan.end("1", now=600)
+    >>> [job.start_s for job in plan.backfill(now=600)]
+    [600, 600]
+    """
+
+    def __init__(
+        self,
+        system: System,
+        consumers: Consumers | None = None,
+        *,
+        on_entry: Callable[[Entry], None] | None = None,
+    ) -> None:
+        self.system = system
+        self.cluster = Cluster(system)
+        self.consumers = consumers if consumers is not None else Consumers(self.cluster.used)
+        self.jobs: dict[str, Job] = {}
+        self._asks: dict[str, Ask] = {}
+        self._on_entry = on_entry
+        self._number = 0
+
+    # ------------------------------------------------------------------ requests come
+
+    def submit(
+        self, request: Request, *, now: int, user: str = "", group: str = "", name: str | None = None
+    ) -> list[Job]:
+        """Plan a request, or each element of an array; one that has no start goes to the waiting room.
+
+        Returns
+        -------
+        list of Job
+            One, or those of the array in the order of their indices.
+
+        Raises
+        ------
+        RefusedError
+            It can never have what it asks for, or not at the time at which it has to.
+        """
+        if name is None:
+            self._number += 1
+            name = str(self._number)
+        names = [name] if request.array is None else [f"{name}[{index}]" for index in request.array]
+        if taken := next((one for one in names if one in self.jobs), None):
+            raise RefusedError("is in the plan already", where=f"job {taken!r}", hint="Name it otherwise.")
+        ask = self._prepared(request, name, user, group)
+        since = now
+        planned: list[Job] = []
+        for one in names:
+            job = Job(one, request, user, group, now)
+            placement = self._find(job, ask, since)
+            if placement is None and (request.start_s is not None or request.deadline_s is not None):
+                for before in planned:
+                    self._forget(before)
+                when = "at its start" if request.start_s is not None else "before its deadline"
+                hint = "Ask for less, or another time."
+                raise RefusedError(f"there is no room for it {when}", where=f"job {one!r}", hint=hint)
+            planned.append(self._put(job, ask, placement, now))
+            if placement is not None:
+                since = placement.start  # elements are alike: what had no room for one has none for the next
+        return planned
+
+    def _prepared(self, request: Request, name: str, user: str, group: str) -> Ask:
+        try:
+            ask = self.cluster.prepare(request)
+        except TooMuchError as error:
+            raise RefusedError(error.message, where=f"job {name!r}", hint=error.hint) from error
+        if why := self.consumers.never(ask, user, group):
+            raise RefusedError(why, where=f"job {name!r}", hint="Ask for less, or have the limit changed.")
+        return ask
+
+    def _find(self, job: Job, ask: Ask, since: int, stop: int = 0) -> Placement | None:
+        """Find a place for a job by its kind: at its start, before its deadline, or as soon as can be."""
+        request = job.request
+        if request.start_s is not None:
+            if request.start_s < since:
+                return None
+            since, stop = request.start_s, request.start_s + ask.lasts_s - 1
+        elif request.deadline_s is not None:
+            stop = min(stop or request.deadline_s, request.deadline_s)
+        views = self.consumers.views(ask, job.user, job.group, since, stop)
+        return self.cluster.find(ask, since, stop, views)
+
+    def _put(self, job: Job, ask: Ask, placement: Placement | None, now: int, why: str = "") -> Job:
+        """Let a job have a place, or none."""
+        phase = Phase.WAITING if placement is None else Phase.PLANNED
+        if placement is None and not why:
+            why = "there is no time at which it can have what it asks for"
+        job = replace(job, phase=phase, placement=placement, why=why)
+        self._asks[job.id] = ask
+        if placement is not None:
+            self._book(job, placement)
+        self._set(job, now)
+        return job
+
+    def _set(self, job: Job, now: int) -> None:
+        self.jobs[job.id] = job
+        if self._on_entry is not None:
+            self._on_entry(entry_of(job, now))
+
+    def _note(self, **entry: object) -> None:
+        if self._on_entry is not None:
+            self._on_entry(entry)
+
+    def _forget(self, job: Job) -> None:
+        """Take a job out as if it had never come."""
+        self._free(job)
+        del self.jobs[job.id], self._asks[job.id]
+        self._note(kind="forgotten", id=job.id)
+
+    def _book(self, job: Job, placement: Placement) -> None:
+        self.cluster.book(placement)
+        self.consumers.book(job.user, job.group, placement)
+
+    def _revoke(self, job: Job, placement: Placement) -> None:
+        self.cluster.revoke(placement)
+        self.consumers.revoke(job.user, job.group, placement)
+
+    def _free(self, job: Job, since: int | None = None) -> None:
+        """Free what a job has, from a time on."""
+        placement = job.placement
+        if placement is not None and (since is None or since < placement.end):
+            self._revoke(job, placement if since is None else replace(placement, start=max(since, placement.start)))
+
+    # ------------------------------------------------------------------ they run, and leave
+
+    def due(self, now: int) -> list[Job]:
+        """Give the jobs whose planned start has come, in order."""
+        planned = (job for job in self.jobs.values() if job.phase is Phase.PLANNED)
+        ready = [job for job in planned if job.placement is not None and job.placement.start <= now]
+        return sorted(ready, key=lambda job: (job.start_s, job.rank))
+
+    def begin(self, name: str, *, now: int) -> Job:
+        """Let a planned job have its resources."""
+        job = self._job(name, Phase.PLANNED)
+        job = replace(job, phase=Phase.RUNNING)
+        self._set(job, now)
+        return job
+
+    def end(self, name: str, *, now: int, why: str = "") -> None:
+        """Let a job leave the plan: it has ended, perhaps early, or is wanted no more."""
+        job = self._job(name, Phase.WAITING, Phase.PLANNED, Phase.RUNNING)
+        self._free(job, now)
+        if job.placement is not None:
+            end = max(min(job.placement.end, now), job.placement.start)
+            job = replace(job, placement=replace(job.placement, end=end))
+        self._set(replace(job, phase=Phase.ENDED, why=why), now)
+        del self._asks[name]
+
+    def backfill(self, *, now: int, most: int | None = None) -> list[Job]:
+        """Look for earlier starts, and for any of who waits, in order of priority and submission (First-Fit).
+
+        Nobody starts later for it: a job that finds no earlier start keeps its place.
+
+        Parameters
+        ----------
+        now
+            The time.
+        most
+            Look at so many jobs at most.
+
+        Returns
+        -------
+        list of Job
+            Those that moved.
+        """
+        found = (job for job in self.jobs.values() if job.phase in (Phase.PLANNED, Phase.WAITING))
+        jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
+        moved = (self._moved(job, now) for job in jobs[:most])
+        return [job for job in moved if job is not None]
+
+    def in_order(self, jobs: Iterable[Job]) -> list[Job]:
+        """Sort jobs by priority, then as they came."""
+        return sorted(jobs, key=attrgetter("rank"))
+
+    def _moved(self, job: Job, now: int) -> Job | None:
+        """Find an earlier start of a job, if there is one."""
+        if job.request.start_s is not None and job.placement is not None:
+            return None
+        ask, before = self._asks[job.id], job.placement
+        if before is None:
+            placement = self._find(job, ask, now)
+            return None if placement is None else self._put(job, ask, placement, now)
+        self._revoke(job, before)
+        placement = self._find(job, ask, now, before.stop - 1)
+        if placement is None:
+            self._book(job, before)
+            return None
+        return self._put(job, ask, placement, now)
+
+    # ------------------------------------------------------------------ what is not as planned
+
+    def fail(self, node: str, *, now: int) -> list[Job]:
+        """Let a node go away; what was planned on it is planned anew, and what ran there is planned to run again.
+
+        Returns
+        -------
+        list of Job
+            Those that it met, as they are now.
+        """
+        self.cluster.set_up(node, up=False)
+        self._note(kind="node", name=node, up=False, at_s=now)
+        place = self.cluster.names.index(node)
+        met = [
+            job
+            for job in self.jobs.values()
+            if job.phase in (Phase.PLANNED, Phase.RUNNING)
+            and job.placement is not None
+            and place in job.placement.nodes
+            and job.placement.end > now
+        ]
+        for job in met:
+            self._free(job, now)
+        return [self._again(job, now, f"node {node} went away") for job in self.in_order(met)]
+
+    def _again(self, job: Job, now: int, why: str) -> Job:
+        """Plan a job anew that holds nothing."""
+        ask = self._asks[job.id]
+        return self._put(job, ask, self._find(job, ask, now), now, why)
+
+    def recover(self, node: str, *, now: int) -> list[Job]:
+        """Let a node come back; who waits is planned, and others may start earlier. Returns those that moved."""
+        self.cluster.set_up(node, up=True)
+        self._note(kind="node", name=node, up=True, at_s=now)
+        return self.backfill(now=now)
+
+    def late(self, name: str, node: str, *, now: int) -> list[Job]:
+        """Say that a job could not have its resources at its start, for a node that did not let it in: it goes away.
+
+        The job is planned anew, at once if that can be: then jobs of lower priority that have not begun make room.
+
+        Returns
+        -------
+        list of Job
+            Those that were planned anew.
+        """
+        job = self._job(name, Phase.PLANNED)
+        met = self.fail(node, now=now)
+        job = self.jobs[job.id]
+        if job.start_s != now and (room := self._room_for(job, now)):
+            for other in room:
+                self._free(other)
+            met = [self._again(job, now, job.why), *(self._again(other, now, "it made room") for other in room)]
+        return met
+
+    def _room_for(self, job: Job, now: int) -> list[Job]:
+        """Give the jobs of lower rank that would have to move for one to start now: as few as may be, from the last."""
+        ask = self._asks[job.id]
+        below = [o for o in self.jobs.values() if o.phase is Phase.PLANNED and o.rank > job.rank]
+        until = now + ask.lasts_s
+        below = [o for o in below if o.placement is not None and o.placement.start < until and o.id != job.id]
+        self._free(job)
+        gone: list[Job] = []
+        found = None
+        for other in reversed(self.in_order(below)):
+            self._free(other)
+            gone.append(other)
+            found = self._find(job, ask, now, until - 1)
+            if found is not None:
+                break
+        for other in gone:
+            if other.placement is not None:
+                self._book(other, other.placement)
+        if job.placement is not None:
+            self._book(job, job.placement)
+        return gone if found is not None else []
+
+    def extend(self, name: str, by_s: int, *, now: int) -> Job:
+        """Let a running job last longer, if what it has is free then.
+
+        Raises
+        ------
+        RefusedError
+            It is not.
+        """
+        job = self._job(name, Phase.RUNNING)
+        placement = job.placement
+        assert placement is not None, "it runs"
+        more = replace(placement, start=placement.end, end=placement.end + by_s)
+        views = self.consumers.views(self._asks[name], job.user, job.group, more.start, more.stop)
+        if not self.cluster.has_room(more, views):
+            hint = "Let those that are planned there make room, or ask for less."
+            raise RefusedError(f"what it has is not free for {by_s} s more", where=f"job {name!r}", hint=hint)
+        self._book(job, more)
+        job = replace(job, placement=replace(placement, end=more.end))
+        self._set(job, now)
+        return job
+
+    def alter(self, name: str, request: Request, *, now: int) -> Job:
+        """Let a job that has not begun ask for something else; it is planned anew.
+
+        Raises
+        ------
+        RefusedError
+            It cannot have that; then it stays as it was.
+        """
+        job = self._job(name, Phase.WAITING, Phase.PLANNED)
+        ask = self._prepared(request, name, job.user, job.group)
+        changed = replace(job, request=request)
+        self._free(job)
+        placement = self._find(changed, ask, now)
+        if placement is None and (request.start_s is not None or request.deadline_s is not None):
+            if job.placement is not None:
+                self._book(job, job.placement)
+            raise RefusedError("there is no room for it then", where=f"job {name!r}", hint="Ask for another time.")
+        return self._put(changed, ask, placement, now)
+
+    def forget_before(self, now: int) -> None:
+        """Forget what was: ended jobs, and what was used before a time."""
+        self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
+        self.cluster.forget_before(now)
+        self._note(kind="past", at_s=now)
+
+    def _job(self, name: str, *phases: Phase) -> Job:
+        job = self.jobs.get(name)
+        if job is None:
+            raise InputError(f"there is no job {name!r} in the plan", where="plan", hint="Name one of it.")
+        if job.phase not in phases:
+            is_to = " or ".join(phases)
+            raise InputError(f"is {job.phase}, not {is_to}", where=f"job {name!r}", hint="See its phase first.")
+        return job
+
+    # ------------------------------------------------------------------ after a crash
+
+    @classmethod
+    def reload(
+        cls,
+        system: System,
+        entries: Iterable[Entry],
+        consumers: Callable[[Mapping[str, RUSV]], Consumers] | None = None,
+        *,
+        on_entry: Callable[[Entry], None] | None = None,
+    ) -> Plan:
+        """Make the plan again of what was told of it: the same jobs at the same times on the same nodes.
+
+        Parameters
+        ----------
+        system
+            As it was.
+        entries
+            What `on_entry` was called with, in order.
+        consumers
+            Makes them as they were.
+        on_entry
+            As ever.
+        """
+        plan = cls(system)
+        past = None
+        for entry in entries:
+            plan._take_in(entry)
+            past = entry["at_s"] if entry["kind"] == "past" else past
+        if consumers is not None:
+            plan.consumers = consumers(plan.cluster.used)
+        for job in plan.jobs.values():
+            if job.placement is not None and job.placement.end > job.placement.start:
+                plan._book(job, job.placement)
+            if job.phase is not Phase.ENDED:
+                plan._asks[job.id] = plan.cluster.prepare(job.request)
+        if past is not None:
+            plan.cluster.forget_before(past)
+        plan._number = max((int(n) for name in plan.jobs if (n := name.partition("[")[0]).isdecimal()), default=0)
+        plan._on_entry = on_entry
+        return plan
+
+    def _take_in(self, entry: Entry) -> None:
+        match entry["kind"]:
+            case "job":
+                job = job_of(entry, self.system.kinds)
+                self.jobs[job.id] = job
+            case "forgotten":
+                del self.jobs[entry["id"]]
+            case "node":
+                self.cluster.set_up(entry["name"], up=entry["up"])
+            case "past":
+                self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}

@@ -1,0 +1,235 @@
+"""What is planned: nodes of several kinds, licences, and what is kept back of them for those who need it most."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+from asa.units import parse_duration, parse_memory
+
+from .requests import STANDARD_KINDS, Kind
+
+__all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus"]
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A reason for which a node takes a job (node specific limits, Section 5.4).
+
+    Parameters
+    ----------
+    at_least
+        What one of its chunks asks for, at least.
+    at_most_s
+        How long it lasts, at most; 0 for any time.
+    """
+
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    at_most_s: int = 0
+
+    def admits(self, needs: Mapping[str, int], lasts_s: int) -> bool:
+        """Say whether it holds for a chunk and its job's duration."""
+        is_large = all(needs.get(name, 0) >= items for name, items in self.at_least.items())
+        return is_large and (not self.at_most_s or lasts_s <= self.at_most_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A computer.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    resources
+        How many items of each consumable resource it has; memory in bytes.
+    properties
+        What it is like: its architecture, its network.
+    priority
+        Nodes of a higher one are dearer, and used after others.
+    admits
+        It takes jobs for one of these reasons only; any job if there are none.
+    """
+
+    name: str
+    resources: Mapping[str, int]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    admits: tuple[Admission, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What is kept free on nodes with an expensive resource, as cores for jobs that use a GPU ("Expensive" resources).
+
+    Jobs that do not ask for it get no more than what is left, and never such a node for themselves.
+    """
+
+    resource: str
+    keeps: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A cluster.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    nodes
+        Its nodes.
+    licences
+        Items of resources that belong to no node.
+    reserves
+        What is kept back.
+    walltime_s
+        How long a request lasts that does not say so.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    licences: Mapping[str, int] = field(default_factory=dict)
+    reserves: tuple[Reserve, ...] = ()
+    walltime_s: int = 3600
+
+    def __post_init__(self) -> None:
+        names = [node.name for node in self.nodes]
+        if not names or len(set(names)) != len(names):
+            raise InputError("nodes need names that differ", where=f"system {self.name!r}", hint="Name each, once.")
+        if both := set(self.licences) & set(self.resources):
+            why = f"{min(both)!r} belongs to nodes, and to none"
+            raise InputError(why, where=f"system {self.name!r}", hint="Name licences otherwise.")
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The consumable resources of nodes, in the order in which they first come."""
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.resources))
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """The properties that some node has."""
+        return frozenset(name for node in self.nodes for name in node.properties)
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What each resource is that requests can name."""
+        own = dict.fromkeys([*self.resources, *self.licences], Kind.COUNT)
+        return own | dict.fromkeys(self.properties, Kind.PROPERTY) | dict(STANDARD_KINDS)
+
+    def items(self) -> NDArray[np.int64]:
+        """Items by node and resource."""
+        rows = [[node.resources.get(name, 0) for name in self.resources] for node in self.nodes]
+        return np.array(rows, dtype=np.int64)
+
+    def weights(self) -> NDArray[np.float64]:
+        """Give how dear each node is: the largest share that it has of any resource, and its priority (Section 5.2).
+
+        Examples
+        --------
+        >>> nodes = (Node("big", {"ncpus": 32}), Node("small", {"ncpus": 8}), Node("gpu", {"ncpus": 8, "gpus": 1}))
+        >>> System("s", nodes).weights().tolist()
+        [32.0, 8.0, 48.0]
+        """
+        items = self.items()
+        totals = np.maximum(items.sum(axis=0), 1)
+        cores = float(items[:, self.resources.index("ncpus")].sum()) if "ncpus" in self.resources else 1.0
+        dearest: NDArray[np.float64] = (items / totals).max(axis=1)
+        priorities = np.array([node.priority for node in self.nodes], dtype=np.float64)
+        return dearest * cores + priorities * cores
+
+
+def oculus() -> System:
+    """Give a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs, 8 Xeon Phis; 64 GB, 256 GB and 1 TB.
+
+    How many nodes have how much memory is not in the paper. Jobs without a GPU leave two cores of its node to those
+    with one, and the four nodes of 1 TB take what is large, or short.
+    """
+    ib = {"arch": "linux", "net": "IB"}
+    large = (
+        Admission({"vmem": 80 * _GIB}),
+        Admission({"mem": 66 * _GIB}),
+        Admission({"ncpus": 17}),
+        Admission(at_most_s=12 * 3600),
+    )
+    return System(
+        "oculus",
+        (
+            *_nodes("norm", 552, {"ncpus": 16, "mem": 64 * _GIB, "vmem": 80 * _GIB}, ib),
+            *_nodes("wash", 20, {"ncpus": 16, "mem": 256 * _GIB, "vmem": 272 * _GIB}, ib),
+            *_nodes("gpu", 32, {"ncpus": 16, "mem": 64 * _GIB, "vmem": 80 * _GIB, "gpus": 1}, ib | {"acc": "tesla"}),
+            *_nodes("phi", 8, {"ncpus": 16, "mem": 64 * _GIB, "vmem": 80 * _GIB, "phis": 1}, ib | {"acc": "phi"}),
+            *_nodes("smp", 4, {"ncpus": 32, "mem": 1024 * _GIB, "vmem": 1040 * _GIB}, ib, admits=large),
+        ),
+        licences={"g03": 16},
+        reserves=(Reserve("gpus", {"ncpus": 2}),),
+    )
+
+
+def _nodes(
+    name: str, many: int, resources: Mapping[str, int], properties: Mapping[str, str], **more: Any
+) -> list[Node]:
+    return [Node(f"{name}{number:03}", resources, properties, **more) for number in range(1, many + 1)]
+
+
+def load_system(path: str | Path) -> System:
+    """Read a cluster from a TOML file.
+
+    Parameters
+    ----------
+    path
+        A file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
+        ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]`` and ``walltime``.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or something in it means nothing.
+    """
+    try:
+        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
+    try:
+        nodes = [node for kind in told.pop("nodes") for node in _kind(dict(kind))]
+        reserves = tuple(Reserve(one["resource"], _items(one["keeps"])) for one in told.pop("reserves", []))
+        walltime_s = int(parse_duration(str(told.pop("walltime", "1h"))))
+        licences = _items(told.pop("licences", {}))
+        name = str(told.pop("name", Path(path).stem))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"is no system: {error!r}", where=str(path), hint="See `load_system`.") from error
+    if told:
+        raise InputError(f"does not know {min(told)!r}", where=str(path), hint="See `load_system`.")
+    return System(name, tuple(nodes), licences, reserves, walltime_s)
+
+
+def _kind(told: dict[str, Any]) -> Iterable[Node]:
+    name, count = str(told.pop("name")), int(told.pop("count", 1))
+    resources = _items(told.pop("resources"))
+    properties = {key: str(value) for key, value in told.pop("properties", {}).items()}
+    admits = tuple(_admission(dict(one)) for one in told.pop("admits", []))
+    priority = int(told.pop("priority", 0))
+    if told:
+        raise ValueError(f"nodes have no {min(told)!r}")
+    numbers = range(1, count + 1)
+    names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
+    return [Node(one, resources, properties, priority, admits) for one in names]
+
+
+def _admission(told: dict[str, Any]) -> Admission:
+    lasts_s = int(parse_duration(str(told.pop("walltime")))) if "walltime" in told else 0
+    return Admission(_items(told), lasts_s)
+
+
+def _items(told: Mapping[str, Any]) -> dict[str, int]:
+    """Read items: numbers, or sizes of memory such as ``64g``."""
+    return {name: value if isinstance(value, int) else int(parse_memory(value)) for name, value in told.items()}
