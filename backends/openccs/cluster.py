@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from asa.errors import InputError
 
 from . import node_kernel as k
 from .requests import Arrangement, Chunk, Request
-from .rusv import RUSV, Slot, Stores
+from .rusv import RUSV, Stores
 from .rusv_kernel import BEGIN, FOREVER
 from .system import System
 
@@ -169,9 +169,10 @@ class Cluster:
         return known
 
     def _prepared(self, request: Request, lasts_s: int) -> Ask:
+        if both := next((n for n in (*request.licences, *request.job_wide) if n in self.resources), None):
+            raise TooMuchError(f"asks for {both} on no node", hint="It is what nodes have: ask for it in rset=.")
+        request = replace(request, chunks=tuple(map(self._with_defaults, request.chunks)))
         totals = Counter(request.job_set())
-        if both := next((name for name in request.licences if name in self.resources), None):
-            raise TooMuchError(f"{both!r} is no licence", hint="It is what nodes have: ask for it in rset=.")
         totals.update(request.licences)
         for name, wanted in totals.items():
             if wanted > (most := self.used[name].most if name in self.used else 0):
@@ -184,7 +185,7 @@ class Cluster:
         usable = self._usable(totals)
         suits: NDArray[np.bool_] = np.array([self._suits(sorts[i], lasts_s) for i in heaviest], dtype=np.bool_)
         if request.place.exclusive:
-            suits &= (usable == self._items).all(axis=1)
+            suits &= ~self._is_kept(totals)
         chunks = chunks[heaviest]
         suits &= (usable[None, :, :] >= chunks[:, None, :]).all(axis=2)
         ask = Ask(
@@ -203,11 +204,26 @@ class Cluster:
             raise TooMuchError("fits on its nodes not even when these are empty", hint=hint)
         return ask
 
+    def _with_defaults(self, chunk: Chunk) -> Chunk:
+        """Let a chunk that takes nothing of its node take a core, or whatever comes first there."""
+        if any(chunk.needs.values()):
+            return chunk
+        least = "ncpus" if "ncpus" in self.resources else self.resources[0]
+        return replace(chunk, needs={least: 1})
+
+    def _is_kept(self, totals: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Tell which nodes have an expensive resource that a request does not ask for."""
+        kept = np.zeros(len(self._items), dtype=np.bool_)
+        for reserve in self.system.reserves:
+            if totals.get(reserve.resource, 0) == 0:
+                kept |= self._items[:, self.resources.index(reserve.resource)] > 0
+        return kept
+
     def _usable(self, totals: Mapping[str, int]) -> Integers:
         """Tell what of each node a request may use: what is kept back there for others it may not."""
         usable = self._items.copy()
         for reserve in self.system.reserves:
-            if totals.get(reserve.resource, 0) == 0 and reserve.resource in self.resources:
+            if totals.get(reserve.resource, 0) == 0:
                 dear = self._items[:, self.resources.index(reserve.resource)] > 0
                 for name, items in reserve.keeps.items():
                     column = usable[:, self.resources.index(name)]
@@ -223,7 +239,7 @@ class Cluster:
 
     # ------------------------------------------------------------------ where it fits
 
-    def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, stop: int) -> RUSV:
+    def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, end: int) -> RUSV:
         """Find when all that a request needs in sum is free for as long as it lasts, by what it may see of the system.
 
         Parameters
@@ -232,18 +248,18 @@ class Cluster:
             The request.
         views
             What of each resource is used, in the eyes of its consumer (uRS); of others as it is.
-        since, stop
-            The first second to search, and the last; 0 for none.
+        since, end
+            The first second to search, and the first not to.
         """
         slots = (
-            views.get(name, self.used[name]).free_slots(items, ask.lasts_s, since, stop)
+            views.get(name, self.used[name]).fitting(items, ask.lasts_s, since, end)
             for name, items in ask.totals.items()
             if items
         )
         return reduce(and_, slots)
 
     def find(
-        self, ask: Ask, since: int, stop: int = 0, views: Mapping[str, RUSV] = MappingProxyType({})
+        self, ask: Ask, since: int, end: int = FOREVER, views: Mapping[str, RUSV] = MappingProxyType({})
     ) -> Placement | None:
         """Find the first time, and the nodes, at which a request has its resources; None if there is none.
 
@@ -251,39 +267,46 @@ class Cluster:
         ----------
         ask
             The request.
-        since, stop
-            It may run from then on, and has to have ended with that second; 0 for never.
+        since, end
+            It may run from then on, and has to have ended by then.
         views
-            See `free_slots`.
+            See `free_slots`. Where nodes are to be its own, and a consumer may not have so much, time goes on to when
+            he may have what it would have got.
         """
-        slots = self.free_slots(ask, views, since, stop)
-        until = stop + 1 if stop else FOREVER
-        while (found := self._search(ask, slots, since, until, self._state)) is not None:
+        slots = self.free_slots(ask, views, since, end)
+        while (found := self._search(ask, slots, since, end, self._state)) is not None:
             if not ask.is_exclusive or self._may_have(found, views):
                 return found
-            since = found.start + 1  # whole nodes are more than was asked for
+            sums = [(vector, found.totals[name]) for name, vector in views.items() if name in found.totals]
+            starts = [vector.earliest_within(items, ask.lasts_s, since, end) for vector, items in sums]
+            if None in starts:
+                return None
+            since = max(found.start + 1, *(start for start in starts if start is not None))
         return None
 
     def _may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
         return all(
-            views[name].least_free(placement.start, placement.stop) >= items
+            views[name].least_free_within(placement.start, placement.end) >= items
             for name, items in placement.totals.items()
             if name in views
         )
 
-    def has_room(self, placement: Placement, views: Mapping[str, RUSV] = MappingProxyType({})) -> bool:
-        """Whether what a placement holds is free where and when it holds it."""
+    def has_room(self, ask: Ask, placement: Placement, views: Mapping[str, RUSV]) -> bool:
+        """Whether what a placement holds is free where and when it holds it, for who asks."""
+        if not np.isin(placement.nodes, ask.order).all():
+            return False
         width = self._items.shape[1]
         least = {name: views.get(name, vector) for name, vector in self.used.items() if placement.totals.get(name)}
         for name, vector in least.items():
-            if vector.least_free(placement.start, placement.stop) < placement.totals[name]:
+            if vector.least_free_within(placement.start, placement.end) < placement.totals[name]:
                 return False
         peaks = np.zeros(self._items.size, dtype=np.int64)
         times, amounts, counts, room = self._state
         window = placement.start, placement.end
         for node in placement.nodes.tolist():
             k.peaks(seen(times), seen(amounts), seen(counts), room, width, node, *window, seen(peaks))
-        free = (self._items - peaks.reshape(self._items.shape))[placement.nodes]
+        usable = self._items if ask.is_exclusive else ask.usable.reshape(self._items.shape)
+        free = (usable - peaks.reshape(self._items.shape))[placement.nodes]
         return bool((free >= placement.amounts.reshape(-1, width)).all())
 
     @property
@@ -339,8 +362,7 @@ class Cluster:
     def _change(self, placement: Placement, sign: int) -> None:
         for name, items in placement.totals.items():
             if items:
-                slot = Slot(placement.start, placement.stop, items)
-                self.used[name].increment(slot) if sign > 0 else self.used[name].decrement(slot)
+                self.used[name].add_within(placement.start, placement.end, sign * items)
         done, width, many = 0, self._items.shape[1], len(placement.nodes)
         while True:
             nodes, amounts = placement.nodes[done:], placement.amounts[done * width :]
@@ -411,16 +433,16 @@ class Cluster:
         times = self._times[base : base + count]
         held = self._amounts[base * width : (base + count) * width].reshape(count, width)
         return {
-            resource: RUSV(items, slots=_slots(times, held[:, column]))
+            resource: RUSV(items, steps=_steps(times, held[:, column]))
             for column, resource in enumerate(self.resources)
             if (items := int(self._items[place, column]))
         }
 
 
-def _slots(times: Integers, items: Integers) -> list[Slot]:
-    stops = [*(times[1:] - 1).tolist(), 0]
-    steps = zip(times.tolist(), stops, items.tolist(), strict=True)
-    return [Slot(start, stop, held) for start, stop, held in steps if held]
+def _steps(times: Integers, items: Integers) -> tuple[Integers, Integers]:
+    """Give the steps of one of a node's resources, of which fewer differ than of all."""
+    differ = np.concatenate(([True], items[1:] != items[:-1]))
+    return times[differ], items[differ]
 
 
 def _one(chunks: Iterable[Chunk]) -> Chunk:

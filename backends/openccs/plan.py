@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import wraps
 from operator import attrgetter
+from typing import Concatenate, ParamSpec, TypeVar
 
 from asa.errors import InputError
 
@@ -12,7 +14,7 @@ from .cluster import Ask, Cluster, Placement, TooMuchError
 from .jobs import Entry, Job, Phase, entry_of, job_of
 from .limits import Consumers
 from .requests import Request
-from .rusv import RUSV
+from .rusv import FOREVER, RUSV
 from .system import System
 
 __all__ = ["Plan", "RefusedError"]
@@ -20,6 +22,26 @@ __all__ = ["Plan", "RefusedError"]
 
 class RefusedError(InputError):
     """A request cannot be accepted."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatenate[Plan, _P], _R]:
+    """Let all that a method changes be told at once."""
+
+    @wraps(method)
+    def wrapped(self: Plan, /, *args: _P.args, **named: _P.kwargs) -> _R:
+        self._depth += 1
+        try:
+            return method(self, *args, **named)
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._tell()
+
+    return wrapped
 
 
 class Plan:
@@ -64,10 +86,13 @@ class Plan:
         self.jobs: dict[str, Job] = {}
         self._asks: dict[str, Ask] = {}
         self._on_entry = on_entry
+        self._entries: list[Entry] = []
+        self._depth = 0
         self._number = 0
 
     # ------------------------------------------------------------------ requests come
 
+    @_one_step
     def submit(
         self, request: Request, *, now: int, user: str = "", group: str = "", name: str | None = None
     ) -> list[Job]:
@@ -83,9 +108,7 @@ class Plan:
         RefusedError
             It can never have what it asks for, or not at the time at which it has to.
         """
-        if name is None:
-            self._number += 1
-            name = str(self._number)
+        name = self._next_name() if name is None else name
         names = [name] if request.array is None else [f"{name}[{index}]" for index in request.array]
         if taken := next((one for one in names if one in self.jobs), None):
             raise RefusedError("is in the plan already", where=f"job {taken!r}", hint="Name it otherwise.")
@@ -106,6 +129,12 @@ class Plan:
                 since = placement.start  # elements are alike: what had no room for one has none for the next
         return planned
 
+    def _next_name(self) -> str:
+        self._number += 1
+        while str(self._number) in self.jobs or f"{self._number}[0]" in self.jobs:
+            self._number += 1
+        return str(self._number)
+
     def _prepared(self, request: Request, name: str, user: str, group: str) -> Ask:
         try:
             ask = self.cluster.prepare(request)
@@ -115,17 +144,17 @@ class Plan:
             raise RefusedError(why, where=f"job {name!r}", hint="Ask for less, or have the limit changed.")
         return ask
 
-    def _find(self, job: Job, ask: Ask, since: int, stop: int = 0) -> Placement | None:
+    def _find(self, job: Job, ask: Ask, since: int, end: int = FOREVER) -> Placement | None:
         """Find a place for a job by its kind: at its start, before its deadline, or as soon as can be."""
         request = job.request
         if request.start_s is not None:
             if request.start_s < since:
                 return None
-            since, stop = request.start_s, request.start_s + ask.lasts_s - 1
+            since, end = request.start_s, request.start_s + ask.lasts_s
         elif request.deadline_s is not None:
-            stop = min(stop or request.deadline_s, request.deadline_s)
-        views = self.consumers.views(ask, job.user, job.group, since, stop)
-        return self.cluster.find(ask, since, stop, views)
+            end = min(end, request.deadline_s)
+        views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
+        return self.cluster.find(ask, since, end, views)
 
     def _put(self, job: Job, ask: Ask, placement: Placement | None, now: int, why: str = "") -> Job:
         """Let a job have a place, or none."""
@@ -142,11 +171,17 @@ class Plan:
     def _set(self, job: Job, now: int) -> None:
         self.jobs[job.id] = job
         if self._on_entry is not None:
-            self._on_entry(entry_of(job, now))
+            self._entries.append(entry_of(job, now))
 
     def _note(self, **entry: object) -> None:
         if self._on_entry is not None:
-            self._on_entry(entry)
+            self._entries.append(entry)
+
+    def _tell(self) -> None:
+        """Tell of a whole step at once: a part of it might be a plan in which two jobs have one place."""
+        entries, self._entries = self._entries, []
+        if self._on_entry is not None and entries:
+            self._on_entry(entries[0] if len(entries) == 1 else {"kind": "step", "entries": entries})
 
     def _forget(self, job: Job) -> None:
         """Take a job out as if it had never come."""
@@ -176,6 +211,7 @@ class Plan:
         ready = [job for job in planned if job.placement is not None and job.placement.start <= now]
         return sorted(ready, key=lambda job: (job.start_s, job.rank))
 
+    @_one_step
     def begin(self, name: str, *, now: int) -> Job:
         """Let a planned job have its resources."""
         job = self._job(name, Phase.PLANNED)
@@ -183,6 +219,7 @@ class Plan:
         self._set(job, now)
         return job
 
+    @_one_step
     def end(self, name: str, *, now: int, why: str = "") -> None:
         """Let a job leave the plan: it has ended, perhaps early, or is wanted no more."""
         job = self._job(name, Phase.WAITING, Phase.PLANNED, Phase.RUNNING)
@@ -193,6 +230,7 @@ class Plan:
         self._set(replace(job, phase=Phase.ENDED, why=why), now)
         del self._asks[name]
 
+    @_one_step
     def backfill(self, *, now: int, most: int | None = None) -> list[Job]:
         """Look for earlier starts, and for any of who waits, in order of priority and submission (First-Fit).
 
@@ -228,7 +266,7 @@ class Plan:
             placement = self._find(job, ask, now)
             return None if placement is None else self._put(job, ask, placement, now)
         self._revoke(job, before)
-        placement = self._find(job, ask, now, before.stop - 1)
+        placement = self._find(job, ask, now, before.end - 1)
         if placement is None:
             self._book(job, before)
             return None
@@ -236,6 +274,7 @@ class Plan:
 
     # ------------------------------------------------------------------ what is not as planned
 
+    @_one_step
     def fail(self, node: str, *, now: int) -> list[Job]:
         """Let a node go away; what was planned on it is planned anew, and what ran there is planned to run again.
 
@@ -264,12 +303,14 @@ class Plan:
         ask = self._asks[job.id]
         return self._put(job, ask, self._find(job, ask, now), now, why)
 
+    @_one_step
     def recover(self, node: str, *, now: int) -> list[Job]:
         """Let a node come back; who waits is planned, and others may start earlier. Returns those that moved."""
         self.cluster.set_up(node, up=True)
         self._note(kind="node", name=node, up=True, at_s=now)
         return self.backfill(now=now)
 
+    @_one_step
     def late(self, name: str, node: str, *, now: int) -> list[Job]:
         """Say that a job could not have its resources at its start, for a node that did not let it in: it goes away.
 
@@ -281,13 +322,14 @@ class Plan:
             Those that were planned anew.
         """
         job = self._job(name, Phase.PLANNED)
-        met = self.fail(node, now=now)
+        met = {other.id: other for other in self.fail(node, now=now)}
         job = self.jobs[job.id]
         if job.start_s != now and (room := self._room_for(job, now)):
-            for other in room:
+            for other in (job, *room):
                 self._free(other)
-            met = [self._again(job, now, job.why), *(self._again(other, now, "it made room") for other in room)]
-        return met
+            met[job.id] = self._again(job, now, job.why)
+            met |= {other.id: self._again(other, now, "it made room") for other in self.in_order(room)}
+        return list(met.values())
 
     def _room_for(self, job: Job, now: int) -> list[Job]:
         """Give the jobs of lower rank that would have to move for one to start now: as few as may be, from the last."""
@@ -301,7 +343,7 @@ class Plan:
         for other in reversed(self.in_order(below)):
             self._free(other)
             gone.append(other)
-            found = self._find(job, ask, now, until - 1)
+            found = self._find(job, ask, now, until)
             if found is not None:
                 break
         for other in gone:
@@ -311,6 +353,7 @@ class Plan:
             self._book(job, job.placement)
         return gone if found is not None else []
 
+    @_one_step
     def extend(self, name: str, by_s: int, *, now: int) -> Job:
         """Let a running job last longer, if what it has is free then.
 
@@ -322,16 +365,21 @@ class Plan:
         job = self._job(name, Phase.RUNNING)
         placement = job.placement
         assert placement is not None, "it runs"
+        if by_s < 1:
+            raise RefusedError(f"cannot last {by_s} s more", where=f"job {name!r}", hint="Give a second or more.")
         more = replace(placement, start=placement.end, end=placement.end + by_s)
-        views = self.consumers.views(self._asks[name], job.user, job.group, more.start, more.stop)
-        if not self.cluster.has_room(more, views):
+        ask = self.cluster.prepare(job.request, more.end - placement.start)
+        views = self.consumers.views(ask, job.user, job.group, more.start, more.end - 1)
+        if not self.cluster.has_room(ask, more, views):
             hint = "Let those that are planned there make room, or ask for less."
             raise RefusedError(f"what it has is not free for {by_s} s more", where=f"job {name!r}", hint=hint)
+        self._asks[name] = ask
         self._book(job, more)
         job = replace(job, placement=replace(placement, end=more.end))
         self._set(job, now)
         return job
 
+    @_one_step
     def alter(self, name: str, request: Request, *, now: int) -> Job:
         """Let a job that has not begun ask for something else; it is planned anew.
 
@@ -351,6 +399,7 @@ class Plan:
             raise RefusedError("there is no room for it then", where=f"job {name!r}", hint="Ask for another time.")
         return self._put(changed, ask, placement, now)
 
+    @_one_step
     def forget_before(self, now: int) -> None:
         """Forget what was: ended jobs, and what was used before a time."""
         self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
@@ -404,15 +453,19 @@ class Plan:
                 plan._asks[job.id] = plan.cluster.prepare(job.request)
         if past is not None:
             plan.cluster.forget_before(past)
-        plan._number = max((int(n) for name in plan.jobs if (n := name.partition("[")[0]).isdecimal()), default=0)
         plan._on_entry = on_entry
         return plan
 
     def _take_in(self, entry: Entry) -> None:
         match entry["kind"]:
+            case "step":
+                for part in entry["entries"]:
+                    self._take_in(part)
             case "job":
                 job = job_of(entry, self.system.kinds)
                 self.jobs[job.id] = job
+                number = job.id.partition("[")[0]
+                self._number = max(self._number, int(number) if number.isdecimal() else 0)
             case "forgotten":
                 del self.jobs[entry["id"]]
             case "node":

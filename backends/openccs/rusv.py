@@ -18,8 +18,9 @@ from asa.errors import InputError
 
 from . import rusv_kernel as k
 
-__all__ = ["RUSV", "Slot", "Stores", "cron_to_rusv"]
+__all__ = ["FOREVER", "RUSV", "Slot", "Stores", "cron_to_rusv"]
 
+FOREVER = k.FOREVER
 _NO_LIMIT = 1 << 60
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -139,8 +140,12 @@ class RUSV:
 
     def least_free(self, start: int, stop: int) -> int:
         """Tell how many items are free all the time from start to stop; 0 is for ever. O(log n + slots between)."""
+        return self.least_free_within(start, _end(stop))
+
+    def least_free_within(self, start: int, end: int) -> int:
+        """Tell the same from start to before an end."""
         sign = 1 if self.stores is Stores.USED else -1
-        found = int(k.within(seen(self._times), seen(self._items), self._count, start, _end(stop), sign))
+        found = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))
         return self.available - found if sign > 0 else -found
 
     def __eq__(self, other: object) -> bool:
@@ -178,9 +183,13 @@ class RUSV:
         end = _end(slot.stop)
         if end <= slot.start:
             raise InputError(f"{slot} stops before it starts", where="RUSV", hint="A stop of 0 is for ever.")
+        self.add_within(slot.start, end, by)
+
+    def add_within(self, start: int, end: int, items: int) -> None:
+        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""
         self._make_room(self._count + 2)
-        times, items = seen(self._times), seen(self._items)
-        self._count = k.change(times, items, self._count, slot.start, end, by, *_bounds(self.stores, self.available))
+        held = seen(self._times), seen(self._items)
+        self._count = k.change(*held, self._count, start, end, items, *_bounds(self.stores, self.available))
         self._join()
 
     def _make_room(self, steps: int) -> None:
@@ -268,18 +277,26 @@ class RUSV:
         They hold what is free in them; at any other time of the vector of free items that is returned nothing is. An
         `until` of 0 is for ever.
         """
+        return self.fitting(items, lasts_s, since, _end(until))
+
+    def fitting(self, items: int, lasts_s: int, since: int, end: int) -> Self:
+        """Find the same from since to before an end; `FOREVER` is none."""
         sign, limit = self._in_terms_of_use(items)
         times, kept = _room(2 * self._count + 2)
         count = k.fitting(
             seen(self._times), seen(self._items), self._count, sign, limit, self.available,
-            max(lasts_s, 1), since, _end(until), seen(times), seen(kept),
+            max(lasts_s, 1), since, end, seen(times), seen(kept),
         )  # fmt: skip
         return self._of((times[:count], kept[:count]), Stores.FREE, self.available)
 
     def earliest(self, items: int, lasts_s: int, since: int, until: int = 0) -> int | None:
         """Tell when so many items are first free for so long, from since to until; None if never. O(n)."""
+        return self.earliest_within(items, lasts_s, since, _end(until))
+
+    def earliest_within(self, items: int, lasts_s: int, since: int, end: int) -> int | None:
+        """Tell the same from since to before an end; `FOREVER` is none."""
         sign, limit = self._in_terms_of_use(items)
-        arguments = (sign, limit, max(lasts_s, 1), since, _end(until))
+        arguments = (sign, limit, max(lasts_s, 1), since, end)
         found = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
         return None if found == k.FOREVER else found
 

@@ -19,6 +19,8 @@ from .requests import STANDARD_KINDS, Kind
 __all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus"]
 
 _GIB = 1 << 30
+_MOST = 1 << 50  # of a resource
+_WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class System:
         What is kept back.
     walltime_s
         How long a request lasts that does not say so.
+    sizes
+        The resources that are counted in bytes.
     """
 
     name: str
@@ -101,14 +105,34 @@ class System:
     licences: Mapping[str, int] = field(default_factory=dict)
     reserves: tuple[Reserve, ...] = ()
     walltime_s: int = 3600
+    sizes: frozenset[str] = frozenset({"mem", "vmem"})
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
         if not names or len(set(names)) != len(names):
             raise InputError("nodes need names that differ", where=f"system {self.name!r}", hint="Name each, once.")
-        if both := set(self.licences) & set(self.resources):
-            why = f"{min(both)!r} belongs to nodes, and to none"
-            raise InputError(why, where=f"system {self.name!r}", hint="Name licences otherwise.")
+        if why := self._wrong():
+            raise InputError(why, where=f"system {self.name!r}", hint="Mend its description.")
+
+    def _wrong(self) -> str:
+        """Say what of it means nothing."""
+        resources = {name for node in self.nodes for name in node.resources}
+        counted, properties = resources | set(self.licences), set(self.properties)
+        kept = [name for reserve in self.reserves for name in (reserve.resource, *reserve.keeps)]
+        kept += [name for node in self.nodes for reason in node.admits for name in reason.at_least]
+        named = [self.licences, *(node.resources for node in self.nodes)]
+        wrong = {
+            "its nodes have no resources": set() if resources else {""},
+            "cannot be that many: {}": {
+                name for items in named for name, many in items.items() if not 0 <= many < _MOST
+            },
+            "{} belongs to nodes, and to none": set(self.licences) & resources,
+            "{} is counted, and a property": counted & properties,
+            "{} is a word of requests, and cannot name a resource": (counted | properties) & _WORDS,
+            "no node has {}": set(kept) - resources,
+            "a request lasts a second at least": {""} if self.walltime_s < 1 else set(),
+        }
+        return next((why.format(min(names)) for why, names in wrong.items() if names), "")
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -123,8 +147,9 @@ class System:
     @property
     def kinds(self) -> Mapping[str, Kind]:
         """What each resource is that requests can name."""
-        own = dict.fromkeys([*self.resources, *self.licences], Kind.COUNT)
-        return own | dict.fromkeys(self.properties, Kind.PROPERTY) | dict(STANDARD_KINDS)
+        counted = [*self.resources, *self.licences]
+        own = {name: Kind.SIZE if name in self.sizes else Kind.COUNT for name in counted}
+        return dict(STANDARD_KINDS) | dict.fromkeys(self.properties, Kind.PROPERTY) | own
 
     def items(self) -> NDArray[np.int64]:
         """Items by node and resource."""
@@ -199,37 +224,67 @@ def load_system(path: str | Path) -> System:
         told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
+    reader = _Reader()
     try:
-        nodes = [node for kind in told.pop("nodes") for node in _kind(dict(kind))]
-        reserves = tuple(Reserve(one["resource"], _items(one["keeps"])) for one in told.pop("reserves", []))
+        nodes = [node for kind in told.pop("nodes") for node in reader.kind(dict(kind))]
+        reserves = tuple(reader.reserve(dict(one)) for one in told.pop("reserves", []))
         walltime_s = int(parse_duration(str(told.pop("walltime", "1h"))))
-        licences = _items(told.pop("licences", {}))
+        licences = reader.items(told.pop("licences", {}))
         name = str(told.pop("name", Path(path).stem))
+        _all_read(told, "a system")
+        return System(name, tuple(nodes), licences, reserves, walltime_s, frozenset({"mem", "vmem", *reader.sizes}))
+    except InputError as error:
+        raise InputError(error.message, where=str(path), hint=error.hint) from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"is no system: {error!r}", where=str(path), hint="See `load_system`.") from error
+        what = f"has no {error}" if isinstance(error, KeyError) else f"is no system: {error}"
+        raise InputError(what, where=str(path), hint="See `load_system`.") from error
+
+
+class _Reader:
+    """Reads the parts of a system, and remembers which resources were given as sizes."""
+
+    def __init__(self) -> None:
+        self.sizes: set[str] = set()
+
+    def kind(self, told: dict[str, Any]) -> Iterable[Node]:
+        name, count = str(told.pop("name")), _whole(told.pop("count", 1), "count")
+        resources = self.items(told.pop("resources"))
+        properties = {key: _text(value) for key, value in told.pop("properties", {}).items()}
+        admits = tuple(self.admission(dict(one)) for one in told.pop("admits", []))
+        priority = _whole(told.pop("priority", 0), "priority")
+        _all_read(told, "nodes")
+        numbers = range(1, count + 1)
+        names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
+        return [Node(one, resources, properties, priority, admits) for one in names]
+
+    def admission(self, told: dict[str, Any]) -> Admission:
+        lasts_s = int(parse_duration(str(told.pop("walltime")))) if "walltime" in told else 0
+        return Admission(self.items(told), lasts_s)
+
+    def reserve(self, told: dict[str, Any]) -> Reserve:
+        made = Reserve(str(told.pop("resource")), self.items(told.pop("keeps")))
+        _all_read(told, "reserves")
+        return made
+
+    def items(self, told: Mapping[str, Any]) -> dict[str, int]:
+        """Read items: numbers, or sizes of memory such as ``64g``."""
+        self.sizes |= {name for name, value in told.items() if isinstance(value, str)}
+        return {
+            name: int(parse_memory(value)) if isinstance(value, str) else _whole(value, name)
+            for name, value in told.items()
+        }
+
+
+def _whole(value: Any, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - it is told as such
+    return value
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _all_read(told: Mapping[str, Any], whose: str) -> None:
     if told:
-        raise InputError(f"does not know {min(told)!r}", where=str(path), hint="See `load_system`.")
-    return System(name, tuple(nodes), licences, reserves, walltime_s)
-
-
-def _kind(told: dict[str, Any]) -> Iterable[Node]:
-    name, count = str(told.pop("name")), int(told.pop("count", 1))
-    resources = _items(told.pop("resources"))
-    properties = {key: str(value) for key, value in told.pop("properties", {}).items()}
-    admits = tuple(_admission(dict(one)) for one in told.pop("admits", []))
-    priority = int(told.pop("priority", 0))
-    if told:
-        raise ValueError(f"nodes have no {min(told)!r}")
-    numbers = range(1, count + 1)
-    names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
-    return [Node(one, resources, properties, priority, admits) for one in names]
-
-
-def _admission(told: dict[str, Any]) -> Admission:
-    lasts_s = int(parse_duration(str(told.pop("walltime")))) if "walltime" in told else 0
-    return Admission(_items(told), lasts_s)
-
-
-def _items(told: Mapping[str, Any]) -> dict[str, int]:
-    """Read items: numbers, or sizes of memory such as ``64g``."""
-    return {name: value if isinstance(value, int) else int(parse_memory(value)) for name, value in told.items()}
+        raise ValueError(f"{whose} have no {min(told)!r}")

@@ -236,9 +236,9 @@ class Examiner:
         if not self._link.can_shrink:
             found.add(
                 "Giving back nodes",
-                "this version cannot shrink a running job by these means",
-                "note",
-                "A job that came too large keeps its nodes to its end.",
+                "not from here by these means; a job's own script does, between its stages",
+                "good" if self._settings.shrink else "note",
+                "" if self._settings.shrink else "shrink = false says that jobs keep their nodes here.",
             )
 
     def _invalid_dependencies(self, found: _Found, told: Mapping[str, str]) -> None:

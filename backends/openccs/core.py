@@ -1,0 +1,263 @@
+"""OpenCCS as the scheduler of a simulated machine: a queue in which everybody knows when he will start."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from asa.backends.simulated.cores.base import Fate, Told
+from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
+from numpy.typing import NDArray
+
+from asa.compiled import seen
+
+from . import queue_kernel
+from . import rusv_kernel as k
+
+__all__ = ["OpenCcs", "PlanningCore", "openccs"]
+
+Integers = NDArray[np.int64]
+
+
+class PlanningCore:
+    """Queue, running jobs and clock of a machine that plans; see `asa.backends.simulated.cores.base.Core`.
+
+    Every job is planned as it comes, at the earliest time at which it fits behind all that is planned. When something
+    ends early, or is withdrawn, those that wait are looked at in order, and move to earlier times. None moves to a
+    later one.
+
+    Parameters
+    ----------
+    capacity
+        Cores of the machine.
+    table
+        The background load.
+    now
+        Where the clock begins.
+    most
+        So many of those that wait are looked at when something ends early; all if not given.
+
+    Attributes
+    ----------
+    promised
+        For each background job the start that it was told when it came.
+
+    Notes
+    -----
+    A submission costs O(slots), something that ends early O(queued jobs x slots).
+    """
+
+    def __init__(self, capacity: int, table: JobTable, *, now: int, most: int | None = None) -> None:
+        rows = len(table)
+        self.capacity, self.table, self.now = capacity, table, now
+        self.ended: list[int] = []
+        self.told: list[Told] = []
+        self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
+        self.promised: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
+        self.free = capacity
+        self._most = most
+        self._next = 0
+        self._widths, self._lasts = table.cores.copy(), table.request.copy()
+        self._starts = np.full(rows, UNSTARTED, dtype=np.int64)  # planned ones
+        self._since = table.submit.copy()  # by which those that wait are in order
+        self._queue: Integers = np.empty(0, dtype=np.int64)
+        self._ends: list[tuple[int, int, int]] = []  # heap of (end, order of start, job)
+        self._order = 0
+        self._times, self._items = np.empty((2, 64), dtype=np.int64)
+        self._times[0], self._items[0], self._count = k.BEGIN, 0, 1
+        self._is_freed = self._is_due = False
+
+    def fork(self) -> PlanningCore:
+        twin = copy.copy(self)
+        for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_times", "_items"):
+            setattr(twin, name, getattr(self, name).copy())
+        twin.ended, twin.told, twin._ends = list(self.ended), list(self.told), list(self._ends)
+        return twin
+
+    @property
+    def queued(self) -> Integers:
+        return self._queue.copy()
+
+    @property
+    def exhausted(self) -> bool:
+        return self._next >= len(self.table)
+
+    # ------------------------------------------------------------------ the plan
+
+    def planned_start(self, cores: int, lasts_s: int, since: int) -> int:
+        """Say when a job would be planned to start if it came now and may not start before a time. O(slots)."""
+        return int(
+            k.earliest(
+                seen(self._times), seen(self._items), self._count, 1, self.capacity - cores, lasts_s,
+                max(since, self.now), k.FOREVER,
+            )
+        )  # fmt: skip
+
+    def planned(self, index: int) -> int:
+        """Tell the planned start of a job that waits."""
+        return int(self._starts[index])
+
+    def _book(self, start: int, end: int, cores: int) -> None:
+        if end > start:
+            self._make_room(2)
+            times, items = seen(self._times), seen(self._items)
+            self._count = k.change(times, items, self._count, start, end, cores, 0, queue_kernel.ENDLESS)
+
+    def _make_room(self, steps: int) -> None:
+        if self._count + steps > len(self._times) and self._times[0] < self.now:
+            past = int(k.last_at(seen(self._times), self._count, self.now))
+            if past:
+                for array in (self._times, self._items):
+                    array[: self._count - past] = array[past : self._count].copy()
+                self._times[0] = k.BEGIN
+                self._count -= past
+        if self._count + steps > len(self._times):
+            grown = np.empty((2, 2 * (self._count + steps)), dtype=np.int64)
+            grown[:, : self._count] = self._times[: self._count], self._items[: self._count]
+            self._times, self._items = grown
+
+    def _enter(self, index: int, since: int) -> None:
+        """Plan a job that comes now, and let it wait in its place."""
+        cores, lasts = int(self._widths[index]), int(self._lasts[index])
+        start = self.planned_start(cores, lasts, self.now)
+        self._starts[index], self._since[index] = start, since
+        self._book(start, start + lasts, cores)
+        at = int(np.searchsorted(self._since[self._queue], since, side="right"))
+        self._queue = np.insert(self._queue, at, index)
+
+    def _pass(self) -> None:
+        """Let those that wait move to earlier times, if something was freed, and start whose time has come."""
+        queue = self._queue
+        if self._is_freed and len(queue):
+            many = len(queue) if self._most is None else min(self._most, len(queue))
+            self._make_room(2 * many + 2)
+            self._count = queue_kernel.improve(
+                seen(self._times), seen(self._items), self._count, seen(queue), many,
+                seen(self._starts), seen(self._lasts), seen(self._widths), self.capacity, self.now,
+            )  # fmt: skip
+        self._is_freed = self._is_due = False
+        if not len(queue):
+            return
+        is_ready = self._starts[queue] <= self.now
+        if is_ready.any():
+            self._queue = queue[~is_ready]
+            for index in queue[is_ready].tolist():
+                self._begin(index)
+
+    def _begin(self, index: int) -> None:
+        self.free -= int(self._widths[index])
+        if index < len(self.table):
+            self.start[index] = self.now
+            self.push_end(index, self.now + int(self.table.run[index]))
+        else:
+            self.told.append(Told(index, Fate.STARTED))
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, until: int) -> None:
+        while (moment := self._next_event()) <= until:
+            self.begin_second(moment)
+            if self.ended:
+                return
+            self.end_second()
+            if self.told:
+                return
+        if until < NEVER - 1:
+            self.now = max(self.now, until)
+
+    def _next_event(self) -> int:
+        moments: list[int] = [NEVER]
+        if not self.exhausted:
+            moments.append(int(self.table.submit[self._next]))
+        if self._ends:
+            moments.append(self._ends[0][0])
+        if len(self._queue):
+            moments.append(int(self._starts[self._queue].min()))
+        return min(moments)
+
+    def begin_second(self, now: int) -> None:
+        self.now = now
+        while self._ends and self._ends[0][0] <= now:
+            index = heappop(self._ends)[2]
+            if index < len(self.table):
+                self.give_back(index, int(self.start[index] + self.table.request[index]))
+            else:
+                self.ended.append(index)
+
+    def end_second(self) -> None:
+        submit = self.table.submit
+        while self._next < len(submit) and submit[self._next] <= self.now:
+            self._enter(self._next, int(submit[self._next]))
+            self.promised[self._next] = self._starts[self._next]
+            self._next += 1
+        self._pass()
+
+    def schedule(self) -> None:
+        if self._is_due:
+            self._pass()
+
+    # ------------------------------------------------------------------ the client's jobs, and what becomes of any
+
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
+        del qos, partition
+        new = np.array([UNSTARTED], dtype=np.int64)
+        self._widths, self._lasts = np.append(self._widths, cores), np.append(self._lasts, request)
+        self._starts, self._since = np.append(self._starts, new), np.append(self._since, new)
+        return len(self._widths) - 1
+
+    def push_end(self, index: int, end: int) -> None:
+        self._order += 1
+        heappush(self._ends, (end, self._order, index))
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        cores = int(self._widths[index])
+        self.free += cores
+        if expected_end > self.now:
+            self._book(self.now, expected_end, -cores)
+            self._is_freed = self._is_due = True
+
+    def resize(self, index: int, cores: int, expected_end: int) -> bool:
+        more = cores - int(self._widths[index])
+        if more > 0:
+            lasts = max(expected_end - self.now, 1)
+            if more > self.free or self.planned_start(more, lasts, self.now) > self.now:
+                return False
+        self._book(self.now, expected_end, more)
+        self._widths[index] = cores
+        self.free -= more
+        self._is_freed = self._is_due = self._is_due or more < 0
+        return True
+
+    def insert(self, index: int, age_since: int) -> None:
+        self._enter(index, age_since)
+        self._is_due = True
+
+    def remove(self, index: int) -> None:
+        start = int(self._starts[index])
+        self._book(start, start + int(self._lasts[index]), -int(self._widths[index]))
+        self._queue = self._queue[self._queue != index]
+        self._is_freed = self._is_due = True
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCcs:
+    """What makes such a machine.
+
+    Parameters
+    ----------
+    most
+        So many of those that wait are looked at when something ends early; 0 for all.
+    """
+
+    most: int = 0
+
+    def core(self, capacity: int, table: JobTable, *, now: int) -> PlanningCore:
+        """Make one."""
+        return PlanningCore(capacity, table, now=now, most=self.most or None)
+
+
+def openccs(*, most: int = 0) -> OpenCcs:
+    """Plan every job as it comes, and move it to an earlier start when others end early (OpenCCS)."""
+    return OpenCcs(most)

@@ -1,0 +1,815 @@
+"""Limits of users and groups, and pools of resources that are kept free (Section 3).
+
+They come from a TOML file, where all but the consumer and the resource of a limit, and the name, the resource and the
+items of a pool, can be left out:
+
+.. code-block:: toml
+
+    [[limits]]
+    user = "alice"                   # or group = "physics"; "*" is everybody, each for himself
+    resource = "ncpus"               # "*" is each resource without a limit of its own
+    items = "640"                    # as `Items.parse` reads them
+    duration = "4d3h"
+    area = "500h"                    # items times hours
+    validity = "01.08.17-31.08.17"   # as `Validity.parse` reads it
+
+    [[pools]]
+    name = "small"
+    resource = "ncpus"
+    items = "10/20%"
+    access = [{ groups = ["physics"] }, { at_most = { ncpus = 3 }, duration = "59m" }]
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from heapq import heappop, heappush
+from operator import add, and_
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeVar
+
+import numpy as np
+
+from asa.errors import InputError, near
+from asa.units import format_walltime, parse_duration
+
+from .cluster import Ask, Placement
+from .requests import LARGEST, STANDARD_KINDS, Kind, Size
+from .rusv import RUSV, Slot, Stores, cron_to_rusv
+from .rusv_kernel import BEGIN, FOREVER
+from .validity import Validity
+
+__all__ = ["HORIZON_S", "Access", "Consumers", "FreePool", "Items", "Limit", "load_limits"]
+
+HORIZON_S: Final = 366 * 86400
+"""So long, at least, after the end of a request that starts at once, cron strings are followed.
+
+What one of them binds later is bound at all times from then on, so that no limit is ever exceeded.
+"""
+
+_DAY_S: Final = 86400
+_STRIDE_S: Final = 28 * _DAY_S
+_EVERYBODY: Final = "*"
+_ANY: Final = "*"
+_JOBS: Final = "jobs"
+_ARRAY_JOBS: Final = "arrayjobs"
+_COUNTED: Final = (_JOBS, _ARRAY_JOBS)
+_ITEMS = re.compile(r"(?:([0-9]{1,40})(?:([kmgtp])b?)?)?(?:/([0-9]{1,3})%)?", re.IGNORECASE)
+_AREA = re.compile(r"[0-9]{1,15}(\.[0-9]+)?[smhd]")
+
+T = TypeVar("T")
+Held = tuple[tuple[Validity, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """How many items: a number, a share of those that are available at the time, or the larger of both.
+
+    Parameters
+    ----------
+    number
+        So many.
+    percent
+        This part of the available ones, rounded down. If neither is given, there is no limit.
+
+    Examples
+    --------
+    >>> [Items.parse(text).of(100) for text in ("30/45%", "30", "/45%", "unlimited")]
+    [45, 30, 45, None]
+    """
+
+    number: int | None = None
+    percent: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= (self.number or 0) <= LARGEST or not 0 <= (self.percent or 0) <= 100:
+            raise InputError(f"{self} are no items", hint="Give a number from 0 on, or 0 to 100 percent.")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``number``, ``number/percent%``, ``/percent%`` or ``unlimited``.
+
+        A number can have a unit of memory, of powers of 1024: ``64g``.
+
+        Raises
+        ------
+        InputError
+            It is none of these.
+        """
+        if text == "unlimited":
+            return cls()
+        found = _ITEMS.fullmatch(text)
+        if not text or found is None:
+            hint = "Write 30, 64g, 30/45%, /45% or unlimited."
+            raise InputError(f"{text!r} says not how many items", hint=hint)
+        number, unit, percent = found.groups()
+        factor = 1024 ** ("kmgtp".index(unit.lower()) + 1) if unit else 1
+        return cls(int(number) * factor if number else None, int(percent) if percent else None)
+
+    def of(self, available: int) -> int | None:
+        """Tell how many these are of so many available ones; None if there is no limit."""
+        if self.number is None and self.percent is None:
+            return None
+        return max(self.number or 0, available * (self.percent or 0) // 100)
+
+    def __str__(self) -> str:
+        share = "" if self.percent is None else f"/{self.percent}%"
+        return f"{'' if self.number is None else self.number}{share}" or "unlimited"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a consumer may have of a resource. Each of its parts binds within its validity, and only there.
+
+    Parameters
+    ----------
+    kind, name
+        Whose it is. The name ``*`` is everybody of that kind, each for himself; that goes on top of his own limits.
+    resource
+        Of what. ``*`` is each resource for which the consumer has no limit of its own, be that valid or not; a limit
+        for everybody is one, too. ``jobs`` are those that are in the plan, ``arrayjobs`` the jobs of one array.
+    items
+        How many at a time.
+    duration_s
+        A request that lasts longer gets nothing.
+    area
+        How many items times seconds all planned and running jobs may hold together within the validity, in all its
+        windows. A request counts with all of its own; beyond that it gets nothing until others leave.
+    validity
+        When it binds.
+    """
+
+    kind: Literal["user", "group"]
+    name: str
+    resource: str
+    items: Items = Items()  # frozen
+    duration_s: int | None = None
+    area: int | None = None
+    validity: Validity = Validity()  # frozen
+
+    def __post_init__(self) -> None:
+        where = f"limit of {self.kind} {self.name!r} on {self.resource}"
+        if self.kind not in {"user", "group"}:
+            raise InputError(f"{self.kind!r} is no consumer", where=where, hint="Limits are of a user or a group.")
+        parts = (self.items.percent, self.duration_s, self.area)
+        if self.resource in _COUNTED and any(part is not None for part in parts):
+            raise InputError("jobs are counted", where=where, hint="Give a number of items, and nothing else.")
+        if min(self.duration_s or 0, self.area or 0) < 0:
+            raise InputError("is less than nothing", where=where, hint="Give a duration or an area from 0 on.")
+
+    def seconds(self, start: int, end: int) -> int:
+        """Tell for how many of the seconds from one to before another it binds."""
+        return sum(until - since for since, until in self.validity.windows(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use what a pool keeps free: requests that meet all that is given here.
+
+    Parameters
+    ----------
+    users, groups
+        Of one of these users, of one of these groups.
+    at_most
+        For no more in all than so many items, by resource.
+    at_most_s
+        For no longer; 0 for any time.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    at_most_s: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.users or self.groups or self.at_most or self.at_most_s):
+            raise InputError("lets everybody in", where="access", hint="Give users, groups, items or a duration.")
+
+    def admits(self, ask: Ask, user: str, group: str) -> bool:
+        """Say whether a request meets it."""
+        return (
+            (not self.users or user in self.users)
+            and (not self.groups or group in self.groups)
+            and all(ask.totals.get(name, 0) <= items for name, items in self.at_most.items())
+            and (not self.at_most_s or ask.lasts_s <= self.at_most_s)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FreePool:
+    """What is kept free of a resource.
+
+    It is kept free beside what is used, whoever uses that; where less is free, all that is.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    resource, items
+        How much of what; all of it if unlimited.
+    validity
+        When.
+    access
+        For whom: requests that meet any of these. For nobody if there is none, as for maintenance.
+    """
+
+    name: str
+    resource: str
+    items: Items
+    validity: Validity = Validity()  # frozen
+    access: tuple[Access, ...] = ()
+
+    def binds(self, ask: Ask, user: str, group: str) -> bool:
+        """Say whether a request has to leave it free."""
+        return ask.totals.get(self.resource, 0) > 0 and not any(one.admits(ask, user, group) for one in self.access)
+
+    def keeps(self, available: int) -> int:
+        """Tell how many items it keeps free of so many available ones."""
+        items = self.items.of(available)
+        return available if items is None else items
+
+
+# ---------------------------------------------------------------------- as vectors
+
+
+def _span(since: int, lasts_s: int) -> tuple[int, int]:
+    """Say from when to when cron strings are unrolled: the same times for many requests, so that it is done once."""
+    start = since - since % _DAY_S
+    return start, start + _DAY_S + HORIZON_S + (lasts_s // _STRIDE_S + 1) * _STRIDE_S
+
+
+@lru_cache(maxsize=256)
+def _within(validity: Validity, items: int, since: int, until: int) -> RUSV:
+    """Give a vector that holds so many items whenever something is valid, and from `until` on if it is cron's."""
+    if items <= 0:
+        return RUSV(0)
+    cron = validity.cron
+    if cron is not None and cron.period is not None:
+        template = RUSV(1, slots=[Slot(start, end - 1, 1) for start, end in cron.template()])
+        vector = cron_to_rusv(template, items, since, until - 1, cron.period)
+    else:
+        windows = validity.windows(BEGIN, FOREVER) if cron is None else validity.windows(since, until)
+        edges = [edge for window in windows for edge in window if edge < FOREVER]
+        is_from_the_beginning = edges[:1] == [BEGIN]
+        times = np.array(edges if is_from_the_beginning else [BEGIN, *edges], dtype=np.int64)
+        held = np.where(np.arange(len(times)) % 2 == (not is_from_the_beginning), items, 0).astype(np.int64)
+        vector = RUSV(items, steps=(times, held))
+    if cron is not None:
+        rest = RUSV(items, slots=[Slot(until, 0, items)])
+        vector += rest
+    return vector
+
+
+@lru_cache(maxsize=256)
+def _limited(available: int, held: Held, since: int, until: int) -> RUSV:
+    """Give a vector of what limits leave free of so many items: the least of them at each time."""
+    whole = RUSV(available, stores=Stores.FREE)
+    return reduce(and_, (whole - _within(validity, available - items, since, until) for validity, items in held))
+
+
+@lru_cache(maxsize=256)
+def _kept(held: Held, since: int, until: int) -> RUSV:
+    """Give a vector of what pools keep free, taken for used."""
+    return reduce(add, (_within(validity, items, since, until) for validity, items in held))
+
+
+# ---------------------------------------------------------------------- of one consumer
+
+
+@dataclass(slots=True, eq=False)
+class _Bound:
+    """A limit on one resource of one consumer, and the area that his jobs hold within it."""
+
+    limit: Limit
+    resource: str
+    area: int = 0
+
+    def is_too_much(self, items: int, lasts_s: int) -> bool:
+        """Whether a request lasts too long, or has no room in the area beside others."""
+        limit = self.limit
+        is_long = limit.duration_s is not None and lasts_s > limit.duration_s
+        return is_long or (limit.area is not None and self.area + items * lasts_s > limit.area)
+
+
+class _Account:
+    """A consumer's limits, and what he uses (usdRS).
+
+    Parameters
+    ----------
+    who
+        Whose it is.
+    bounds
+        His limits by resource.
+    sizes
+        Items that there are at most, by resource.
+    """
+
+    def __init__(self, who: str, bounds: Mapping[str, tuple[_Bound, ...]], sizes: Mapping[str, int]) -> None:
+        self.who = who
+        self.bounds = bounds
+        every = [bound for of_one in bounds.values() for bound in of_one]
+        unlimited = Items()
+        counted = {bound.resource for bound in every if bound.limit.items != unlimited}
+        self.used = {name: RUSV(sizes[name]) for name in sizes if name in counted}
+        self._areas = [bound for bound in every if bound.limit.area is not None]
+        self._has_jobs = bool(self._areas) or _JOBS in bounds
+        self._jobs: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+        self._ends: list[int] = []
+        self.jobs = 0
+
+    def book(self, placement: Placement) -> None:
+        for name, vector in self.used.items():
+            if items := placement.totals.get(name, 0):
+                vector.increment(Slot(placement.start, placement.stop, items))
+        if self._has_jobs:
+            if placement.end not in self._jobs:
+                heappush(self._ends, placement.end)
+            needs = self._needs(placement)
+            self._jobs.setdefault(placement.end, []).append((placement.start, needs))
+            self._count(placement.start, placement.end, needs, 1)
+
+    def revoke(self, placement: Placement) -> None:
+        for name, vector in self.used.items():
+            if items := placement.totals.get(name, 0):
+                vector.decrement(Slot(placement.start, placement.stop, items))
+        if self._has_jobs:
+            self._leave(placement.start, placement.end, self._needs(placement))
+
+    def _needs(self, placement: Placement) -> tuple[int, ...]:
+        return tuple(placement.totals.get(bound.resource, 0) for bound in self._areas)
+
+    def _leave(self, start: int, end: int, needs: tuple[int, ...]) -> None:
+        """Let a job leave that has something from one time to another; it may have begun before, and been extended."""
+        jobs = self._jobs.get(end, [])
+        begins = [begin for begin, wanted in jobs if wanted == needs]
+        if begins:
+            begin = max((begin for begin in begins if begin <= start), default=min(begins))
+            jobs.remove((begin, needs))
+            self._count(begin, end, needs, -1)
+            if begin > start:
+                self._leave(start, begin, needs)
+
+    def _count(self, start: int, end: int, needs: Iterable[int], sign: int) -> None:
+        self.jobs += sign
+        for bound, items in zip(self._areas, needs, strict=True):
+            bound.area += sign * items * bound.limit.seconds(start, end)
+
+    def forget_before(self, now: int) -> None:
+        for vector in self.used.values():
+            vector.forget_before(now)
+        while self._ends and self._ends[0] <= now:
+            end = heappop(self._ends)
+            for start, needs in self._jobs.pop(end):
+                self._count(start, end, needs, -1)
+
+
+# ---------------------------------------------------------------------- of all
+
+
+class Consumers:
+    """Limits of users and groups, what these use of them, and pools that are kept free.
+
+    Parameters
+    ----------
+    used
+        What is used of the system, by resource (sRS); as it is at any time.
+    limits, pools
+        What binds whom.
+
+    Raises
+    ------
+    InputError
+        One is on a resource that there is not.
+
+    Notes
+    -----
+    A limit of items is, at each time of its validity, less what the consumer uses then. Cron strings are unrolled once
+    a day, up to `HORIZON_S` and a little more; from then on they bind always. To see what a consumer sees costs
+    O(slots of the system + slots of the consumer + windows of the validities) for each resource.
+
+    A job that leaves early is told by `revoke`, one that has its time by `forget_before`: until then it counts among
+    the jobs in the plan, and in areas.
+
+    Examples
+    --------
+    >>> from asa.backends.openccs.cluster import Cluster
+    >>> from asa.backends.openccs.requests import Request
+    >>> from asa.backends.openccs.system import oculus
+    >>> cluster = Cluster(oculus())
+    >>> consumers = Consumers(cluster.used, [Limit("user", "*", "ncpus", Items.parse("640"))])
+    >>> def plan(text, user):
+    ...     ask = cluster.prepare(Request.parse(text))
+    ...     placement = cluster.find(ask, 0, 0, consumers.views(ask, user, "", 0, 0))
+    ...     cluster.book(placement)
+    ...     consumers.book(user, "", placement)
+    ...     return placement.start
+    >>> [plan("rset=40:ncpus=10,walltime=1h", user) for user in ("alice", "alice", "bob")]
+    [0, 3600, 0]
+    """
+
+    def __init__(self, used: Mapping[str, RUSV], limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()) -> None:
+        self._used = used
+        self._limits = tuple(limits)
+        self._pools = tuple(pools)
+        self._accounts: dict[tuple[str, str], _Account] = {}
+        self._found: dict[tuple[str, str], tuple[_Account, ...]] = {}
+        on_pools = [(f"pool {pool.name!r}", pool.resource, list(used)) for pool in self._pools]
+        known = [*used, *_COUNTED, _ANY]
+        on_limits = [(f"limit of {one.kind} {one.name!r}", one.resource, known) for one in self._limits]
+        for where, name, names in (*on_pools, *on_limits):
+            if name not in names:
+                hint = f"{near(name, names)}Known: {', '.join(names)}."
+                raise InputError(f"there is no resource {name!r}", where=where, hint=hint)
+
+    def _of(self, user: str, group: str) -> tuple[_Account, ...]:
+        """Give the accounts of a user and of a group, of those that have limits."""
+        found = self._found.get((user, group))
+        if found is None:
+            accounts = (self._account("user", user), self._account("group", group))
+            found = self._found[user, group] = tuple(account for account in accounts if account.bounds)
+        return found
+
+    def _account(self, kind: str, name: str) -> _Account:
+        if (kind, name) not in self._accounts:
+            own = [limit for limit in self._limits if limit.kind == kind and limit.name in {name, _EVERYBODY}]
+            bounds = {}
+            for resource in (*self._used, *_COUNTED):
+                found = [limit for limit in own if limit.resource == resource]
+                if not found and resource not in _COUNTED:
+                    found = [limit for limit in own if limit.resource == _ANY]
+                if found:
+                    bounds[resource] = tuple(_Bound(limit, resource) for limit in found)
+            sizes = {resource: vector.most for resource, vector in self._used.items()}
+            self._accounts[kind, name] = _Account(f"{kind} {name!r}", bounds, sizes)
+        return self._accounts[kind, name]
+
+    # ------------------------------------------------------------------ what requests see
+
+    def never(self, ask: Ask, user: str, group: str, elements: int = 0) -> str:
+        """Say why a request can never be accepted, by what is always valid.
+
+        Parameters
+        ----------
+        ask
+            The request.
+        user, group
+            Whose it is.
+        elements
+            How many jobs its array has.
+
+        Returns
+        -------
+        str
+            Words; empty if it may be accepted.
+        """
+        wanted = dict(ask.totals) | {_JOBS: 1, _ARRAY_JOBS: elements}
+        for account in self._of(user, group):
+            for name, items in wanted.items():
+                for bound in account.bounds.get(name, ()):
+                    size = self._used[name].most if name in self._used else 0
+                    if _is_always(bound.limit.validity) and (why := _why_never(bound, items, ask.lasts_s, size)):
+                        return f"{why} the limit of {account.who} on {name}"
+        for pool in self._pools:
+            if pool.binds(ask, user, group) and _is_always(pool.validity):
+                most, items = self._used[pool.resource].most, ask.totals[pool.resource]
+                if items > most - pool.keeps(most):
+                    of = _items(pool.resource, pool.keeps(most)), _items(pool.resource, most)
+                    more = f"asks for {_items(pool.resource, items)} of {pool.resource}"
+                    return f"{more}, and the pool {pool.name!r} keeps {of[0]} of {of[1]} free for others"
+        return ""
+
+    def views(self, ask: Ask, user: str, group: str, since: int, stop: int) -> Mapping[str, RUSV]:
+        """Give what of each resource is used in the eyes of a consumer (uRS, Section 5.1).
+
+        Parameters
+        ----------
+        ask
+            The request.
+        user, group
+            Whose it is.
+        since, stop
+            The first second to search, and the last; 0 for none.
+
+        Returns
+        -------
+        mapping of str to RUSV
+            Of what he asks for, the resources that a limit or a pool binds.
+        """
+        views: dict[str, RUSV] = {}
+        if not (self._limits or self._pools):
+            return views
+        span = _span(since, ask.lasts_s)
+        lasts_s = min(ask.lasts_s, stop - since + 1) if stop else ask.lasts_s
+        pools = [pool for pool in self._pools if pool.binds(ask, user, group)]
+        accounts = self._of(user, group)
+        counted = next((name for name, items in ask.totals.items() if items), "")
+        for name, items in ask.totals.items():
+            view = self._used[name]
+            available = view.available
+            if kept := tuple((pool.validity, pool.keeps(available)) for pool in pools if pool.resource == name):
+                view += _kept(kept, *span)
+            for account in accounts:
+                held = [
+                    (bound.limit.validity, left)
+                    for bound in account.bounds.get(name, ())
+                    if (left := _left(bound, items, lasts_s, available)) is not None
+                ]
+                if name == counted:  # without one resource the request has no room
+                    jobs = account.bounds.get(_JOBS, ())
+                    held += [(bound.limit.validity, 0) for bound in jobs if _is_full(bound, account)]
+                if held:
+                    limit = _limited(available, tuple(held), *span)
+                    own = account.used.get(name)
+                    view = view.min_free(limit if own is None else limit - own)
+            if view is not self._used[name]:
+                views[name] = view
+        return views
+
+    def explain(self, ask: Ask, user: str, group: str, start: int, stop: int) -> list[str]:
+        """Say which limits and pools bind a request at a time, those first that leave it no room.
+
+        Parameters
+        ----------
+        ask
+            The request.
+        user, group
+            Whose it is.
+        start, stop
+            From when to when; a stop of 0 is that of a request that starts then.
+
+        Returns
+        -------
+        list of str
+            A sentence on each.
+        """
+        end = stop + 1 if stop else start + ask.lasts_s
+        found: list[tuple[bool, str]] = []
+        for account in self._of(user, group):
+            for name, items in (*ask.totals.items(), (_JOBS, 1)):
+                for bound in account.bounds.get(name, ()):
+                    if windows := list(bound.limit.validity.windows(start, end)):
+                        found += self._told(account, bound, items, ask.lasts_s, windows)
+        for pool in self._pools:
+            windows = list(pool.validity.windows(start, end)) if pool.binds(ask, user, group) else []
+            if windows:
+                vector = self._used[pool.resource]
+                keeps = pool.keeps(vector.available)
+                least = min(vector.least_free(since, until - 1) for since, until in windows)
+                told = f"the pool {pool.name!r} keeps {_items(pool.resource, keeps)} of {pool.resource} free for others"
+                left = _items(pool.resource, max(least, 0))
+                found.append((least - keeps < ask.totals[pool.resource], f"{told}, and {left} are free then"))
+        return [told for _, told in sorted(found, key=lambda one: not one[0])]
+
+    def _told(
+        self, account: _Account, bound: _Bound, items: int, lasts_s: int, windows: Sequence[tuple[int, int]]
+    ) -> Iterable[tuple[bool, str]]:
+        """Say what each part of a limit lets a request, and whether that is too little."""
+        limit, name = bound.limit, bound.resource
+        about = f"the limit of {account.who} on {name}"
+        if name == _JOBS:
+            if limit.items.number is not None:
+                told = f"{about}: {limit.items}, of which {account.jobs} are in the plan"
+                yield account.jobs >= limit.items.number, told
+            return
+        most = limit.items.of(self._used[name].available)
+        if most is not None:
+            own = account.used[name]
+            used = own.available - min(own.least_free(since, until - 1) for since, until in windows)
+            yield used + items > most, f"{about}: {_items(name, most)}, of which {_items(name, used)} are used then"
+        if limit.duration_s is not None:
+            longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)
+            yield lasts_s > limit.duration_s, f"{about}: no longer than {longest}, and the request lasts {lasts}"
+        if limit.area is not None:
+            told = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
+            own_area = items * lasts_s
+            yield bound.area + own_area > limit.area, f"{told}, and the request asks for {_hours(own_area)}"
+
+    # ------------------------------------------------------------------ what they use
+
+    def book(self, user: str, group: str, placement: Placement) -> None:
+        """Note what a job of a user and a group has."""
+        if self._limits:
+            for account in self._of(user, group):
+                account.book(placement)
+
+    def revoke(self, user: str, group: str, placement: Placement) -> None:
+        """Note that a job leaves, and has what it had no more.
+
+        What is given may begin later than what was booked: then that is what the job, which leaves now, had left.
+        """
+        if self._limits:
+            for account in self._of(user, group):
+                account.revoke(placement)
+
+    def forget_before(self, now: int) -> None:
+        """Forget what was before a time: jobs that have ended by then count no more. O(what is forgotten + slots)."""
+        for account in self._accounts.values():
+            account.forget_before(now)
+
+
+def _is_always(validity: Validity) -> bool:
+    cron = validity.cron
+    return validity == Validity() if cron is None else cron.template() == ((0, cron.period),)
+
+
+def _why_never(bound: _Bound, items: int, lasts_s: int, size: int) -> str:
+    """Say what of a request is more than a limit lets it even when its consumer has nothing else."""
+    limit, name = bound.limit, bound.resource
+    most = limit.items.of(size)
+    if most is not None and items > most:
+        what = f"has {items} jobs" if name in _COUNTED else f"asks for {_items(name, items)} of {name}"
+        return f"{what}, more than {_items(name, most)},"
+    if limit.duration_s is not None and lasts_s > limit.duration_s:
+        return f"lasts {format_walltime(lasts_s)}, longer than {format_walltime(limit.duration_s)},"
+    if limit.area is not None and items * lasts_s > limit.area:
+        return f"asks for an area of {_hours(items * lasts_s)}, more than {_hours(limit.area)},"
+    return ""
+
+
+def _left(bound: _Bound, items: int, lasts_s: int, available: int) -> int | None:
+    """Tell how many items a limit lets a request have within its validity; None if it lets it have all."""
+    return 0 if bound.is_too_much(items, lasts_s) else bound.limit.items.of(available)
+
+
+def _is_full(bound: _Bound, account: _Account) -> bool:
+    return bound.limit.items.number is not None and account.jobs >= bound.limit.items.number
+
+
+def _items(resource: str, items: int) -> str:
+    return str(Size(items) if STANDARD_KINDS.get(resource) is Kind.SIZE else items)
+
+
+def _hours(area: int) -> str:
+    return f"{area / 3600:.12g}h"
+
+
+# ---------------------------------------------------------------------- from a file
+
+
+def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
+    """Read limits and pools from a TOML file, as the module describes it.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or something in it means nothing; the error names the place.
+    """
+    try:
+        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
+    file = _Table(told, str(path), ("limits", "pools"))
+    return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))
+
+
+_LIMIT: Final = ("user", "group", "resource", "items", "duration", "area", "validity")
+_POOL: Final = ("name", "resource", "items", "validity", "access")
+_ACCESS: Final = ("users", "groups", "at_most", "duration")
+
+
+class _Table:
+    """A table of the file, which knows where it stands."""
+
+    def __init__(self, told: object, where: str, known: Sequence[str]) -> None:
+        if not isinstance(told, dict):
+            raise InputError("is no table", where=where, hint=f"Give it {', '.join(known)}.")
+        self.told: Mapping[str, Any] = told
+        self.where = where
+        for key in told:
+            if key not in known:
+                hint = f"{near(key, known)}Known: {', '.join(known)}."
+                raise InputError(f"does not know {key!r}", where=where, hint=hint)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.told
+
+    def tables(self, key: str, known: Sequence[str]) -> list[_Table]:
+        """Give the tables of an array."""
+        told = self.read(key, lambda value: _list(value, "tables"), [])
+        return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(told, 1)]
+
+    def read(self, key: str, convert: Callable[[Any], T], default: T) -> T:
+        """Convert a value; what is wrong with it is told with its place."""
+        return self.need(key, convert) if key in self else default
+
+    def need(self, key: str, convert: Callable[[Any], T]) -> T:
+        """Convert a value that has to be there."""
+        if key not in self:
+            raise InputError(f"has no {key}", where=self.where, hint=f"Give it {key} = ...")
+        try:
+            return convert(self.told[key])
+        except InputError as error:
+            error.where = f"{self.where}: {key}"
+            raise
+
+    def build(self, make: Callable[..., T], **values: Any) -> T:
+        """Make what the table is of."""
+        try:
+            return make(**values)
+        except InputError as error:
+            error.where = self.where
+            raise
+
+
+def _limit(table: _Table) -> Limit:
+    if ("user" in table) == ("group" in table):
+        raise InputError("is not of one consumer", where=table.where, hint="Give it user or group; * is everybody.")
+    kind: Literal["user", "group"] = "user" if "user" in table else "group"
+    return table.build(
+        Limit,
+        kind=kind,
+        name=table.need(kind, _name),
+        resource=table.need("resource", _name),
+        items=table.read("items", _read_items, Items()),
+        duration_s=table.read("duration", _duration, None),
+        area=table.read("area", _area, None),
+        validity=table.read("validity", _validity, Validity()),
+    )
+
+
+def _pool(table: _Table) -> FreePool:
+    return FreePool(
+        table.need("name", _name),
+        table.need("resource", _name),
+        table.need("items", _read_items),
+        table.read("validity", _validity, Validity()),
+        tuple(map(_access, table.tables("access", _ACCESS))),
+    )
+
+
+def _access(table: _Table) -> Access:
+    return table.build(
+        Access,
+        users=table.read("users", _names, ()),
+        groups=table.read("groups", _names, ()),
+        at_most=table.read("at_most", _numbers, {}),
+        at_most_s=table.read("duration", _duration, None) or 0,
+    )
+
+
+def _list(value: object, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InputError(f"is no list of {what}: {value!r}", hint="Put it between brackets.")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"is no text: {value!r}", hint="Put it between quotation marks.")
+    return value
+
+
+def _name(value: object) -> str:
+    if not (text := _text(value)):
+        raise InputError("is empty", hint="Write a name.")
+    return text
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(_name, _list(value, "names")))
+
+
+def _read_items(value: object) -> Items:
+    return Items.parse(str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value))
+
+
+def _numbers(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise InputError(f"is no table: {value!r}", hint="Write it as { ncpus = 3 }.")
+    numbers = {}
+    for name, items in value.items():
+        read = _read_items(items)
+        if read.number is None or read.percent is not None:
+            raise InputError(f"is no number of {name}: {items!r}", hint="Write it as { ncpus = 3 }.")
+        numbers[name] = read.number
+    return numbers
+
+
+def _duration(value: object) -> int | None:
+    if value == "none":
+        return None
+    seconds = int(parse_duration(_text(value)))
+    if seconds < 1:
+        raise InputError("is no time at all", hint="Write a longer one, or none.")
+    return seconds
+
+
+def _area(value: object) -> int | None:
+    if value == "none":
+        return None
+    if not _AREA.fullmatch(_text(value)):
+        raise InputError(f"{value!r} is no area", hint="Write items times s, m, h or d, such as 1024h, or none.")
+    return int(parse_duration(_text(value)))
+
+
+def _validity(value: object) -> Validity:
+    return Validity.parse(_text(value))
