@@ -38,6 +38,7 @@ __all__ = [
     "JobState",
     "JobStatus",
     "PartitionLimits",
+    "Planning",
     "Previewing",
     "Setting",
     "Site",
@@ -686,6 +687,18 @@ class Foresight(Protocol):
 
     def foresee_start(self, spec: JobSpec, submit_s: float) -> float:
         """When a job would start if it were submitted, without dependencies, at a time not before now."""
+        ...
+
+
+@runtime_checkable
+class Planning(Protocol):
+    """A backend whose scheduler gives every job a start at once, and can be asked for it beforehand."""
+
+    def planned_start(self, spec: JobSpec, submit_s: float) -> float:
+        """When a job would be planned to start if it were submitted, without dependencies, at a time not before now.
+
+        What is planned may come earlier, when others end before they have to; not later, unless something breaks.
+        """
         ...
 
 

@@ -7,12 +7,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 
-from asa.backend import Foresight, JobSpec
+from asa.backend import Foresight, JobSpec, Planning
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
-__all__ = ["KnownForecast", "LearnedForecast", "NoForecast"]
+__all__ = ["KnownForecast", "LearnedForecast", "NoForecast", "PlannedForecast"]
 
 _FEW_WAITS = 10
 _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
@@ -77,6 +77,36 @@ class LearnedForecast:
     def used(self, stages: tuple[str, ...]) -> None:
         """Forget a prediction that was acted upon; a resubmission draws anew."""
         self._drawn.pop(stages, None)
+
+
+class PlannedForecast:
+    """Waits that the batch system's own plan tells, for jobs as if they were submitted now.
+
+    Parameters
+    ----------
+    backend
+        One that plans.
+    spec_of
+        The job of some stages.
+    now
+        The backend's clock.
+    """
+
+    is_informed = True
+
+    def __init__(
+        self,
+        backend: Planning,
+        spec_of: Callable[[tuple[str, ...]], JobSpec],
+        now: Callable[[], float],
+    ) -> None:
+        self._backend, self._spec_of, self._now = backend, spec_of, now
+
+    def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
+        """Ask when a job would start."""
+        spec, now = self._spec_of(stages), self._now()
+        wait_s = 0.0 if spec.local else max(self._backend.planned_start(spec, now) - now, 0.0)
+        return WaitForecast((wait_s,) * len(LEVELS), wait_s)
 
 
 class KnownForecast:

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from asa.backend import Backend, Foresight, JobSpec, JobStatus
+from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run, Wish, queued
 from asa.runner.entries import Begun, Retried, Stopped
-from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast
+from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.state import RunState
 from asa.runner.submission import (
     AGAIN_S,
@@ -192,6 +192,14 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             lambda stages: queued(spec_of(stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         )
+    elif run.strategy.forecast is ForecastKind.PLANNED:
+        if not isinstance(backend, Planning):
+            raise InputError(
+                "this strategy asks a batch system that plans, which this one does not",
+                where=f"run {state.name!r}",
+                hint="Take `asa`.",
+            )
+        forecast = PlannedForecast(backend, spec_of, backend.now)
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
             raise InputError(
@@ -199,11 +207,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 where=f"run {state.name!r}",
                 hint="Take `asa`.",
             )
-        forecast = KnownForecast(
-            backend,
-            spec_of,
-            backend.now,
-        )
+        forecast = KnownForecast(backend, spec_of, backend.now)
     one = Active(run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
         one.replay(run.journal.entries)

@@ -16,7 +16,7 @@ from asa.workflow import Workflow
 
 from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
 
-__all__ = ["AheadOfTime", "Naive", "NaiveHold", "Oracle"]
+__all__ = ["AheadOfTime", "Asks", "Naive", "NaiveHold", "Oracle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,13 @@ class Oracle(AheadOfTime):
     """ASA whose predictions come true, read from the simulator's future: the most that a predictor could gain."""
 
     forecast: ForecastKind = ForecastKind.KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Asks(AheadOfTime):
+    """ASA that learns nothing: it asks a batch system that plans when a job would start."""
+
+    forecast: ForecastKind = ForecastKind.PLANNED
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class ForecastKind(StrEnum):
 
     NONE = "none"
     LEARNED = "learned"
+    PLANNED = "planned"
+    """The batch system's own plan, which is asked."""
     KNOWN = "known"
     """The future itself, which only a simulator can tell."""
 

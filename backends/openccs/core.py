@@ -16,12 +16,12 @@ from asa.compiled import seen
 from . import queue_kernel
 from . import rusv_kernel as k
 
-__all__ = ["OpenCcs", "PlanningCore", "openccs"]
+__all__ = ["OpenCcs", "OpenCcsCore", "openccs"]
 
 Integers = NDArray[np.int64]
 
 
-class PlanningCore:
+class OpenCcsCore:
     """Queue, running jobs and clock of a machine that plans; see `asa.backends.simulated.cores.base.Core`.
 
     Every job is planned as it comes, at the earliest time at which it fits behind all that is planned. When something
@@ -69,7 +69,7 @@ class PlanningCore:
         self._times[0], self._items[0], self._count = k.BEGIN, 0, 1
         self._is_freed = self._is_due = False
 
-    def fork(self) -> PlanningCore:
+    def fork(self) -> OpenCcsCore:
         twin = copy.copy(self)
         for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_times", "_items"):
             setattr(twin, name, getattr(self, name).copy())
@@ -253,9 +253,9 @@ class OpenCcs:
 
     most: int = 0
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> PlanningCore:
+    def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore:
         """Make one."""
-        return PlanningCore(capacity, table, now=now, most=self.most or None)
+        return OpenCcsCore(capacity, table, now=now, most=self.most or None)
 
 
 def openccs(*, most: int = 0) -> OpenCcs:

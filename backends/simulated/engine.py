@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
-from .cores.base import Core, Fate
+from .cores.base import Core, Fate, PlanningCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 
 __all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
@@ -309,6 +309,16 @@ class Engine:
     def queued(self) -> NDArray[np.int64]:
         """Job indices in queue order; indices from ``len(table)`` on are the client's."""
         return self._core.queued
+
+    def planned_start(self, cores: int, request: int, since: int) -> int | None:
+        """When a job would be planned to start if it came now and may not before a time; None where nobody plans."""
+        return self._core.planned_start(cores, request, since) if isinstance(self._core, PlanningCore) else None
+
+    def planned(self, number: int) -> float | None:
+        """When a client's job that waits is planned to start; None where nobody plans, or for one that is kept back."""
+        job = self.clients[number]
+        waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.beside
+        return float(self._core.planned(job.index)) if waits and isinstance(self._core, PlanningCore) else None
 
     @property
     def exhausted(self) -> bool:

@@ -3,7 +3,7 @@
 A `Policy` puts these together. `scheduler` finds one by name, ours and a third party's alike, through the entry-point
 group ``asa.schedulers``: a function whose keyword arguments are its settings. Where a policy is nothing of this kind -
 a neural network, a planner, an optimiser - it is a `PassScheduler`, which is asked at every scheduling pass what to
-start.
+start; one that brings a whole machine of its own is a `CoreMaker`.
 
 Semantics
 ---------
@@ -54,10 +54,14 @@ from asa.errors import InputError
 from asa.plugins import load, unknown_name
 from asa.units import parse_duration
 
+from .cores.base import Core
+from .table import JobTable
+
 __all__ = [
     "F1",
     "Backfill",
     "Conservative",
+    "CoreMaker",
     "CustomOrder",
     "Easy",
     "Fcfs",
@@ -266,6 +270,15 @@ class PassScheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class CoreMaker(Protocol):
+    """A scheduler that brings a machine of its own, as one that plans does: it makes the engine's core."""
+
+    def core(self, capacity: int, table: JobTable, *, now: int) -> Core:
+        """Make a machine of so many cores with a background load, and its clock at a time."""
+        ...
+
+
 _LARGEST = 2**31  # of a setting
 
 Order = Fcfs | Sjf | Wfp | F1 | Multifactor | CustomOrder
@@ -413,7 +426,7 @@ def _backfill(name: str) -> Backfill:
     return kinds[name]
 
 
-def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | PassScheduler:
+def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | PassScheduler | CoreMaker:
     """Look a scheduler up and set it.
 
     Parameters
@@ -441,7 +454,7 @@ def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | 
             hint = f"Known: {', '.join(known)}." if known else "It has none."
             raise InputError(f"the scheduler has no setting {key!r}", where=name, hint=hint)
         values[key] = _value(text, known[key], key, f"{name}: {key}")
-    made: Policy | PassScheduler = make(**values)
+    made: Policy | PassScheduler | CoreMaker = make(**values)
     return made
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from .policies import CoreMaker
     from .swf import Trace
 
 __all__ = ["Schedule", "schedule", "simulate", "summary"]
@@ -157,13 +158,15 @@ def schedule(
         )
     from .cluster import Cluster, Load, read_outages
     from .cores.general import GeneralCore
-    from .policies import scheduler
+    from .policies import CoreMaker, scheduler
 
     policy = scheduler(name, settings)
     if (table.run > table.request).any():
         raise InputError(
             "this scheduler knows no runs beyond their requests", where="--exceed keep", hint="Use raise or kill."
         )
+    if isinstance(policy, CoreMaker):
+        return _by_its_own_core(log, policy, outages)
     away = read_outages(outages) if outages else ()
     core = GeneralCore(Load(table, Cluster({"cores": log.cores}, away), users=log.users), policy)
     with _telling_of_compilation():
@@ -173,6 +176,14 @@ def schedule(
         "ended by an outage and requeued": int((core.requeues > 0).sum()),
     }
     return Schedule(log, core.start, core.end, {words: count for words, count in met.items() if count})
+
+
+def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Schedule:
+    if outages is not None:
+        raise InputError("this scheduler knows no outages", where="--outages", hint="Take another, or leave it out.")
+    core = maker.core(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0)
+    core.run(NEVER - 1)
+    return Schedule(log, core.start, core.start + log.table.run, {})
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from .cores import slow
 from .engine import ClientJob, Engine, Need
 from .feed import QueueFeed
 from .machine import Machine
+from .policies import CoreMaker
 from .policies import scheduler as find_scheduler
 from .presets import preset
 from .swf import Trace, read_swf
@@ -157,6 +158,24 @@ class SimulatedBackend:
                 )
         return float(job.start)
 
+    def planned_start(self, spec: JobSpec, submit_s: float) -> float:
+        """When a job would be planned to start if it were submitted at a time; see `asa.backend.Planning`.
+
+        Raises
+        ------
+        BackendError
+            The machine's scheduler makes no plan.
+        """
+        start = self._engine.planned_start(*self._ask(spec), math.ceil(submit_s))
+        if start is None:
+            hint = "Take one that plans, as openccs."
+            raise BackendError("the machine's scheduler makes no plan that could be asked", hint=hint)
+        return float(start)
+
+    def _ask(self, spec: JobSpec) -> tuple[int, int]:
+        """Tell a job's cores and its duration."""
+        return self._machine.allocated(spec.cores, spec.nodes), math.ceil(spec.walltime_s)
+
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
         cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
@@ -225,6 +244,7 @@ class SimulatedBackend:
             payload_start_s=_known(job.payload_start),
             end_s=_known(job.end),
             exit_code=job.exit_code if job.state in (JobState.COMPLETED, JobState.FAILED) and not job.reason else None,
+            expected_start_s=self._engine.planned(number),
             reason="Twin" if number in self._twins and job.state is JobState.FAILED else self._reason(job),
             steps=tuple(self._step_times(number, job)),
         )
@@ -416,11 +436,14 @@ class SimulatedSite:
         cores = self.machine.cores
         if self.scheduler == "easy":
             return Engine(cores, table)
+        now = int(table.submit[0]) if len(table) else 0
+        found = find_scheduler(self.scheduler)
+        if isinstance(found, CoreMaker):
+            return Engine(cores, table, core=found.core(cores, table, now=now))
         from .cores.general import GeneralCore  # noqa: PLC0415 - numba takes a third of a second to import
 
         users = self.trace.users if self.trace is not None else None
-        now = int(table.submit[0]) if len(table) else 0
-        core = GeneralCore(Load(table, Cluster({"cores": cores}), users=users), find_scheduler(self.scheduler), now=now)
+        core = GeneralCore(Load(table, Cluster({"cores": cores}), users=users), found, now=now)
         return Engine(cores, table, core=core)
 
     def _warm_up(self, seed: int) -> Engine:

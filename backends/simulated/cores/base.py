@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..table import JobTable
 
-__all__ = ["Core", "Fate", "Told"]
+__all__ = ["Core", "Fate", "PlanningCore", "Told"]
 
 
 class Fate(IntEnum):
@@ -117,4 +117,17 @@ class Core(Protocol):
 
     def remove(self, index: int) -> None:
         """Take a client's job out of the queue."""
+        ...
+
+
+@runtime_checkable
+class PlanningCore(Core, Protocol):
+    """A core that gives every job its start when it comes."""
+
+    def planned_start(self, cores: int, lasts_s: int, since: int) -> int:
+        """Say when a job would be planned to start if it came now and may not before a time."""
+        ...
+
+    def planned(self, index: int) -> int:
+        """Tell the planned start of a job that waits."""
         ...
