@@ -71,7 +71,7 @@ class Ask:
     lasts_s: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """When and where a request has its resources.
 
@@ -95,6 +95,15 @@ class Placement:
     def stop(self) -> int:
         """Its last second."""
         return self.end - 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placement) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end))
+
+    def _facts(self) -> tuple[object, ...]:
+        return self.start, self.end, self.nodes.tolist(), self.amounts.tolist(), dict(self.totals)
 
 
 class Cluster:
@@ -389,6 +398,18 @@ class Cluster:
         k.forget_before(seen(times), seen(amounts), seen(counts), room, width, nodes, now)
         for vector in self.used.values():
             vector.forget_before(now)
+
+    def part(self, placement: Placement, name: str) -> System:
+        """Give what a placement holds as a system of its own."""
+        width = self._items.shape[1]
+        nodes = [
+            replace(self.system.nodes[place], resources=dict(zip(self.resources, amounts, strict=True)), admits=())
+            for place, amounts in zip(
+                placement.nodes.tolist(), placement.amounts.reshape(-1, width).tolist(), strict=True
+            )
+        ]
+        licences = {name: items for name, items in placement.totals.items() if name not in self.resources}
+        return replace(self.system, name=name, nodes=tuple(nodes), licences=licences, reserves=())
 
     # ------------------------------------------------------------------ nodes
 

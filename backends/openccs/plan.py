@@ -14,7 +14,7 @@ from .cluster import Ask, Cluster, Placement, TooMuchError
 from .jobs import Entry, Job, Phase, entry_of, job_of
 from .limits import Consumers
 from .requests import Request
-from .rusv import FOREVER, RUSV
+from .rusv import BEGIN, FOREVER, RUSV
 from .system import System
 
 __all__ = ["Plan", "RefusedError"]
@@ -58,6 +58,15 @@ class Plan:
         Limits of users and groups, and what is kept free for whom; no limits if not given.
     on_entry
         Called with each change, as plain data; `Plan.reload` makes the same plan of them.
+    since, until
+        Nothing runs before the one or after the other, as in a reservation.
+
+    Attributes
+    ----------
+    jobs
+        Every job, by name.
+    reservations
+        A plan for each reservation, by name: for the scheduler a reservation is a system of its own.
 
     Examples
     --------
@@ -79,8 +88,12 @@ class Plan:
         consumers: Consumers | None = None,
         *,
         on_entry: Callable[[Entry], None] | None = None,
+        since: int = BEGIN,
+        until: int = FOREVER,
     ) -> None:
         self.system = system
+        self.since, self.until = since, until
+        self.reservations: dict[str, Plan] = {}
         self.cluster = Cluster(system)
         self.consumers = consumers if consumers is not None else Consumers(self.cluster.used)
         self.jobs: dict[str, Job] = {}
@@ -153,6 +166,9 @@ class Plan:
             since, end = request.start_s, request.start_s + ask.lasts_s
         elif request.deadline_s is not None:
             end = min(end, request.deadline_s)
+        since, end = max(since, self.since), min(end, self.until)
+        if since + ask.lasts_s > end:
+            return None
         views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
         return self.cluster.find(ask, since, end, views)
 
@@ -203,6 +219,42 @@ class Plan:
         if placement is not None and (since is None or since < placement.end):
             self._revoke(job, placement if since is None else replace(placement, start=max(since, placement.start)))
 
+    # ------------------------------------------------------------------ reservations
+
+    @_one_step
+    def reserve(self, request: Request, *, now: int, name: str, user: str = "", group: str = "") -> Plan:
+        """Reserve resources from a start on; what is submitted to the plan that is returned runs in them.
+
+        Raises
+        ------
+        RefusedError
+            It has no start, or there is no room for it then.
+        """
+        if request.start_s is None or request.array is not None:
+            hint = "Write start= into it, and no array."
+            raise RefusedError("a reservation has one start", where=f"reservation {name!r}", hint=hint)
+        self.submit(request, now=now, user=user, group=group, name=name)
+        self._note(kind="reservation", id=name)
+        return self._open(name)
+
+    def _open(self, name: str) -> Plan:
+        """Make the plan of a reservation."""
+        placement = self.jobs[name].placement
+        assert placement is not None, "it has a start"
+        inside = Plan(
+            self.cluster.part(placement, name), on_entry=self._inside(name), since=placement.start, until=placement.end
+        )
+        self.reservations[name] = inside
+        return inside
+
+    def _inside(self, name: str) -> Callable[[Entry], None]:
+        def note(entry: Entry) -> None:
+            self._note(kind="inside", id=name, entry=entry)
+            if not self._depth:
+                self._tell()
+
+        return note
+
     # ------------------------------------------------------------------ they run, and leave
 
     def due(self, now: int) -> list[Job]:
@@ -229,6 +281,9 @@ class Plan:
             job = replace(job, placement=replace(job.placement, end=end))
         self._set(replace(job, phase=Phase.ENDED, why=why), now)
         del self._asks[name]
+        if (inside := self.reservations.pop(name, None)) is not None:
+            for other in [other for other in inside.jobs.values() if other.phase is not Phase.ENDED]:
+                inside.end(other.id, now=now, why=f"reservation {name} has ended")
 
     @_one_step
     def backfill(self, *, now: int, most: int | None = None) -> list[Job]:
@@ -284,12 +339,16 @@ class Plan:
             Those that it met, as they are now.
         """
         self.cluster.set_up(node, up=False)
+        for inside in self.reservations.values():
+            if node in inside.cluster.names:
+                inside.fail(node, now=now)
         self._note(kind="node", name=node, up=False, at_s=now)
         place = self.cluster.names.index(node)
         met = [
             job
             for job in self.jobs.values()
             if job.phase in (Phase.PLANNED, Phase.RUNNING)
+            and job.id not in self.reservations
             and job.placement is not None
             and place in job.placement.nodes
             and job.placement.end > now
@@ -307,6 +366,9 @@ class Plan:
     def recover(self, node: str, *, now: int) -> list[Job]:
         """Let a node come back; who waits is planned, and others may start earlier. Returns those that moved."""
         self.cluster.set_up(node, up=True)
+        for inside in self.reservations.values():
+            if node in inside.cluster.names:
+                inside.recover(node, now=now)
         self._note(kind="node", name=node, up=True, at_s=now)
         return self.backfill(now=now)
 
@@ -442,33 +504,47 @@ class Plan:
         plan = cls(system)
         past = None
         for entry in entries:
-            plan._take_in(entry)
+            plan.take_in(entry)
             past = entry["at_s"] if entry["kind"] == "past" else past
         if consumers is not None:
             plan.consumers = consumers(plan.cluster.used)
-        for job in plan.jobs.values():
-            if job.placement is not None and job.placement.end > job.placement.start:
-                plan._book(job, job.placement)
-            if job.phase is not Phase.ENDED:
-                plan._asks[job.id] = plan.cluster.prepare(job.request)
+        plan.settle()
         if past is not None:
             plan.cluster.forget_before(past)
         plan._on_entry = on_entry
         return plan
 
-    def _take_in(self, entry: Entry) -> None:
+    def settle(self) -> None:
+        """Book what all jobs have that entries told of."""
+        for job in self.jobs.values():
+            if job.placement is not None and job.placement.end > job.placement.start:
+                self._book(job, job.placement)
+            if job.phase is not Phase.ENDED:
+                lasts_s = job.placement.end - job.placement.start if job.placement is not None else None
+                self._asks[job.id] = self.cluster.prepare(job.request, lasts_s)
+        for inside in self.reservations.values():
+            inside.settle()
+
+    def take_in(self, entry: Entry) -> None:
+        """Take in what an entry tells; nothing is booked before all was told."""
         match entry["kind"]:
             case "step":
                 for part in entry["entries"]:
-                    self._take_in(part)
+                    self.take_in(part)
             case "job":
                 job = job_of(entry, self.system.kinds)
                 self.jobs[job.id] = job
+                if job.phase is Phase.ENDED:
+                    self.reservations.pop(job.id, None)
                 number = job.id.partition("[")[0]
                 self._number = max(self._number, int(number) if number.isdecimal() else 0)
             case "forgotten":
                 del self.jobs[entry["id"]]
             case "node":
                 self.cluster.set_up(entry["name"], up=entry["up"])
+            case "reservation":
+                self._open(entry["id"])
+            case "inside" if entry["id"] in self.reservations:
+                self.reservations[entry["id"]].take_in(entry["entry"])
             case "past":
                 self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}

@@ -18,9 +18,9 @@ from asa.errors import InputError
 
 from . import rusv_kernel as k
 
-__all__ = ["FOREVER", "RUSV", "Slot", "Stores", "cron_to_rusv"]
+__all__ = ["BEGIN", "FOREVER", "RUSV", "Slot", "Stores", "cron_to_rusv"]
 
-FOREVER = k.FOREVER
+BEGIN, FOREVER = k.BEGIN, k.FOREVER
 _NO_LIMIT = 1 << 60
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -597,6 +597,7 @@ def write_swf(
     queues: Sequence[int] | NDArray[np.integer] | None = None,
     partitions: Sequence[int] | NDArray[np.integer] | None = None,
     memory_kb: Sequence[int] | NDArray[np.integer] | None = None,
+    waits_s: Sequence[int] | NDArray[np.integer] | None = None,
     notes: Iterable[str] = (),
     unix_start_s: int = 0,
 ) -> None:
@@ -616,6 +617,8 @@ def write_swf(
         Their ids in the order of the table; 1, 2, 3 and so on if not given.
     users, groups, queues, partitions, memory_kb
         As in `Trace`; unknown if not given.
+    waits_s
+        How long each waited; unknown if not given.
     notes
         Lines for the reader, without line ends.
     unix_start_s
@@ -642,7 +645,7 @@ def write_swf(
     file = Path(path)
     _refuse_what_would_not_return(file, table, cores)
     ids = np.arange(1, len(table) + 1) if job_ids is None else job_ids
-    told = [("job_ids", ids), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
+    told = [("job_ids", ids), ("waits_s", waits_s), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
     told += [("queues", queues), ("partitions", partitions)]
     extra = [_told_column(file, name, given, len(table)) for name, given in told]
     file = file.resolve()  # a link stays one
@@ -704,11 +707,11 @@ def _write(
     header = ["Version: 2.2", f"UnixStartTime: {unix_start_s}", f"MaxJobs: {len(table)}", f"MaxRecords: {len(table)}"]
     header += [f"MaxProcs: {cores}", *(f"Note: {' '.join(note.split())}" for note in notes)]
     stream.write("".join(f"; {line}\n" for line in header).encode())
-    ids, memory_kb, *others = extra
-    columns = (ids, table.submit, table.run, table.cores, table.cores, table.request, memory_kb, *others)
+    ids, waits, memory_kb, *others = extra
+    columns = (ids, table.submit, waits, table.run, table.cores, table.cores, table.request, memory_kb, *others)
     for first in range(0, len(table), _LINES_WRITTEN_AT_ONCE):
         rows = zip(*(column[first : first + _LINES_WRITTEN_AT_ONCE].tolist() for column in columns), strict=True)
         stream.write("".join([_LINE % row for row in rows]).encode())
 
 
-_LINE = "%d %d -1 %d %d -1 -1 %d %d %d 1 %d %d -1 %d %d -1 -1\n"
+_LINE = "%d %d %d %d %d -1 -1 %d %d %d 1 %d %d -1 %d %d -1 -1\n"

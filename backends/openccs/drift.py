@@ -1,0 +1,119 @@
+"""What planned starts are worth: how far from them jobs really start, on a log of requests and real run times."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from asa.backends.simulated.swf import Trace, write_swf
+from asa.backends.simulated.table import NEVER
+from numpy.typing import NDArray
+
+from .core import OpenCcsCore
+
+__all__ = ["Class", "Drift", "drift", "run_log"]
+
+_FLOOR_S = 10.0  # shorter waits are taken to be as long, where they are compared by ratio
+_CLASSES_S = (0, 600, 3600, 4 * 3600, 24 * 3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Jobs that were told about the same wait when they came.
+
+    Parameters
+    ----------
+    above_s
+        They were told to wait longer than this, and at most the next class's; None for all jobs.
+    jobs
+        How many.
+    planned_s, real_s
+        Medians of the wait that they were told, and of the one that they had.
+    kept, within_2x
+        Shares that started as planned, and after at least half the wait that they were told.
+    early_s
+        Mean of how much earlier they started.
+    log10_error
+        Mean ratio between the two, as a logarithm; waits below 10 s count as 10 s.
+    """
+
+    above_s: int | None
+    jobs: int
+    planned_s: float
+    real_s: float
+    kept: float
+    within_2x: float
+    early_s: float
+    log10_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far real starts are from planned ones.
+
+    Parameters
+    ----------
+    classes
+        By the wait that was told; the first one is all jobs.
+    later
+        Jobs that started later than they were told: none, unless the plan is wrong.
+    """
+
+    classes: tuple[Class, ...]
+    later: int
+
+
+def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
+    """Let OpenCCS run a log."""
+    core = OpenCcsCore(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0, most=most)
+    core.run(NEVER - 1)
+    return core
+
+
+def drift(log: Trace, *, most: int | None = None, to: Path | None = None) -> Drift:
+    """Measure how planned starts drift.
+
+    Parameters
+    ----------
+    log
+        Requests, and real run times.
+    most
+        Look at so many of those that wait when one ends early; at all if not given.
+    to
+        Write the log as it would have been, with its waits, for `asa evaluate` to compare learned waits on.
+
+    Notes
+    -----
+    O(jobs x queued jobs x slots) at worst; a log of 28,000 jobs takes a second.
+    """
+    core = run_log(log, most=most)
+    submit = log.table.submit
+    planned, real = core.promised - submit, core.start - submit
+    if to is not None:
+        notes = ["As OpenCCS would have run it."]
+        more = {"users": log.users, "groups": log.groups, "queues": log.queues, "partitions": log.partitions}
+        write_swf(to, log.table, cores=log.cores, job_ids=log.job_ids, waits_s=real, notes=notes, **more)
+    bounds = [*_CLASSES_S, None]
+    classes = [_class(None, planned, real)]
+    for low, high in itertools.pairwise(bounds):
+        chosen = (planned > low) & ((planned <= high) if high is not None else True)
+        if chosen.any():
+            classes.append(_class(low, planned[chosen], real[chosen]))
+    return Drift(tuple(classes), int((real > planned).sum()))
+
+
+def _class(above_s: int | None, planned: NDArray[np.int64], real: NDArray[np.int64]) -> Class:
+    floored: Sequence[NDArray[np.float64]] = [np.log10(np.maximum(wait, _FLOOR_S)) for wait in (planned, real)]
+    return Class(
+        above_s,
+        len(planned),
+        float(np.median(planned)),
+        float(np.median(real)),
+        float((real == planned).mean()),
+        float((2 * real >= planned).mean()),
+        float((planned - real).mean()),
+        float(np.abs(floored[0] - floored[1]).mean()),
+    )

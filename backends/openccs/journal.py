@@ -1,0 +1,85 @@
+"""The plan's journal: a file with a line for each step, of which the same plan is made after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from asa.errors import InputError, StateError
+
+from .jobs import Entry
+from .limits import Consumers
+from .plan import Plan
+from .rusv import RUSV
+from .system import System
+
+__all__ = ["open_plan"]
+
+
+def open_plan(path: Path, system: System, consumers: Callable[[Mapping[str, RUSV]], Consumers] | None = None) -> Plan:
+    """Make the plan that a journal tells of, and let it write down there what becomes of it.
+
+    Each step is on the disk before the method that made it returns. A line that was cut off by a crash was no step
+    that anybody had heard of; it is cut away.
+
+    Parameters
+    ----------
+    path
+        The journal; it is made if it is not there.
+    system
+        As it was when the journal was begun.
+    consumers
+        Makes them, as in `Plan.reload`.
+
+    Raises
+    ------
+    StateError
+        It cannot be read or written, or is something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from asa.backends.openccs.requests import Request
+    >>> from asa.backends.openccs.system import oculus
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plan = open_plan(Path(folder, "plan"), oculus())
+    ...     [job] = plan.submit(Request.parse("rset=8:ncpus=16,walltime=1h"), now=60)
+    ...     open_plan(Path(folder, "plan"), oculus()).jobs[job.id].start_s
+    60
+    """
+    try:
+        entries, size = _read(path)
+        if size is not None:
+            os.truncate(path, size)
+    except OSError as error:
+        raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
+
+    def write(entry: Entry) -> None:
+        try:
+            with path.open("ab") as file:
+                file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StateError(f"cannot be written: {error}", where=str(path), hint="Make room.") from error
+
+    try:
+        return Plan.reload(system, entries, consumers, on_entry=write)
+    except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
+        hint = "It is of another system, or something else: name another file."
+        raise StateError(f"is no plan of {system.name}: {error!r}", where=str(path), hint=hint) from error
+
+
+def _read(path: Path) -> tuple[list[Entry], int | None]:
+    """Read the whole lines, and say where they end if there is more behind them."""
+    text = path.read_bytes() if path.exists() else b""
+    whole = text.rpartition(b"\n")[0]
+    lines = whole.split(b"\n") if whole else []
+    end = len(whole) + 1 if lines else 0
+    try:
+        entries: list[Entry] = [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise StateError(f"is no journal: {error}", where=str(path), hint="Name another file.") from error
+    return entries, end if end < len(text) else None

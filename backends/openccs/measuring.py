@@ -1,0 +1,185 @@
+"""``asa ccs bench`` and ``asa ccs drift``: how fast the planner is, and what planned starts are worth."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from asa.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from .bench import Effort, Figure, Speed
+    from .drift import Class, Drift
+
+__all__ = ["bench", "drift"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object, and no table.")]
+
+
+def bench(
+    jobs: Annotated[int, typer.Option(help="In the plan, where the paper has 10,000.", min=100)] = 10_000,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw what it takes to plan a request, by jobs in the plan.", metavar="FILE")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the planner on a cluster like the paper's OCuLUS: 616 nodes, 9,920 cores, 32 GPUs.
+
+    One process, one core; the paper's figures are of 8 pinned threads of C. Takes half a minute.
+
+    Exit codes: 0 done, 2 the input cannot be used.
+    """
+    from .bench import measure
+
+    if plot is not None:
+        from asa.drawing import check_figure_path
+
+        check_figure_path(plot)
+    speed = measure(_say, jobs=jobs)
+    if as_json:
+        sys.stdout.write(speed.as_json() + "\n")
+    else:
+        _print_speed(speed)
+    if plot is not None:
+        _draw(speed, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"{what}\n")
+
+
+def _print_speed(speed: Speed) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("What")
+    for heading in ("Here", "Paper", "Times"):
+        table.add_column(heading, justify="right")
+    for one in speed.figures:
+        papers = f"{one.papers:,g} {one.unit}" if one.papers is not None else ""
+        times = f"{one.times_papers:.1f}" if one.times_papers is not None else ""
+        table.add_row(one.what, _figure(one), papers, times)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"\nThe plan is {speed.weeks:.1f} weeks long, and its cores have {speed.slots} slots.\n")
+    for words, efforts in (
+        ("More jobs, and so a longer plan:", speed.longer),
+        ("The same work in more and more, smaller jobs:", speed.flat),
+    ):
+        console.print(words)
+        console.print(_efforts(efforts))
+        console.print()
+
+
+def _efforts(efforts: Sequence[Effort]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("Jobs in the plan", "Slots", "To plan one, us"):
+        table.add_column(heading, justify="right")
+    for one in efforts:
+        table.add_row(f"{one.jobs:,}", str(one.slots), f"{one.plan_us:.0f}")
+    return table
+
+
+def _figure(one: Figure) -> str:
+    return f"{one.value:,.0f} {one.unit}" if one.value >= 100 else f"{one.value:.3g} {one.unit}"
+
+
+def _draw(speed: Speed, path: Path) -> None:
+    from asa.drawing import new_figure, save_figure
+
+    figure = new_figure(8, 4)
+    pair = figure.subplots(1, 2, sharey=True)
+    titles = ("more jobs, a longer plan", "the same work in more jobs")
+    for axes, title, efforts in zip(pair, titles, (speed.longer, speed.flat), strict=True):
+        jobs = [one.jobs for one in efforts]
+        axes.plot(jobs, [one.plan_us for one in efforts], marker="o", label="us to plan a request")
+        axes.plot(jobs, [one.slots for one in efforts], marker="s", color="grey", linestyle=":", label="slots")
+        axes.set_title(title)
+        axes.set_xlabel("jobs in the plan")
+        axes.set_ylim(0)
+    pair[0].legend(loc="upper left")
+    save_figure(figure, path)
+
+
+def drift(
+    log: Annotated[Path, typer.Argument(help="A workload log with requested and real run times (SWF, plain or .gz).")],
+    depth: Annotated[
+        int, typer.Option(help="When a job ends early, look at so many of those that wait; 0 for all.", min=0)
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the log as it would have been, for `asa evaluate` to learn its waits.", metavar="FILE"
+        ),
+    ] = None,
+    trace_cores: Annotated[
+        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how far the starts that are told when jobs come are from those that they have in the end.
+
+    A planning scheduler tells every job its start at once. When others end before they have to, it starts earlier;
+    never later.
+
+    Exit codes: 0 done, 2 the input cannot be used.
+    """
+    from asa.backends.simulated.swf import read_swf
+
+    from .drift import drift as measure
+
+    told = measure(read_swf(log, cores=trace_cores), most=depth or None, to=out)
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(told), indent=1) + "\n")
+    else:
+        _print_drift(told)
+
+
+def _print_drift(told: Drift) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("Told to wait", no_wrap=True)
+    for heading in ("Jobs", "Told, p50", "Waited, p50", "As told %", "2x %", "Earlier by", "Error"):
+        table.add_column(heading, justify="right")
+    uppers = [format_duration(one.above_s) for one in told.classes[2:] if one.above_s is not None]
+    for one, upper in zip(told.classes, ["", *uppers, ""], strict=True):
+        table.add_row(_class(one, upper), f"{one.jobs:,}", *_row(one))
+    console = Console(highlight=False)
+    console.print(table)
+    words = (
+        "\nEarlier by: mean. 2x: waited at least half as long as told. Error: mean of |log10(told / waited)|, waits",
+        f"below 10 s taken as 10 s. {told.later or 'No'} job{'' if told.later == 1 else 's'} started later than told.",
+    )
+    console.print(" ".join(words), style="dim")
+
+
+def _class(one: Class, upper: str) -> str:
+    if one.above_s is None:
+        return "all"
+    return f"{format_duration(one.above_s)} to {upper}" if upper else f"more than {format_duration(one.above_s)}"
+
+
+def _row(one: Class) -> list[str]:
+    return [
+        format_duration(one.planned_s),
+        format_duration(one.real_s),
+        f"{100 * one.kept:.1f}",
+        f"{100 * one.within_2x:.1f}",
+        format_duration(one.early_s),
+        f"{one.log10_error:.3f}",
+    ]

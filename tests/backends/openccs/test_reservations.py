@@ -1,0 +1,181 @@
+"""Reservations, which are systems of their own, and the plan's journal."""
+
+import json
+
+import pytest
+from asa.backends.openccs.jobs import Phase
+from asa.backends.openccs.journal import open_plan
+from asa.backends.openccs.plan import Plan, RefusedError
+from asa.backends.openccs.requests import Request
+from asa.backends.openccs.system import Node, System
+
+from asa.errors import StateError
+
+SYSTEM = System("four", tuple(Node(f"n{i}", {"ncpus": 4}) for i in range(4)), licences={"g03": 2})
+
+
+def ask(text):
+    return Request.parse(f"rset={text}", SYSTEM.kinds)
+
+
+def submit(plan, text, now=100, **more):
+    [job] = plan.submit(ask(text), now=now, **more)
+    return job
+
+
+def starts(plan):
+    return {name: job.start_s for name, job in plan.jobs.items()}
+
+
+@pytest.fixture
+def plan():
+    return Plan(SYSTEM)
+
+
+@pytest.fixture
+def inside(plan):
+    """Two nodes from 1000 to 2000."""
+    return plan.reserve(ask("2:ncpus=4,sw=g03,start=1000,walltime=1000s"), now=100, name="course", user="anna")
+
+
+def test_a_reservation_keeps_its_resources_from_others(plan, inside):
+    assert submit(plan, "4:ncpus=4,walltime=900s").start_s == 100
+    assert submit(plan, "4:ncpus=4,walltime=901s").start_s == 2000
+    assert submit(plan, "2:ncpus=4,walltime=901s").start_s == 1000
+    assert plan.cluster.used["g03"].at(1500) == 1
+
+
+def test_jobs_in_it_are_planned_within_it(plan, inside):
+    """Nowhere else, and at no other time."""
+    assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
+    assert submit(inside, "ncpus=4,walltime=600s").start_s == 1000
+    waiting = submit(inside, "ncpus=4,walltime=600s")
+    assert (waiting.start_s, waiting.phase) == (None, Phase.WAITING)
+    assert submit(inside, "ncpus=2,walltime=400s,sw=g03").start_s == 1600
+    with pytest.raises(RefusedError, match="12 of ncpus"):
+        submit(inside, "3:ncpus=4,walltime=10s")
+    with pytest.raises(RefusedError, match="2 of g03"):
+        submit(inside, "ncpus=1,walltime=10s,g03=2")
+    names = {name for job in inside.jobs.values() if job.placement for name in inside.cluster.names_of(job.placement)}
+    assert names == set(plan.cluster.names_of(plan.jobs["course"].placement))
+
+
+def test_its_end_is_theirs(plan, inside):
+    job = submit(inside, "ncpus=4,walltime=600s")
+    plan.begin("course", now=1000)
+    inside.begin(job.id, now=1000)
+    plan.end("course", now=1300)
+    assert not plan.reservations
+    assert inside.jobs[job.id].phase is Phase.ENDED
+    assert inside.jobs[job.id].why == "reservation course has ended"
+    assert submit(plan, "4:ncpus=4,walltime=10s", now=1300).start_s == 1300
+
+
+def test_a_node_of_it_that_goes_away_moves_its_jobs_and_not_the_reservation(plan, inside):
+    jobs = [submit(inside, "ncpus=4,walltime=400s") for _ in range(2)]
+    [node] = inside.cluster.names_of(jobs[0].placement)
+    plan.fail(node, now=500)
+    assert plan.jobs["course"].start_s == 1000
+    assert sorted(starts(inside).values()) == [1000, 1400]
+    plan.recover(node, now=600)
+    assert sorted(starts(inside).values()) == [1000, 1000]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ncpus=4,walltime=10s", "has one start"),
+        ("ncpus=4,walltime=10s,start=500,array=2", "has one start"),
+        ("5:ncpus=4,walltime=10s,start=500", "of which there are 16"),
+        ("ncpus=4,walltime=10s,start=50", "no room for it at its start"),
+    ],
+)
+def test_what_cannot_be_reserved_is_refused(plan, text, why):
+    with pytest.raises(RefusedError, match=why):
+        plan.reserve(ask(text), now=100, name="r")
+    assert not plan.reservations
+    assert not plan.jobs
+
+
+# ---------------------------------------------------------------------- the journal
+
+
+def lived(path):
+    """A plan to which a lot happened."""
+    plan = open_plan(path, SYSTEM)
+    inside = plan.reserve(ask("2:ncpus=4,start=1000,walltime=1000s"), now=100, name="course")
+    submit(inside, "ncpus=4,walltime=600s")
+    first = submit(plan, "4:ncpus=4,walltime=300s")
+    plan.submit(ask("ncpus=2,walltime=500s,array=5"), now=110)
+    plan.begin(first.id, now=110)
+    late = submit(plan, "2:ncpus=4,walltime=800s,sw=g03")
+    plan.fail("n3", now=120)
+    plan.alter(late.id, ask("ncpus=1,walltime=20s,priority=9"), now=130)
+    plan.recover("n3", now=150)
+    return plan
+
+
+def same(one, other):
+    assert one.jobs == other.jobs
+    assert {name: str(vector) for name, vector in one.cluster.used.items()} == {
+        name: str(vector) for name, vector in other.cluster.used.items()
+    }
+    for name in one.cluster.names:
+        assert one.cluster.used_on(name) == other.cluster.used_on(name)
+        assert one.cluster.is_up(name) == other.cluster.is_up(name)
+    assert one.reservations.keys() == other.reservations.keys()
+    for name, inside in one.reservations.items():
+        same(inside, other.reservations[name])
+
+
+def test_after_a_crash_the_plan_is_the_same(tmp_path):
+    path = tmp_path / "journal"
+    plan = lived(path)
+    plan.forget_before(150)
+    again = open_plan(path, SYSTEM)
+    same(plan, again)
+    for one in (plan, again):
+        submit(one, "2:ncpus=4,walltime=100s", now=160)
+        submit(one.reservations["course"], "ncpus=3,walltime=100s", now=160)
+    same(plan, again)
+
+
+def test_a_line_that_was_cut_off_is_cut_away(tmp_path):
+    path = tmp_path / "journal"
+    lived(path)
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    before = open_plan(_copy(tmp_path, b"".join(lines[:-1])), SYSTEM)
+    for cut in (1, len(lines[-1]) // 2, len(lines[-1]) - 1):
+        torn = _copy(tmp_path, b"".join(lines[:-1]) + lines[-1][:cut])
+        again = open_plan(torn, SYSTEM)
+        assert again.jobs == before.jobs
+        submit(again, "ncpus=1,walltime=5s", now=200, name="new")
+        assert "new" in open_plan(torn, SYSTEM).jobs
+
+
+def _copy(folder, text):
+    path = folder / "copy"
+    path.write_bytes(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    "text", [b"{\n", b"[]\n", b"\xff\n", b'{"kind": "job"}\n', b'{"kind": "node", "name": "n9", "up": false}\n']
+)
+def test_what_is_no_journal_is_refused(tmp_path, text):
+    with pytest.raises(StateError):
+        open_plan(_copy(tmp_path, text), SYSTEM)
+
+
+def test_a_step_is_a_line(tmp_path):
+    """Whatever is left of the journal is a plan that there was."""
+    path = tmp_path / "journal"
+    lived(path)
+    for line in path.read_text().splitlines():
+        assert json.loads(line)["kind"] in {"job", "step", "inside"}
+    lines = path.read_bytes().splitlines(keepends=True)
+    for many in range(len(lines) + 1):
+        plan = open_plan(_copy(tmp_path, b"".join(lines[:many])), SYSTEM)
+        for name in plan.cluster.names:
+            assert all(vector.least_free(0, 0) >= 0 for vector in plan.cluster.used_on(name).values())
