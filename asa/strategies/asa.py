@@ -16,7 +16,7 @@ from asa.workflow import Workflow
 
 from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
 
-__all__ = ["AheadOfTime", "Asks", "Naive", "NaiveHold", "Oracle"]
+__all__ = ["AheadOfTime", "Asks", "Naive", "NaiveAsks", "NaiveHold", "Oracle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,13 @@ class NaiveHold(Naive):
     """ASA Naive that keeps an allocation idle for up to half an hour rather than giving it back."""
 
     most_hold_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveAsks(Naive):
+    """ASA Naive that learns nothing: it asks a batch system that plans when a job would start."""
+
+    forecast: ForecastKind = ForecastKind.PLANNED
 
 
 def _too_early(now_s: float, needed_s: float) -> str:

@@ -1,0 +1,1 @@
+"""DMR: jobs that shrink and grow while they run (Iserte et al.)."""
