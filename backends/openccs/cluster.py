@@ -190,28 +190,29 @@ class Cluster:
         sorts = [_one(request.chunks)] if request.place.arrangement is Arrangement.PACK else list(request.chunks)
         chunks = np.array([[sort.needs.get(name, 0) for name in self.resources] for sort in sorts], dtype=np.int64)
         shares = (chunks / np.maximum(self._items.sum(axis=0), 1)).max(axis=1)
-        heaviest = np.argsort(-shares, kind="stable")
         usable = self._usable(totals)
-        suits: NDArray[np.bool_] = np.array([self._suits(sorts[i], lasts_s) for i in heaviest], dtype=np.bool_)
+        suits: NDArray[np.bool_] = np.array([self._suits(sort, lasts_s) for sort in sorts], dtype=np.bool_)
         if request.place.exclusive:
             suits &= ~self._is_kept(totals)
-        chunks = chunks[heaviest]
         suits &= (usable[None, :, :] >= chunks[:, None, :]).all(axis=2)
-        ask = Ask(
-            dict(totals),
-            chunks.ravel(),
-            np.array([sorts[i].count for i in heaviest], dtype=np.int64),
-            usable.ravel(),
-            suits.astype(np.int8).ravel(),
-            self._by_weight[np.any(suits, axis=0, keepdims=True)[0][self._by_weight]],
-            k.SCATTER if request.place.arrangement is Arrangement.SCATTER else k.FREE,
-            request.place.exclusive,
-            lasts_s,
-        )
-        if self._search(ask, RUSV(1, stores=Stores.FREE), 0, FOREVER, self._empty, is_up=False) is None:
-            hint = "Ask for smaller chunks, fewer of them, or place them otherwise."
-            raise TooMuchError("fits on its nodes not even when these are empty", hint=hint)
-        return ask
+        is_scattered = request.place.arrangement is Arrangement.SCATTER
+        heaviest, choosiest = np.argsort(-shares, kind="stable"), np.lexsort((-shares, suits.sum(axis=1)))
+        for order in (heaviest, choosiest):  # greed may give the only nodes of one sort to a heavier one
+            ask = Ask(
+                dict(totals),
+                chunks[order].ravel(),
+                np.array([sorts[i].count for i in order], dtype=np.int64),
+                usable.ravel(),
+                suits[order].astype(np.int8).ravel(),
+                self._by_weight[np.any(suits, axis=0, keepdims=True)[0][self._by_weight]],
+                k.SCATTER if is_scattered else k.FREE,
+                request.place.exclusive,
+                lasts_s,
+            )
+            if self._search(ask, RUSV(1, stores=Stores.FREE), 0, FOREVER, self._empty, is_up=False) is not None:
+                return ask
+        hint = "Ask for smaller chunks, fewer of them, or place them otherwise."
+        raise TooMuchError("cannot be placed on its nodes, even when these are empty", hint=hint)
 
     def _with_defaults(self, chunk: Chunk) -> Chunk:
         """Let a chunk that takes nothing of its node take a core, or whatever comes first there."""
@@ -369,7 +370,7 @@ class Cluster:
         self._change(placement, -1)
 
     def _change(self, placement: Placement, sign: int) -> None:
-        for name, items in placement.totals.items():
+        for name, items in self._of_nodes_up(placement).items():
             if items:
                 self.used[name].add_within(placement.start, placement.end, sign * items)
         done, width, many = 0, self._items.shape[1], len(placement.nodes)
@@ -382,6 +383,14 @@ class Cluster:
             if done == many:
                 return
             self._make_room()
+
+    def _of_nodes_up(self, placement: Placement) -> Mapping[str, int]:
+        """Tell what a placement holds of the system: what it has on a node that is down is none of it."""
+        is_up = self._up[placement.nodes]
+        if is_up.all():
+            return placement.totals
+        gone = placement.amounts.reshape(len(is_up), -1)[~is_up].sum(axis=0).tolist()
+        return Counter(placement.totals) - Counter(dict(zip(self.resources, gone, strict=True)))
 
     def _make_room(self) -> None:
         nodes, width = self._items.shape
@@ -427,7 +436,7 @@ class Cluster:
         return bool(self._up[self._place(name)])
 
     def set_up(self, name: str, *, up: bool) -> None:
-        """Let a node be there, or not; what is booked on it stays booked.
+        """Let a node be there, or not; what is booked on it stays booked, and counts in the system while it is up.
 
         Raises
         ------
@@ -439,8 +448,9 @@ class Cluster:
             return
         self._up[place] = up
         for resource, items in self.system.nodes[place].resources.items():
-            vector = self.used[resource]
+            vector, booked = self.used[resource], self.used_on(name).get(resource, RUSV(0))
             vector.set_defect(vector.most - vector.available + (-items if up else items))
+            self.used[resource] = vector + booked if up else vector - booked
 
     def _place(self, name: str) -> int:
         if name not in self._places:

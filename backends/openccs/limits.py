@@ -33,14 +33,15 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
 from .cluster import Ask, Placement
 from .requests import LARGEST, STANDARD_KINDS, Kind, Size
-from .rusv import RUSV, Slot, Stores, cron_to_rusv
-from .rusv_kernel import BEGIN, FOREVER
+from .rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
+from .rusv_kernel import BEGIN
 from .validity import Validity
 
 __all__ = ["HORIZON_S", "Access", "Consumers", "FreePool", "Items", "Limit", "load_limits"]
@@ -53,7 +54,6 @@ What one of them binds later is bound at all times from then on, so that no limi
 
 _DAY_S: Final = 86400
 _STRIDE_S: Final = 28 * _DAY_S
-_EVERYBODY: Final = "*"
 _ANY: Final = "*"
 _JOBS: Final = "jobs"
 _ARRAY_JOBS: Final = "arrayjobs"
@@ -61,8 +61,9 @@ _COUNTED: Final = (_JOBS, _ARRAY_JOBS)
 _ITEMS = re.compile(r"(?:([0-9]{1,40})(?:([kmgtp])b?)?)?(?:/([0-9]{1,3})%)?", re.IGNORECASE)
 _AREA = re.compile(r"[0-9]{1,15}(\.[0-9]+)?[smhd]")
 
-T = TypeVar("T")
-Held = tuple[tuple[Validity, int], ...]
+_T = TypeVar("_T")
+_Held = tuple[tuple[Validity, int], ...]
+_Key = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,10 @@ class Items:
         return f"{'' if self.number is None else self.number}{share}" or "unlimited"
 
 
+_UNLIMITED: Final = Items()
+_ALWAYS: Final = Validity()
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """What a consumer may have of a resource. Each of its parts binds within its validity, and only there.
@@ -146,10 +151,10 @@ class Limit:
     kind: Literal["user", "group"]
     name: str
     resource: str
-    items: Items = Items()  # frozen
+    items: Items = _UNLIMITED
     duration_s: int | None = None
     area: int | None = None
-    validity: Validity = Validity()  # frozen
+    validity: Validity = _ALWAYS
 
     def __post_init__(self) -> None:
         where = f"limit of {self.kind} {self.name!r} on {self.resource}"
@@ -220,7 +225,7 @@ class FreePool:
     name: str
     resource: str
     items: Items
-    validity: Validity = Validity()  # frozen
+    validity: Validity = _ALWAYS
     access: tuple[Access, ...] = ()
 
     def binds(self, ask: Ask, user: str, group: str) -> bool:
@@ -252,27 +257,23 @@ def _within(validity: Validity, items: int, since: int, until: int) -> RUSV:
         template = RUSV(1, slots=[Slot(start, end - 1, 1) for start, end in cron.template()])
         vector = cron_to_rusv(template, items, since, until - 1, cron.period)
     else:
-        windows = validity.windows(BEGIN, FOREVER) if cron is None else validity.windows(since, until)
-        edges = [edge for window in windows for edge in window if edge < FOREVER]
-        is_from_the_beginning = edges[:1] == [BEGIN]
-        times = np.array(edges if is_from_the_beginning else [BEGIN, *edges], dtype=np.int64)
-        held = np.where(np.arange(len(times)) % 2 == (not is_from_the_beginning), items, 0).astype(np.int64)
-        vector = RUSV(items, steps=(times, held))
+        vector = RUSV(items)
+        for start, end in validity.windows(BEGIN, FOREVER) if cron is None else validity.windows(since, until):
+            vector.add_within(start, end, items)
     if cron is not None:
-        rest = RUSV(items, slots=[Slot(until, 0, items)])
-        vector += rest
+        vector.add_within(until, FOREVER, items)
     return vector
 
 
 @lru_cache(maxsize=256)
-def _limited(available: int, held: Held, since: int, until: int) -> RUSV:
+def _limited(available: int, held: _Held, since: int, until: int) -> RUSV:
     """Give a vector of what limits leave free of so many items: the least of them at each time."""
     whole = RUSV(available, stores=Stores.FREE)
     return reduce(and_, (whole - _within(validity, available - items, since, until) for validity, items in held))
 
 
 @lru_cache(maxsize=256)
-def _kept(held: Held, since: int, until: int) -> RUSV:
+def _kept(held: _Held, since: int, until: int) -> RUSV:
     """Give a vector of what pools keep free, taken for used."""
     return reduce(add, (_within(validity, items, since, until) for validity, items in held))
 
@@ -288,11 +289,12 @@ class _Bound:
     resource: str
     area: int = 0
 
-    def is_too_much(self, items: int, lasts_s: int) -> bool:
-        """Whether a request lasts too long, or has no room in the area beside others."""
+    def left(self, available: int, lasts_s: int, area: int) -> int | None:
+        """Tell how many items a request may have, nothing if it is too long or large; None if it may have all."""
         limit = self.limit
         is_long = limit.duration_s is not None and lasts_s > limit.duration_s
-        return is_long or (limit.area is not None and self.area + items * lasts_s > limit.area)
+        is_large = limit.area is not None and self.area + area > limit.area
+        return 0 if is_long or is_large else limit.items.of(available)
 
 
 class _Account:
@@ -312,46 +314,50 @@ class _Account:
         self.who = who
         self.bounds = bounds
         every = [bound for of_one in bounds.values() for bound in of_one]
-        unlimited = Items()
-        counted = {bound.resource for bound in every if bound.limit.items != unlimited}
+        counted = {bound.resource for bound in every if bound.limit.items != _UNLIMITED}
         self.used = {name: RUSV(sizes[name]) for name in sizes if name in counted}
         self._areas = [bound for bound in every if bound.limit.area is not None]
         self._has_jobs = bool(self._areas) or _JOBS in bounds
-        self._jobs: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-        self._ends: list[int] = []
+        self._jobs: dict[_Key, list[tuple[int, NDArray[np.int64]]]] = {}  # starts and nodes of those that end alike
+        self._ends: list[_Key] = []
         self.jobs = 0
 
     def book(self, placement: Placement) -> None:
-        for name, vector in self.used.items():
-            if items := placement.totals.get(name, 0):
-                vector.increment(Slot(placement.start, placement.stop, items))
+        self._use(placement, 1)
         if self._has_jobs:
-            if placement.end not in self._jobs:
-                heappush(self._ends, placement.end)
-            needs = self._needs(placement)
-            self._jobs.setdefault(placement.end, []).append((placement.start, needs))
-            self._count(placement.start, placement.end, needs, 1)
+            start, needs = placement.start, self._needs(placement)
+            self._count(start, placement.end, needs, 1)
+            begun = self._taken(start, needs, placement)
+            if begun is not None:  # a job that is extended
+                self.jobs -= 1
+                start = begun
+            key = placement.end, needs
+            if key not in self._jobs:
+                self._jobs[key] = []
+                heappush(self._ends, key)
+            self._jobs[key].append((start, placement.nodes))
 
     def revoke(self, placement: Placement) -> None:
+        self._use(placement, -1)
+        if self._has_jobs:
+            needs = self._needs(placement)
+            begun = self._taken(placement.end, needs, placement)
+            if begun is not None:
+                self._count(begun, placement.end, needs, -1)
+
+    def _taken(self, end: int, needs: tuple[int, ...], placement: Placement) -> int | None:
+        """Take out the job of a placement that ends then, and tell when it began."""
+        jobs = self._jobs.get((end, needs), [])
+        place = next((at for at, (_, nodes) in enumerate(jobs) if nodes is placement.nodes), None)
+        return None if place is None else jobs.pop(place)[0]
+
+    def _use(self, placement: Placement, sign: int) -> None:
         for name, vector in self.used.items():
             if items := placement.totals.get(name, 0):
-                vector.decrement(Slot(placement.start, placement.stop, items))
-        if self._has_jobs:
-            self._leave(placement.start, placement.end, self._needs(placement))
+                vector.add_within(placement.start, placement.end, sign * items)
 
     def _needs(self, placement: Placement) -> tuple[int, ...]:
         return tuple(placement.totals.get(bound.resource, 0) for bound in self._areas)
-
-    def _leave(self, start: int, end: int, needs: tuple[int, ...]) -> None:
-        """Let a job leave that has something from one time to another; it may have begun before, and been extended."""
-        jobs = self._jobs.get(end, [])
-        begins = [begin for begin, wanted in jobs if wanted == needs]
-        if begins:
-            begin = max((begin for begin in begins if begin <= start), default=min(begins))
-            jobs.remove((begin, needs))
-            self._count(begin, end, needs, -1)
-            if begin > start:
-                self._leave(start, begin, needs)
 
     def _count(self, start: int, end: int, needs: Iterable[int], sign: int) -> None:
         self.jobs += sign
@@ -361,10 +367,10 @@ class _Account:
     def forget_before(self, now: int) -> None:
         for vector in self.used.values():
             vector.forget_before(now)
-        while self._ends and self._ends[0] <= now:
-            end = heappop(self._ends)
-            for start, needs in self._jobs.pop(end):
-                self._count(start, end, needs, -1)
+        while self._ends and self._ends[0][0] <= now:
+            key = heappop(self._ends)
+            for start, _ in self._jobs.pop(key):
+                self._count(start, *key, -1)
 
 
 # ---------------------------------------------------------------------- of all
@@ -403,7 +409,7 @@ class Consumers:
     >>> consumers = Consumers(cluster.used, [Limit("user", "*", "ncpus", Items.parse("640"))])
     >>> def plan(text, user):
     ...     ask = cluster.prepare(Request.parse(text))
-    ...     placement = cluster.find(ask, 0, 0, consumers.views(ask, user, "", 0, 0))
+    ...     placement = cluster.find(ask, 0, views=consumers.views(ask, user, "", 0, 0))
     ...     cluster.book(placement)
     ...     consumers.book(user, "", placement)
     ...     return placement.start
@@ -417,10 +423,12 @@ class Consumers:
         self._pools = tuple(pools)
         self._accounts: dict[tuple[str, str], _Account] = {}
         self._found: dict[tuple[str, str], tuple[_Account, ...]] = {}
-        on_pools = [(f"pool {pool.name!r}", pool.resource, list(used)) for pool in self._pools]
         known = [*used, *_COUNTED, _ANY]
-        on_limits = [(f"limit of {one.kind} {one.name!r}", one.resource, known) for one in self._limits]
-        for where, name, names in (*on_pools, *on_limits):
+        named = [(f"limit of {one.kind} {one.name!r}", one.resource, known) for one in self._limits]
+        for pool in self._pools:
+            of_pool = pool.resource, *(name for access in pool.access for name in access.at_most)
+            named += [(f"pool {pool.name!r}", name, list(used)) for name in of_pool]
+        for where, name, names in named:
             if name not in names:
                 hint = f"{near(name, names)}Known: {', '.join(names)}."
                 raise InputError(f"there is no resource {name!r}", where=where, hint=hint)
@@ -435,7 +443,7 @@ class Consumers:
 
     def _account(self, kind: str, name: str) -> _Account:
         if (kind, name) not in self._accounts:
-            own = [limit for limit in self._limits if limit.kind == kind and limit.name in {name, _EVERYBODY}]
+            own = [limit for limit in self._limits if limit.kind == kind and limit.name in {name, _ANY}]
             bounds = {}
             for resource in (*self._used, *_COUNTED):
                 found = [limit for limit in own if limit.resource == resource]
@@ -503,11 +511,11 @@ class Consumers:
         if not (self._limits or self._pools):
             return views
         span = _span(since, ask.lasts_s)
-        lasts_s = min(ask.lasts_s, stop - since + 1) if stop else ask.lasts_s
+        more_s = min(ask.lasts_s, stop - since + 1) if stop else ask.lasts_s  # less if it is to be extended
         pools = [pool for pool in self._pools if pool.binds(ask, user, group)]
         accounts = self._of(user, group)
-        counted = next((name for name, items in ask.totals.items() if items), "")
-        for name, items in ask.totals.items():
+        is_new = more_s == ask.lasts_s
+        for place, (name, items) in enumerate(ask.totals.items()):
             view = self._used[name]
             available = view.available
             if kept := tuple((pool.validity, pool.keeps(available)) for pool in pools if pool.resource == name):
@@ -516,9 +524,9 @@ class Consumers:
                 held = [
                     (bound.limit.validity, left)
                     for bound in account.bounds.get(name, ())
-                    if (left := _left(bound, items, lasts_s, available)) is not None
+                    if (left := bound.left(available, ask.lasts_s, items * more_s)) is not None
                 ]
-                if name == counted:  # without one resource the request has no room
+                if is_new and not place:  # without one resource it has no room
                     jobs = account.bounds.get(_JOBS, ())
                     held += [(bound.limit.validity, 0) for bound in jobs if _is_full(bound, account)]
                 if held:
@@ -535,7 +543,7 @@ class Consumers:
         Parameters
         ----------
         ask
-            The request.
+            The request; what it may have already counts as of others.
         user, group
             Whose it is.
         start, stop
@@ -558,7 +566,7 @@ class Consumers:
             if windows:
                 vector = self._used[pool.resource]
                 keeps = pool.keeps(vector.available)
-                least = min(vector.least_free(since, until - 1) for since, until in windows)
+                least = min(vector.least_free_within(since, until) for since, until in windows)
                 told = f"the pool {pool.name!r} keeps {_items(pool.resource, keeps)} of {pool.resource} free for others"
                 left = _items(pool.resource, max(least, 0))
                 found.append((least - keeps < ask.totals[pool.resource], f"{told}, and {left} are free then"))
@@ -578,7 +586,7 @@ class Consumers:
         most = limit.items.of(self._used[name].available)
         if most is not None:
             own = account.used[name]
-            used = own.available - min(own.least_free(since, until - 1) for since, until in windows)
+            used = own.available - min(own.least_free_within(since, until) for since, until in windows)
             yield used + items > most, f"{about}: {_items(name, most)}, of which {_items(name, used)} are used then"
         if limit.duration_s is not None:
             longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)
@@ -591,7 +599,7 @@ class Consumers:
     # ------------------------------------------------------------------ what they use
 
     def book(self, user: str, group: str, placement: Placement) -> None:
-        """Note what a job of a user and a group has."""
+        """Note what a job of a user and a group has, or by what it is extended."""
         if self._limits:
             for account in self._of(user, group):
                 account.book(placement)
@@ -599,7 +607,8 @@ class Consumers:
     def revoke(self, user: str, group: str, placement: Placement) -> None:
         """Note that a job leaves, and has what it had no more.
 
-        What is given may begin later than what was booked: then that is what the job, which leaves now, had left.
+        What is given may begin later than what was booked: then that is what the job, which leaves now, had left. Jobs
+        are known by their array of nodes, which `dataclasses.replace` keeps.
         """
         if self._limits:
             for account in self._of(user, group):
@@ -613,7 +622,7 @@ class Consumers:
 
 def _is_always(validity: Validity) -> bool:
     cron = validity.cron
-    return validity == Validity() if cron is None else cron.template() == ((0, cron.period),)
+    return validity == _ALWAYS if cron is None else cron.template() == ((0, cron.period),)
 
 
 def _why_never(bound: _Bound, items: int, lasts_s: int, size: int) -> str:
@@ -628,11 +637,6 @@ def _why_never(bound: _Bound, items: int, lasts_s: int, size: int) -> str:
     if limit.area is not None and items * lasts_s > limit.area:
         return f"asks for an area of {_hours(items * lasts_s)}, more than {_hours(limit.area)},"
     return ""
-
-
-def _left(bound: _Bound, items: int, lasts_s: int, available: int) -> int | None:
-    """Tell how many items a limit lets a request have within its validity; None if it lets it have all."""
-    return 0 if bound.is_too_much(items, lasts_s) else bound.limit.items.of(available)
 
 
 def _is_full(bound: _Bound, account: _Account) -> bool:
@@ -694,14 +698,14 @@ class _Table:
 
     def tables(self, key: str, known: Sequence[str]) -> list[_Table]:
         """Give the tables of an array."""
-        told = self.read(key, lambda value: _list(value, "tables"), [])
+        told = self.read(key, _list) or []
         return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(told, 1)]
 
-    def read(self, key: str, convert: Callable[[Any], T], default: T) -> T:
-        """Convert a value; what is wrong with it is told with its place."""
-        return self.need(key, convert) if key in self else default
+    def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
+        """Convert a value, if it is there; what is wrong with it is told with its place."""
+        return self.need(key, convert) if key in self else None
 
-    def need(self, key: str, convert: Callable[[Any], T]) -> T:
+    def need(self, key: str, convert: Callable[[Any], _T]) -> _T:
         """Convert a value that has to be there."""
         if key not in self:
             raise InputError(f"has no {key}", where=self.where, hint=f"Give it {key} = ...")
@@ -711,7 +715,7 @@ class _Table:
             error.where = f"{self.where}: {key}"
             raise
 
-    def build(self, make: Callable[..., T], **values: Any) -> T:
+    def build(self, make: Callable[..., _T], **values: Any) -> _T:
         """Make what the table is of."""
         try:
             return make(**values)
@@ -729,10 +733,10 @@ def _limit(table: _Table) -> Limit:
         kind=kind,
         name=table.need(kind, _name),
         resource=table.need("resource", _name),
-        items=table.read("items", _read_items, Items()),
-        duration_s=table.read("duration", _duration, None),
-        area=table.read("area", _area, None),
-        validity=table.read("validity", _validity, Validity()),
+        items=table.read("items", _read_items) or _UNLIMITED,
+        duration_s=table.read("duration", _duration),
+        area=table.read("area", _area),
+        validity=table.read("validity", _validity) or _ALWAYS,
     )
 
 
@@ -741,7 +745,7 @@ def _pool(table: _Table) -> FreePool:
         table.need("name", _name),
         table.need("resource", _name),
         table.need("items", _read_items),
-        table.read("validity", _validity, Validity()),
+        table.read("validity", _validity) or _ALWAYS,
         tuple(map(_access, table.tables("access", _ACCESS))),
     )
 
@@ -749,16 +753,16 @@ def _pool(table: _Table) -> FreePool:
 def _access(table: _Table) -> Access:
     return table.build(
         Access,
-        users=table.read("users", _names, ()),
-        groups=table.read("groups", _names, ()),
-        at_most=table.read("at_most", _numbers, {}),
-        at_most_s=table.read("duration", _duration, None) or 0,
+        users=table.read("users", _names) or (),
+        groups=table.read("groups", _names) or (),
+        at_most=table.read("at_most", _numbers) or {},
+        at_most_s=table.read("duration", _duration) or 0,
     )
 
 
-def _list(value: object, what: str) -> list[Any]:
+def _list(value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise InputError(f"is no list of {what}: {value!r}", hint="Put it between brackets.")
+        raise InputError(f"is no list: {value!r}", hint="Put it between brackets; a table, between two of them.")
     return value
 
 
@@ -775,7 +779,7 @@ def _name(value: object) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    return tuple(map(_name, _list(value, "names")))
+    return tuple(map(_name, _list(value)))
 
 
 def _read_items(value: object) -> Items:

@@ -58,8 +58,8 @@ class Plan:
         Limits of users and groups, and what is kept free for whom; no limits if not given.
     on_entry
         Called with each change, as plain data; `Plan.reload` makes the same plan of them.
-    since, until
-        Nothing runs before the one or after the other, as in a reservation.
+    since, until, outer
+        Of a reservation: nothing runs before the one or after the other, and the plan that it is in.
 
     Attributes
     ----------
@@ -90,9 +90,10 @@ class Plan:
         on_entry: Callable[[Entry], None] | None = None,
         since: int = BEGIN,
         until: int = FOREVER,
+        outer: Plan | None = None,
     ) -> None:
         self.system = system
-        self.since, self.until = since, until
+        self.since, self.until, self._outer = since, until, outer
         self.reservations: dict[str, Plan] = {}
         self.cluster = Cluster(system)
         self.consumers = consumers if consumers is not None else Consumers(self.cluster.used)
@@ -101,6 +102,7 @@ class Plan:
         self._on_entry = on_entry
         self._entries: list[Entry] = []
         self._depth = 0
+        self._names: set[str] = set()  # of requests
         self._number = 0
 
     # ------------------------------------------------------------------ requests come
@@ -126,6 +128,7 @@ class Plan:
         if taken := next((one for one in names if one in self.jobs), None):
             raise RefusedError("is in the plan already", where=f"job {taken!r}", hint="Name it otherwise.")
         ask = self._prepared(request, name, user, group)
+        self._names.add(name)
         since = now
         planned: list[Job] = []
         for one in names:
@@ -144,7 +147,7 @@ class Plan:
 
     def _next_name(self) -> str:
         self._number += 1
-        while str(self._number) in self.jobs or f"{self._number}[0]" in self.jobs:
+        while str(self._number) in self._names:
             self._number += 1
         return str(self._number)
 
@@ -153,7 +156,7 @@ class Plan:
             ask = self.cluster.prepare(request)
         except TooMuchError as error:
             raise RefusedError(error.message, where=f"job {name!r}", hint=error.hint) from error
-        if why := self.consumers.never(ask, user, group):
+        if why := self.consumers.never(ask, user, group, len(request.array or ())):
             raise RefusedError(why, where=f"job {name!r}", hint="Ask for less, or have the limit changed.")
         return ask
 
@@ -242,7 +245,11 @@ class Plan:
         placement = self.jobs[name].placement
         assert placement is not None, "it has a start"
         inside = Plan(
-            self.cluster.part(placement, name), on_entry=self._inside(name), since=placement.start, until=placement.end
+            self.cluster.part(placement, name),
+            on_entry=self._inside(name),
+            since=placement.start,
+            until=placement.end,
+            outer=self,
         )
         self.reservations[name] = inside
         return inside
@@ -276,6 +283,7 @@ class Plan:
         """Let a job leave the plan: it has ended, perhaps early, or is wanted no more."""
         job = self._job(name, Phase.WAITING, Phase.PLANNED, Phase.RUNNING)
         self._free(job, now)
+        self.consumers.forget_before(now)
         if job.placement is not None:
             end = max(min(job.placement.end, now), job.placement.start)
             job = replace(job, placement=replace(job.placement, end=end))
@@ -303,6 +311,7 @@ class Plan:
         list of Job
             Those that moved.
         """
+        self.consumers.forget_before(now)
         found = (job for job in self.jobs.values() if job.phase in (Phase.PLANNED, Phase.WAITING))
         jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
         moved = (self._moved(job, now) for job in jobs[:most])
@@ -384,7 +393,11 @@ class Plan:
             Those that were planned anew.
         """
         job = self._job(name, Phase.PLANNED)
-        met = {other.id: other for other in self.fail(node, now=now)}
+        if self._outer is not None:
+            self._outer.fail(node, now=now)  # a reservation's nodes are the system's
+            met = {job.id: self.jobs[job.id]}
+        else:
+            met = {other.id: other for other in self.fail(node, now=now)}
         job = self.jobs[job.id]
         if job.start_s != now and (room := self._room_for(job, now)):
             for other in (job, *room):
@@ -397,6 +410,7 @@ class Plan:
         """Give the jobs of lower rank that would have to move for one to start now: as few as may be, from the last."""
         ask = self._asks[job.id]
         below = [o for o in self.jobs.values() if o.phase is Phase.PLANNED and o.rank > job.rank]
+        below = [o for o in below if o.request.start_s is None]  # who has a fixed start cannot go elsewhere
         until = now + ask.lasts_s
         below = [o for o in below if o.placement is not None and o.placement.start < until and o.id != job.id]
         self._free(job)
@@ -430,14 +444,16 @@ class Plan:
         if by_s < 1:
             raise RefusedError(f"cannot last {by_s} s more", where=f"job {name!r}", hint="Give a second or more.")
         more = replace(placement, start=placement.end, end=placement.end + by_s)
-        ask = self.cluster.prepare(job.request, more.end - placement.start)
+        self._no_reservation(name)
+        longer = replace(job.request, walltime_s=more.end - placement.start)
+        ask = self._prepared(longer, name, job.user, job.group)
         views = self.consumers.views(ask, job.user, job.group, more.start, more.end - 1)
         if not self.cluster.has_room(ask, more, views):
             hint = "Let those that are planned there make room, or ask for less."
             raise RefusedError(f"what it has is not free for {by_s} s more", where=f"job {name!r}", hint=hint)
         self._asks[name] = ask
         self._book(job, more)
-        job = replace(job, placement=replace(placement, end=more.end))
+        job = replace(job, request=longer, placement=replace(placement, end=more.end))
         self._set(job, now)
         return job
 
@@ -451,6 +467,7 @@ class Plan:
             It cannot have that; then it stays as it was.
         """
         job = self._job(name, Phase.WAITING, Phase.PLANNED)
+        self._no_reservation(name)
         ask = self._prepared(request, name, job.user, job.group)
         changed = replace(job, request=request)
         self._free(job)
@@ -466,7 +483,13 @@ class Plan:
         """Forget what was: ended jobs, and what was used before a time."""
         self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
         self.cluster.forget_before(now)
+        self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
+
+    def _no_reservation(self, name: str) -> None:
+        if name in self.reservations:
+            hint = "End it, and reserve anew."
+            raise RefusedError("is a reservation, which is not changed", where=f"job {name!r}", hint=hint)
 
     def _job(self, name: str, *phases: Phase) -> Job:
         job = self.jobs.get(name)
@@ -537,6 +560,7 @@ class Plan:
                 if job.phase is Phase.ENDED:
                     self.reservations.pop(job.id, None)
                 number = job.id.partition("[")[0]
+                self._names.add(number)
                 self._number = max(self._number, int(number) if number.isdecimal() else 0)
             case "forgotten":
                 del self.jobs[entry["id"]]

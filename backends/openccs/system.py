@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ __all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus"]
 
 _GIB = 1 << 30
 _MOST = 1 << 50  # of a resource
+_NAME = re.compile(r"[^\s,:+=]+")
 _WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
 
@@ -120,7 +122,13 @@ class System:
         counted, properties = resources | set(self.licences), set(self.properties)
         kept = [name for reserve in self.reserves for name in (reserve.resource, *reserve.keeps)]
         kept += [name for node in self.nodes for reason in node.admits for name in reason.at_least]
-        named = [self.licences, *(node.resources for node in self.nodes)]
+        named = [self.licences, *(node.resources for node in self.nodes), *(one.keeps for one in self.reserves)]
+        named += [reason.at_least for node in self.nodes for reason in node.admits]
+        texts = {
+            *counted,
+            *properties,
+            *(text for node in self.nodes for text in (node.name, *node.properties.values())),
+        }
         wrong = {
             "its nodes have no resources": set() if resources else {""},
             "cannot be that many: {}": {
@@ -129,6 +137,7 @@ class System:
             "{} belongs to nodes, and to none": set(self.licences) & resources,
             "{} is counted, and a property": counted & properties,
             "{} is a word of requests, and cannot name a resource": (counted | properties) & _WORDS,
+            "no request could write {!r}": {text for text in texts if not _NAME.fullmatch(text)},
             "no node has {}": set(kept) - resources,
             "a request lasts a second at least": {""} if self.walltime_s < 1 else set(),
         }
@@ -213,7 +222,8 @@ def load_system(path: str | Path) -> System:
     ----------
     path
         A file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
-        ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]`` and ``walltime``.
+        ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
+        are text, as ``"64G"``; a bare number in it is MiB.
 
     Raises
     ------
@@ -252,6 +262,8 @@ class _Reader:
         properties = {key: _text(value) for key, value in told.pop("properties", {}).items()}
         admits = tuple(self.admission(dict(one)) for one in told.pop("admits", []))
         priority = _whole(told.pop("priority", 0), "priority")
+        if count < 1:
+            raise ValueError(f"count = {count}")
         _all_read(told, "nodes")
         numbers = range(1, count + 1)
         names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
