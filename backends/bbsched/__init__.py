@@ -1,1 +1,1 @@
-"""BBSched: picks jobs from a window at the front of the queue so that several resources are used well at once (Fan et al., HPDC 2019)."""
+"""BBSched: jobs from a window at the front of the queue, so that several resources are used well (Fan et al.)."""

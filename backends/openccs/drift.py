@@ -93,13 +93,21 @@ def drift(log: Trace, *, most: int | None = None, to: Path | None = None) -> Dri
     submit = log.table.submit
     planned, real = core.promised - submit, core.start - submit
     if to is not None:
-        notes = ["As OpenCCS would have run it."]
-        more = {"users": log.users, "groups": log.groups, "queues": log.queues, "partitions": log.partitions}
-        write_swf(to, log.table, cores=log.cores, job_ids=log.job_ids, waits_s=real, notes=notes, **more)
-    bounds = [*_CLASSES_S, None]
+        write_swf(
+            to,
+            log.table,
+            cores=log.cores,
+            job_ids=log.job_ids,
+            users=log.users,
+            groups=log.groups,
+            queues=log.queues,
+            partitions=log.partitions,
+            waits_s=real,
+            notes=["As OpenCCS would have run it."],
+        )
     classes = [_class(None, planned, real)]
-    for low, high in itertools.pairwise(bounds):
-        chosen = (planned > low) & ((planned <= high) if high is not None else True)
+    for low, high in itertools.pairwise([*_CLASSES_S, NEVER]):
+        chosen = (planned > low) & (planned <= high)
         if chosen.any():
             classes.append(_class(low, planned[chosen], real[chosen]))
     return Drift(tuple(classes), int((real > planned).sum()))

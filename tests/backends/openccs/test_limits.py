@@ -587,7 +587,7 @@ def test_an_extended_job_is_held_to_its_limits():
     submit(plan, "rset=ncpus=2,walltime=1h")
     plan.begin("1", now=AUGUST)
     for more in (3, 2):
-        with pytest.raises(RefusedError, match="longer than|area|not free"):
+        with pytest.raises(RefusedError, match=r"longer than|area|not free"):
             plan.extend("1", more * HOUR, now=AUGUST)
     plan.extend("1", HOUR, now=AUGUST)
     assert submit(plan, "rset=ncpus=1,walltime=1h") == 0
