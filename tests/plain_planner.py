@@ -355,7 +355,7 @@ def a_request(random, system, most_sorts=2, more=""):
     if system.licences and random.random() < 0.4:
         parts.append(random.choice(["sw=g03", "g03=1", "g03=2", "sw=g03,g03=1"]))
     if random.random() < 0.95:
-        parts.append(f"walltime={random.randint(1, 20)}s")
+        parts.append(f"walltime={random.choice([1, 2, 4, 5, 5, 10, 10, random.randint(1, 20)])}s")  # much ends together
     return Request.parse(",".join(parts) + more, system.kinds)
 
 

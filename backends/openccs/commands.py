@@ -93,6 +93,9 @@ _TraceOption = Annotated[
     typer.Option(help="Instead of FILE a workload log (SWF), as of one node of all its cores.", metavar="LOG.swf"),
 ]
 _JobsOption = Annotated[int, typer.Option(help="With --trace: so many of the log's first jobs.", min=1)]
+_CoresOption = Annotated[
+    int | None, typer.Option(help="With --trace: the machine's processors, if the log's header does not say.", min=1)
+]
 _OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]
 
 
@@ -105,6 +108,7 @@ def plan(
     now: _NowOption = None,
     trace: _TraceOption = None,
     jobs: _JobsOption = 100,
+    trace_cores: _CoresOption = None,
     picture: Annotated[
         Path | None,
         typer.Option(help="Draw who has which cores when (.png, .svg).", metavar="FILE"),
@@ -143,7 +147,7 @@ def plan(
 
     if picture is not None:
         check_figure_path(picture, "--picture")
-    given = _read(file, trace, system, limits, jobs)
+    given = _read(file, (trace, jobs, trace_cores), system, limits)
     made = _Made(given, _now(now, given.asked))
     if output is Output.JSON:
         _print_json(made.as_dict())
@@ -174,6 +178,7 @@ def why(
     now: _NowOption = None,
     trace: _TraceOption = None,
     jobs: _JobsOption = 100,
+    trace_cores: _CoresOption = None,
     output: _OutputOption = Output.TABLE,
 ) -> None:
     """Say why a job does not start earlier: what is missing, who has it, and what would have to be otherwise.
@@ -190,7 +195,7 @@ def why(
     """
     from .why import why as ask
 
-    given = _read(file, trace, system, limits, jobs)
+    given = _read(file, (trace, jobs, trace_cores), system, limits)
     made = _Made(given, _now(now, given.asked), until=job)
     about: Job | str = made.refused.get(job, job)
     told = ask(made.plan, about, now=made.now, at=_time(at, "--at", made.now) if at is not None else None)
@@ -224,9 +229,10 @@ class _Given:
     pools: tuple[FreePool, ...] = ()
 
 
-def _read(file: Path | None, trace: Path | None, system: str, limits: Path | None, jobs: int) -> _Given:
+def _read(file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None) -> _Given:
     from .limits import load_limits
 
+    trace, jobs, cores = log
     bounds = load_limits(limits) if limits is not None else ((), ())
     if file is not None and trace is None:
         what = _system(system)
@@ -237,7 +243,7 @@ def _read(file: Path | None, trace: Path | None, system: str, limits: Path | Non
     if system != _OCULUS:
         hint = "Leave one of both out: a log is planned on one node."
         raise InputError("does not go with --trace", where="--system", hint=hint)
-    return _Given(*_log(trace, jobs), *bounds)
+    return _Given(*_log(trace, jobs, cores), *bounds)
 
 
 def _system(name: str) -> System:
@@ -312,14 +318,14 @@ def _line(line: str, kinds: Mapping[str, Kind], before: Sequence[_Asked], lines:
     return _Asked(at_s, user, group, called, Request.parse(" " * start + line[start:], kinds))
 
 
-def _log(path: Path, jobs: int) -> tuple[System, list[_Asked]]:
+def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[_Asked]]:
     """Read the first jobs of a log."""
     from asa.backends.simulated.swf import read_swf
 
     from .requests import Chunk, Request
     from .system import Node, System
 
-    log = read_swf(path)
+    log = read_swf(path, cores=cores)
     table = log.table
     first = slice(min(jobs, len(table)))
     ids = log.job_ids[first].tolist()
@@ -354,7 +360,10 @@ def _time(text: str, option: str, now: int | None) -> int:
     from .requests import Piece, PointedError, moment
 
     if now is not None and _FROM_NOW.fullmatch(text):
-        return now + round(parse_duration(text))
+        try:
+            return now + round(parse_duration(text))
+        except InputError as error:
+            raise InputError(error.message, where=option, hint=error.hint) from error
     try:
         return moment(Piece.of(text, PointedError))
     except PointedError as error:
@@ -411,7 +420,6 @@ class _Made:
             if at_s > now:
                 return
             self._step(at_s)
-            self.plan.consumers.forget_before(at_s)
             self.plan.backfill(now=at_s)
 
     def _step(self, now: int) -> None:
@@ -470,19 +478,29 @@ class _Made:
 
     def title(self) -> str:
         """Say in a line what this is."""
+        from .picture import clock
+        from .requests import iso
+
+        counts = Counter(map(self.state, self.jobs))
+        jobs = ", ".join(f"{counts[state]:,} {state}" for state in _STYLES if counts[state]) or "nobody has come yet"
+        now = clock(self.now, self.now)
+        day = f"{iso(self.now)[:10]} " if self.now >= _IN_1973_S else ""
+        return f"{self.plan.system.name} at {day}{now}{' UTC' if day else ''}: {jobs}"
+
+    def size(self) -> str:
+        """Say how large the system is, and how long there is work for it."""
         from asa.units import format_duration
 
         from .picture import clock
+        from .why import amount
 
-        system = self.plan.system
-        counts = Counter(map(self.state, self.jobs))
-        jobs = ", ".join(f"{counts[state]:,} {state}" for state in _STYLES if counts[state]) or "nobody has come yet"
-        ends = [job.placement.end for job in self.jobs if job.placement is not None]
-        done = f"; all done at {clock(max(ends), self.now)}" if max(ends, default=0) > self.now else ""
-        done += f", in {format_duration(max(ends) - self.now)}" if done else ""
-        nodes = f"{len(system.nodes):,} nodes" if len(system.nodes) > 1 else "1 node"
-        cores = self.plan.cluster.used["ncpus"].most if "ncpus" in self.plan.cluster.used else 0
-        return f"{system.name} ({nodes}, {cores:,} cores) at {clock(self.now, self.now)}: {jobs}{done}"
+        system, used = self.plan.system, self.plan.cluster.used
+        nodes = f"{len(system.nodes):,} node{'' if len(system.nodes) == 1 else 's'}"
+        words = ", ".join([nodes, *(amount(name, vector.most, system.kinds) for name, vector in used.items())])
+        last = max((job.placement.end for job in self.jobs if job.placement is not None), default=0)
+        if last > self.now:
+            words += f"; all is done at {clock(last, self.now)}, in {format_duration(last - self.now)}"
+        return words
 
 
 # ---------------------------------------------------------------------- printing
@@ -510,7 +528,7 @@ def _print_plan(made: _Made) -> None:
 
     console = Console(highlight=False)
     console.print(Text(made.title(), style="bold"))
-    console.print()
+    console.print(Text(f"{made.size()}\n", style="dim"))
     jobs = made.jobs
     cells = {name: [cell(made, job) for job in jobs] for name, cell in _COLUMNS.items()}
     if len(made.plan.system.nodes) == 1:

@@ -200,12 +200,14 @@ class Why:
         at = f"At {clock(self.moment.at_s, self.now_s)}"
         for lack in self.moment.lacks:
             yield f"{at}: {lack.words}."
-        if not self.moment.lacks and not self.is_at_once:
-            yield f"{at} it would fit in."
+        if not self.moment.lacks and not self.is_at_once and not self.is_refused:
+            yield f"{at} it {'starts' if self.moment.at_s == self.job.start_s else 'would fit in'}."
 
     def _binds(self) -> Iterator[str]:
         if self.is_at_once:
             yield "It starts as early as it can: nothing keeps it."
+        elif self.free_s is not None and self.is_refused:
+            yield f"One such job would have room at {clock(self.free_s, self.now_s)}, but not all of its array."
         elif self.free_s is not None:
             yield f"Nothing keeps it from {clock(self.free_s, self.now_s)} any more: backfilling will move it."
         elif self.together:
@@ -303,7 +305,8 @@ class _World:
         if placement is not None and placement.end > placement.start:
             self.consumers.revoke(job.user, job.group, placement)
         has_begun = placement is not None and placement.start <= now
-        self.since_s = job.submit_s if has_begun else max(now, job.submit_s)
+        self.since_s = max(job.submit_s if has_begun else max(now, job.submit_s), plan.since)
+        self.until_s = plan.until
         self.ask = self._prepared(job.request, plan.system)
 
     def _prepared(self, request: Request, system: System) -> Ask | None:
@@ -415,13 +418,13 @@ class _World:
 
     def _window(self, request: Request, lasts_s: int) -> tuple[int, int] | None:
         """Give the first second in which it may run, and the first in which it may not, if it is to start sooner."""
-        since, end = self.since_s, FOREVER
+        since, end = self.since_s, self.until_s
         if request.start_s is not None:
             if request.start_s < since:
                 return None
-            since, end = request.start_s, request.start_s + lasts_s
+            since, end = request.start_s, min(end, request.start_s + lasts_s)
         elif request.deadline_s is not None:
-            end = request.deadline_s
+            end = min(end, request.deadline_s)
         if self.job.start_s is not None:
             end = min(end, self.job.start_s + lasts_s - 1)
         return (since, end) if since + lasts_s <= end else None
@@ -499,8 +502,11 @@ class _Meeting:
             room = self._without_room()
             if room is not None and all(room.at_s < lack.at_s for lack in short):
                 found.append(room)
+            elif not found and self.ask.is_exclusive and self.views:
+                words = "the nodes that it would get have, as a whole, more than limits and pools leave it"
+                found.append(Lack(Cause.CONSUMER, "", self.start, words))
             elif not found:
-                words = "its chunks find room each by itself, but not all at once"
+                words = "each sort of its chunks finds room, but not all of them at once"
                 found.append(Lack(Cause.CHUNKS, "", self.start, words))
         yield from found
 
@@ -512,6 +518,9 @@ class _Meeting:
         if self.start < self.world.since_s:
             what = "it had not come yet" if self.start < self.job.submit_s else "that is past"
             yield Lack(Cause.PAST, "", self.start, what)
+        if self.end > self.world.until_s:
+            words = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
+            yield Lack(Cause.DEADLINE, "", max(self.world.until_s, self.start), words)
         if request.start_s is not None and request.start_s != self.start:
             yield Lack(Cause.START, "", self.start, f"it asks to start at {clock_of(request.start_s)}")
         if request.deadline_s is not None and self.end > request.deadline_s:

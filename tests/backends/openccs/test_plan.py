@@ -168,7 +168,7 @@ class Watched:
         random, end = self.random, ""
         when = random.choice(["", "", "", "start", "deadline"])
         if when:
-            end = f",{when}={self.now + random.randint(0, 40)}"
+            end = f",{when}={self.now + random.choice([0, 5, random.randint(0, 40)])}"
         if random.random() < 0.15:
             end += f",array={random.randint(2, 5)}"
         end += f",priority={random.randint(1, 3)}" if random.random() < 0.3 else ""
@@ -758,7 +758,8 @@ def test_who_lasts_longer_leaves_what_is_kept_for_others_and_stays_where_he_is_a
     plan.begin("1", now=1000)
     with pytest.raises(RefusedError, match="job '1'"):
         plan.extend("1", 5, now=1001)
-    plan, submit = planned(System("short", (Node("a", {"ncpus": 8}, admits=(Admission(at_most_s=12),)),)))
+    short, other = Node("a", {"ncpus": 8}, admits=(Admission(at_most_s=12),)), Node("b", {"ncpus": 9})
+    plan, submit = planned(System("short", (short, other)))
     submit("ncpus=2,walltime=10s")
     plan.begin("1", now=1000)
     assert plan.extend("1", 2, now=1001).placement.end == 1012
