@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from asa.errors import InputError, StateError
 
 from .jobs import Entry
-from .limits import Consumers
+from .limits import FreePool, Limit
 from .plan import Plan
-from .rusv import RUSV
 from .system import System
 
 __all__ = ["open_plan"]
 
 
-def open_plan(path: Path, system: System, consumers: Callable[[Mapping[str, RUSV]], Consumers] | None = None) -> Plan:
+def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()) -> Plan:
     """Make the plan that a journal tells of, and let it write down there what becomes of it.
 
     Each step is on the disk before the method that made it returns. A line that was cut off by a crash was no step
@@ -30,8 +29,8 @@ def open_plan(path: Path, system: System, consumers: Callable[[Mapping[str, RUSV
         The journal; it is made if it is not there.
     system
         As it was when the journal was begun.
-    consumers
-        Makes them, as in `Plan.reload`.
+    limits, pools
+        Those of now.
 
     Raises
     ------
@@ -66,7 +65,7 @@ def open_plan(path: Path, system: System, consumers: Callable[[Mapping[str, RUSV
             raise StateError(f"cannot be written: {error}", where=str(path), hint="Make room.") from error
 
     try:
-        return Plan.reload(system, entries, consumers, on_entry=write)
+        return Plan.reload(system, entries, limits, pools, on_entry=write)
     except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
         hint = "It is of another system, or something else: name another file."
         raise StateError(f"is no plan of {system.name}: {error!r}", where=str(path), hint=hint) from error

@@ -158,7 +158,7 @@ def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
     else:
         _label_items(panel, int(system.items()[:, system.resources.index(resource)].sum()), blocks, resource)
     _label_times(panel, since, until, now)
-    colours = {job.id: _COLOURS[number % len(_COLOURS)] for number, job in enumerate(jobs)}
+    colours = _coloured(jobs)
     _draw(panel, blocks, colours)
     if since < now:
         panel.axvspan(since, min(now, until), color="white", alpha=0.45, linewidth=0, zorder=3)
@@ -250,6 +250,13 @@ def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
             ticks, [iso(t)[5:10] if step % _DAY_S == 0 else iso(t)[5:16].replace("T", "\n") for t in ticks]
         )
         panel.set_xlabel(f"time (UTC, {iso(since)[:4]})")
+
+
+def _coloured(jobs: Sequence[Job]) -> dict[str, str]:
+    """Give each job a colour, those of an array the same one."""
+    requests = {job.id: job.id.partition("[")[0] for job in jobs}
+    places = {name: place for place, name in enumerate(dict.fromkeys(requests.values()))}
+    return {name: _COLOURS[places[request] % len(_COLOURS)] for name, request in requests.items()}
 
 
 def _draw(panel: Axes, blocks: Sequence[_Block], colours: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 from operator import attrgetter
@@ -12,9 +12,9 @@ from asa.errors import InputError
 
 from .cluster import Ask, Cluster, Placement, TooMuchError
 from .jobs import Entry, Job, Phase, entry_of, job_of
-from .limits import Consumers
+from .limits import Consumers, FreePool, Limit
 from .requests import Request
-from .rusv import BEGIN, FOREVER, RUSV
+from .rusv import BEGIN, FOREVER
 from .system import System
 
 __all__ = ["Plan", "RefusedError"]
@@ -54,8 +54,8 @@ class Plan:
     ----------
     system
         What there is.
-    consumers
-        Limits of users and groups, and what is kept free for whom; no limits if not given.
+    limits, pools
+        What users and groups may have at most, and what is kept free for whom.
     on_entry
         Called with each change, as plain data; `Plan.reload` makes the same plan of them.
     since, until, outer
@@ -85,7 +85,8 @@ class Plan:
     def __init__(
         self,
         system: System,
-        consumers: Consumers | None = None,
+        limits: Sequence[Limit] = (),
+        pools: Sequence[FreePool] = (),
         *,
         on_entry: Callable[[Entry], None] | None = None,
         since: int = BEGIN,
@@ -96,7 +97,7 @@ class Plan:
         self.since, self.until, self._outer = since, until, outer
         self.reservations: dict[str, Plan] = {}
         self.cluster = Cluster(system)
-        self.consumers = consumers if consumers is not None else Consumers(self.cluster.used)
+        self.consumers = Consumers(self.cluster.used, limits, pools)
         self.jobs: dict[str, Job] = {}
         self._asks: dict[str, Ask] = {}
         self._on_entry = on_entry
@@ -507,7 +508,8 @@ class Plan:
         cls,
         system: System,
         entries: Iterable[Entry],
-        consumers: Callable[[Mapping[str, RUSV]], Consumers] | None = None,
+        limits: Sequence[Limit] = (),
+        pools: Sequence[FreePool] = (),
         *,
         on_entry: Callable[[Entry], None] | None = None,
     ) -> Plan:
@@ -519,18 +521,16 @@ class Plan:
             As it was.
         entries
             What `on_entry` was called with, in order.
-        consumers
-            Makes them as they were.
+        limits, pools
+            Those of now.
         on_entry
             As ever.
         """
-        plan = cls(system)
+        plan = cls(system, limits, pools)
         past = None
         for entry in entries:
             plan.take_in(entry)
             past = entry["at_s"] if entry["kind"] == "past" else past
-        if consumers is not None:
-            plan.consumers = consumers(plan.cluster.used)
         plan.settle()
         if past is not None:
             plan.cluster.forget_before(past)

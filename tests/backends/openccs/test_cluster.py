@@ -125,6 +125,27 @@ def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(r
     both.assert_same()
 
 
+@settings(max_examples=400)
+@given(RANDOMS)
+def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
+    """Few nodes full of short jobs, one of which begins in the second in which another ends, or in the one before."""
+    few = [Node(name, {"ncpus": 2}, {"acc": "fpga"}) for name in "abc"]
+    small = System("dense", (*few, Node("d", {"ncpus": 9})))  # which nobody asks for: in sum there is always room
+    cluster, plain = Cluster(small), PlainPlanner(small, since=BEGIN)
+    for _ in range(12):
+        needs = random.choice(["ncpus=1", "2:ncpus=1", "ncpus=2", "2:ncpus=2", "3:ncpus=1", "3:ncpus=2"])
+        more = random.choice(["", "", ",place=scatter", ",place=excl"])
+        request = Request.parse(f"rset={needs}:acc=fpga{more},walltime={random.randint(1, 4)}s")
+        since = BEGIN + random.randint(0, 9)
+        placement, first = cluster.find(cluster.prepare(request), since), plain.first(request, since)
+        assert placement.start == first
+        held = Held.placed(request, placement, small)
+        assert held == plain.cheapest(request, first)
+        cluster.book(placement)
+        plain.hold(held)
+        assert list(plain.overbooked()) == []
+
+
 @settings(max_examples=200)
 @given(RANDOMS)
 def test_nodes_that_are_down_take_nothing_and_come_back_as_they_were(random):

@@ -51,9 +51,8 @@ def free(consumers, request, time, user="alice", group="", resource=None, stop=0
 
 def planned(*limits, pools=(), nodes=4, **resources):
     """A plan with limits, of some nodes with four cores each."""
-    plan = Plan(System("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes))))
-    plan.consumers = Consumers(plan.cluster.used, limits, pools)
-    return plan
+    system = System("small", tuple(Node(f"n{place}", {"ncpus": 4} | resources) for place in range(nodes)))
+    return Plan(system, limits, pools)
 
 
 def submit(plan, text, now=AUGUST, user="alice", group=""):

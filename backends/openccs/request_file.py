@@ -1,0 +1,305 @@
+"""What `asa ccs` is given: a file of requests, a line each, or a log; and the plan that is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asa.backends.simulated.swf import read_swf
+
+from asa.errors import InputError, near
+from asa.units import format_duration, parse_duration
+
+from .jobs import Job, Phase
+from .limits import FreePool, Limit, load_limits
+from .picture import clock
+from .plan import Plan, RefusedError
+from .requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
+from .system import Node, System, load_system, oculus
+from .why import amount
+
+__all__ = ["SCHEMA", "STYLES", "Asked", "Given", "Made", "last_moment", "moment_of", "read_given"]
+
+SCHEMA = 1
+_OCULUS = "oculus"
+_AT = re.compile(r"\s*at=(\S*)")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_WORD = re.compile(r"\S+")
+_FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
+_IN_1973_S = 100_000_000
+
+STYLES = {
+    "ended": "dim",
+    "running": "bold green",
+    "planned": "",
+    "waiting": "yellow",
+    "refused": "bold red",
+}
+"""How a job is shown, by where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, who asks, and when."""
+
+    at_s: int
+    user: str
+    group: str
+    name: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is to be planned, on what, and within which limits."""
+
+    system: System
+    asked: Sequence[Asked]
+    limits: tuple[Limit, ...] = ()
+    pools: tuple[FreePool, ...] = ()
+
+
+def read_given(file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None) -> Given:
+    """Read what is to be planned: a file of requests, or a log with the jobs to take of it, and its cores."""
+    trace, jobs, cores = log
+    bounds = load_limits(limits) if limits is not None else ((), ())
+    if file is not None and trace is None:
+        what = _system(system)
+        return Given(what, _lines(file, what.kinds), *bounds)
+    if trace is None or file is not None:
+        hint = "As in: asa ccs plan requests.txt"
+        raise InputError("name a file of requests, or a log with --trace", where="FILE", hint=hint)
+    if system != _OCULUS:
+        hint = "Leave one of both out: a log is planned on one node."
+        raise InputError("does not go with --trace", where="--system", hint=hint)
+    return Given(*_log(trace, jobs, cores), *bounds)
+
+
+def _system(name: str) -> System:
+    if name == _OCULUS:
+        return oculus()
+    if not name.endswith(".toml") and not Path(name).exists():
+        hint = f"{near(name, [_OCULUS])}Write oculus, or name a .toml file."
+        raise InputError(f"there is no system {name!r}", where="--system", hint=hint)
+    return load_system(name)
+
+
+def _lines(file: Path, kinds: Mapping[str, Kind]) -> list[Asked]:
+    """Read a file of requests."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "Check the path; it is to be a file of text."
+        raise InputError(f"cannot be read: {error}", where=str(file), hint=hint) from error
+    asked: list[Asked] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        bare = _COMMENT.sub("", line).rstrip()
+        if not bare:
+            continue
+        try:
+            one = _line(bare, kinds, asked, lines)
+        except PointedError as error:
+            message = error.message.partition("\n")[2].lstrip().removeprefix("^ ")
+            where = f"{file}:{number}"
+            raise PointedError(message, where=where, hint=error.hint, text=bare, position=error.position) from error
+        lines[one.name] = number
+        asked.append(one)
+    if not asked:
+        raise InputError("asks for nothing", where=str(file), hint="Write a request a line, as rset=ncpus=4.")
+    return asked
+
+
+def _line(line: str, kinds: Mapping[str, Kind], before: Sequence[Asked], lines: Mapping[str, int]) -> Asked:
+    """Read who asks for what, and when."""
+    whole = Piece.of(line, PointedError)
+    at_s, start = before[-1].at_s if before else 0, 0
+    if at := _AT.match(line):
+        at_s, start = moment(whole.cut(at.start(1), at.end(1))), at.end()
+    who = name = whole.cut(start, start)
+    colon, sign = (line.find(character, start) for character in ":=")
+    if colon >= 0 and (sign < 0 or colon < sign):
+        for word in (whole.cut(*found.span()) for found in _WORD.finditer(line, start, colon)):
+            if not word.text.isprintable():
+                raise word.refuse("holds a character that cannot be shown")
+            if "@" in word.text and word.text.count("@") == 1 and not who.text and not name.text:
+                who = word
+            elif "@" not in word.text and not name.text:
+                name = word
+            else:
+                raise word.refuse(
+                    f"{word.quoted} does not belong here", "Write USER@GROUP, the job's name and a colon."
+                )
+        start = colon + 1
+    called = name.text or str(len(before) + 1)
+    if called in lines:
+        hint = "Name each request otherwise. One without a name is called by its number."
+        raise name.refuse(f"line {lines[called]} has a job {called!r} already", hint)
+    if not line[start:].strip():
+        raise whole.cut(len(line)).refuse("a request is missing here", "Write one, as in rset=2:ncpus=4:mem=8g.")
+    user, _, group = who.text.partition("@")
+    return Asked(at_s, user, group, called, Request.parse(" " * start + line[start:], kinds))
+
+
+def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]:
+    """Read the first jobs of a log."""
+    log = read_swf(path, cores=cores)
+    table = log.table
+    first = slice(min(jobs, len(table)))
+    ids = log.job_ids[first].tolist()
+    names = ids if len(set(ids)) == len(ids) else range(1, len(ids) + 1)
+    # a log's clock begins with it, or is that of 1970 already
+    begins_s = max(log.clock_s, 0) if table.submit[0] < _IN_1973_S else 0
+    columns = (table.submit, table.request, table.cores, log.users, log.groups)
+    asked = [
+        Asked(
+            submit_s + begins_s,
+            f"u{user}" if user >= 0 else "",
+            f"g{group}" if group >= 0 else "",
+            str(name),
+            Request((Chunk(1, {"ncpus": cores}),), walltime_s=lasts_s),
+        )
+        for name, submit_s, lasts_s, cores, user, group in zip(
+            names, *(c[first].tolist() for c in columns), strict=True
+        )
+    ]
+    name = path.name.removesuffix(".gz").removesuffix(".swf")
+    return System(name, (Node(name, {"ncpus": log.cores}),)), asked
+
+
+def last_moment(given: str | None, asked: Sequence[Asked]) -> int:
+    """Tell at which time the plan is looked at: the one given, or when the last request comes."""
+    return max(one.at_s for one in asked) if given is None else moment_of(given, "--now", None)
+
+
+def moment_of(text: str, option: str, now: int | None) -> int:
+    """Read a time; where now is known, also one from now on."""
+    if now is not None and _FROM_NOW.fullmatch(text):
+        try:
+            return now + round(parse_duration(text))
+        except InputError as error:
+            raise InputError(error.message, where=option, hint=error.hint) from error
+    try:
+        return moment(Piece.of(text, PointedError))
+    except PointedError as error:
+        error.where = option
+        raise
+
+
+# ---------------------------------------------------------------------- the plan
+
+
+class Made:
+    """A plan of what was asked for, as it is at a time.
+
+    Jobs end when their time is over. If a job is named until which to plan, and it is refused, the plan is as it was
+    then.
+    """
+
+    def __init__(self, given: Given, now: int, *, until: str = "") -> None:
+        self.plan = Plan(given.system, given.limits, given.pools)
+        self.refused: dict[str, Job] = {}
+        self.now = now
+        has_limits = bool(given.limits or given.pools)
+        for one in sorted(given.asked, key=lambda one: one.at_s):
+            if one.at_s > now:
+                break
+            if has_limits:
+                self._let_pass(one.at_s)
+            who = {"user": one.user, "group": one.group, "name": one.name}
+            try:
+                self.plan.submit(one.request, now=one.at_s, **who)
+            except RefusedError as error:
+                self.refused[one.name] = Job(one.name, one.request, one.user, one.group, one.at_s, why=error.message)
+                if one.name == until:
+                    self.now = one.at_s
+                    break
+        if has_limits:
+            self._let_pass(self.now)
+        self._step(self.now)
+
+    def _let_pass(self, now: int) -> None:
+        """Let jobs end in turn: who has reached a limit may have room then."""
+        there = (Phase.PLANNED, Phase.RUNNING)
+        while True:
+            jobs = self.plan.jobs.values()
+            ends = [job.placement.end for job in jobs if job.placement is not None and job.phase in there]
+            at_s = min(ends, default=now + 1)
+            if at_s > now:
+                return
+            self._step(at_s)
+            self.plan.backfill(now=at_s)
+
+    def _step(self, now: int) -> None:
+        """Let jobs begin and end whose time it is."""
+        for job in self.plan.due(now):
+            self.plan.begin(job.id, now=job.start_s or 0)
+        for job in list(self.plan.jobs.values()):
+            if job.phase is Phase.RUNNING and job.placement is not None and job.placement.end <= now:
+                self.plan.end(job.id, now=job.placement.end)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs in order of their starts; those without come last."""
+        planned = sorted(self.plan.jobs.values(), key=lambda job: (job.start_s is None, job.start_s or 0))
+        return [*planned, *self.refused.values()]
+
+    def state(self, job: Job) -> str:
+        """Say how a job stands."""
+        return "refused" if job.id in self.refused else job.phase.value
+
+    def cores(self, job: Job) -> int:
+        """Tell how many cores a job has, or asks for."""
+        totals = job.placement.totals if job.placement is not None else job.request.job_set()
+        return totals.get("ncpus", 0)
+
+    def job_as_dict(self, job: Job) -> dict[str, Any]:
+        """Tell of a job."""
+        placement = job.placement
+        return {
+            "job": job.id,
+            "user": job.user,
+            "group": job.group,
+            "request": str(job.request),
+            "submit_s": job.submit_s,
+            "state": self.state(job),
+            "why": job.why,
+            "cores": self.cores(job),
+            "start_s": placement.start if placement is not None else None,
+            "end_s": placement.end if placement is not None else None,
+            "nodes": self.plan.cluster.names_of(placement) if placement is not None else [],
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Tell of the whole plan."""
+        system = self.plan.system
+        return {
+            "schema": SCHEMA,
+            "system": system.name,
+            "nodes": len(system.nodes),
+            "resources": {name: vector.most for name, vector in self.plan.cluster.used.items()},
+            "now_s": self.now,
+            "jobs": [self.job_as_dict(job) for job in self.jobs],
+        }
+
+    def title(self) -> str:
+        """Say in a line what this is."""
+        counts = Counter(map(self.state, self.jobs))
+        jobs = ", ".join(f"{counts[state]:,} {state}" for state in STYLES if counts[state]) or "nobody has come yet"
+        now = clock(self.now, self.now)
+        day = f"{iso(self.now)[:10]} " if self.now >= _IN_1973_S else ""
+        return f"{self.plan.system.name} at {day}{now}{' UTC' if day else ''}: {jobs}"
+
+    def size(self) -> str:
+        """Say how large the system is, and how long there is work for it."""
+        system, used = self.plan.system, self.plan.cluster.used
+        nodes = f"{len(system.nodes):,} node{'' if len(system.nodes) == 1 else 's'}"
+        words = ", ".join([nodes, *(amount(name, vector.most, system.kinds) for name, vector in used.items())])
+        last = max((job.placement.end for job in self.jobs if job.placement is not None), default=0)
+        if last > self.now:
+            words += f"; all is done at {clock(last, self.now)}, in {format_duration(last - self.now)}"
+        return words

@@ -1,0 +1,399 @@
+"""``asa ccs``: a file of requests as a plan, in a table, as JSON and as a picture; and what is wrong with the file."""
+
+import json
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from asa.backends.openccs.commands import app
+from hypothesis import example, given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from asa.errors import AsaError
+
+SYSTEM = """
+name = "mini"
+[[nodes]]
+name = "n"
+count = 8
+resources = {ncpus = 16, mem = "64g"}
+[[nodes]]
+name = "g"
+count = 2
+resources = {ncpus = 16, mem = "64g", gpus = 2}
+properties = {acc = "tesla"}
+"""
+
+JOBS = """# a small machine
+at=2017-08-01T08:00 alice@physics big: rset=8:ncpus=16,walltime=2h
+
+bob@ small: rset=2:ncpus=4:mem=8g+ncpus=1:gpus=1,walltime=30m,place=scatter
+at=2017-08-01T08:10 carol@chem wide: rset=9:ncpus=16,walltime=1d
+rset=ncpus=1,walltime=10m,deadline=2017-08-01T12:00    # a comment
+@chem sweep: rset=ncpus=4,walltime=1h,array=0-2
+"""
+EIGHT = 1501574400  # o'clock on that day
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a system and requests in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini.toml").write_text(SYSTEM)
+    (tmp_path / "jobs.txt").write_text(JOBS)
+    return tmp_path
+
+
+def ccs(*arguments, code=0, columns=120):
+    done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": str(columns)})
+    if isinstance(done.exception, AsaError):
+        assert done.exception.exit_code == code, done.exception
+        return SimpleNamespace(stdout=done.stdout, stderr=str(done.exception))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def plan(*arguments, code=0):
+    document = json.loads(
+        ccs("plan", "jobs.txt", "--system", "mini.toml", *arguments, "--output", "json", code=code).stdout
+    )
+    assert document["schema"] == 1
+    return document, {job["job"]: job for job in document["jobs"]}
+
+
+def why(*arguments):
+    return json.loads(ccs("why", *arguments, "--system", "mini.toml", "--output", "json").stdout)
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+# ---------------------------------------------------------------------- the plan
+
+
+def test_a_plan_as_json(place):
+    """Who asks for what, when he came, when and where it runs, in order of the starts."""
+    document, jobs = plan()
+    assert document["system"] == "mini"
+    assert document["resources"] == {"ncpus": 160, "mem": 640 << 30, "gpus": 4}
+    assert document["now_s"] == EIGHT + 600
+    assert list(jobs) == ["big", "4", "sweep[0]", "sweep[1]", "sweep[2]", "small", "wide"]
+    assert [job["start_s"] for job in jobs.values()] == sorted(job["start_s"] for job in jobs.values())
+    big, small = jobs["big"], jobs["small"]
+    assert (big["user"], big["group"], big["cores"], big["state"]) == ("alice", "physics", 128, "running")
+    assert big["nodes"] == [f"n{i}" for i in range(1, 9)]
+    assert (small["user"], small["group"], small["submit_s"], small["state"]) == ("bob", "", EIGHT, "planned")
+    assert small["start_s"] == EIGHT + 7200
+    assert jobs["sweep[2]"]["group"] == "chem"
+    assert jobs["sweep[2]"]["submit_s"] == EIGHT + 600
+
+
+def test_a_plan_as_a_table(place):
+    """One line a job: with dates only where they are not today's, and nodes in short."""
+    told = ccs("plan", "jobs.txt", "--system", "mini.toml").stdout
+    lines = [words(line) for line in told.splitlines()]
+    assert lines[0] == "mini at 2017-08-01 08:10 UTC: 5 running, 2 planned"
+    assert "wide carol@chem 9:ncpus=16 144 10:30 2h20m 2017-08-02 10:30 n[1-8],g1 planned" in lines
+    assert "4 ncpus=1 1 08:10 08:20 g1 running" in lines
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_nothing_is_cut_off(place, columns):
+    """In a narrow terminal cells are folded, never shortened."""
+    told = ccs("plan", "jobs.txt", "--system", "mini.toml", columns=columns).stdout
+    assert "…" not in told
+    assert max(map(len, told.splitlines())) <= columns
+
+
+def test_the_plan_at_another_time(place):
+    """Who comes later is not in it; what is over by then has ended."""
+    _, early = plan("--now", "2017-08-01T08:09")
+    assert {name: job["state"] for name, job in early.items()} == {"big": "running", "small": "planned"}
+    _, late = plan("--now", "2017-08-01T10:10")
+    states = [late[name]["state"] for name in ("big", "4", "small", "wide")]
+    assert states == ["ended", "ended", "running", "planned"]
+
+
+def test_requests_are_taken_in_the_order_of_their_times(place):
+    """Who came first is planned first, wherever he stands in the file; a number is that of the request."""
+    (place / "jobs.txt").write_text("at=100 rset=10:ncpus=16,walltime=1m\nat=50 rset=10:ncpus=16,walltime=1m\n")
+    _, jobs = plan()
+    assert {name: job["start_s"] for name, job in jobs.items()} == {"1": 110, "2": 50}
+
+
+def test_what_is_refused(place):
+    """It is told with the reason, the others are planned, and the exit code says so."""
+    more = "x: rset=11:ncpus=16,walltime=1h\nlate: rset=10:ncpus=16,walltime=1h,deadline=2017-08-01T10:00\n"
+    (place / "jobs.txt").write_text(JOBS + more)
+    _, jobs = plan(code=1)
+    assert [name for name, job in jobs.items() if job["state"] == "refused"] == ["x", "late"]
+    assert jobs["x"]["why"] == "asks for 176 of ncpus, of which there are 160"
+    assert jobs["late"]["start_s"] is None
+    told = words(ccs("plan", "jobs.txt", "--system", "mini.toml", code=1).stdout)
+    assert "2 refused" in told
+    assert "late refused: there is no room for it before its deadline" in told
+
+
+def test_limits_hold_and_let_go(place):
+    """Who has reached his area waits until a job of his has ended."""
+    (place / "limits.toml").write_text('[[limits]]\nuser = "*"\nresource = "ncpus"\narea = "40h"\n')
+    (place / "jobs.txt").write_text("ann@ a: rset=2:ncpus=16,walltime=1h\nann@ b: rset=ncpus=16,walltime=1h\n")
+    _, now = plan("--limits", "limits.toml")
+    assert (now["b"]["state"], now["b"]["start_s"]) == ("waiting", None)
+    _, later = plan("--limits", "limits.toml", "--now", "3600")
+    assert (later["b"]["state"], later["b"]["start_s"]) == ("running", 3600)
+    told = ccs("plan", "jobs.txt", "--system", "mini.toml", "--limits", "limits.toml").stdout
+    assert "b waiting: there is no time at which it can have what it asks for" in told
+
+
+def test_oculus_without_a_word(place):
+    """The paper's cluster is what there is if nothing else is named."""
+    (place / "jobs.txt").write_text("rset=600:ncpus=1,walltime=5,place=scatter,sw=g03\n")
+    told = words(ccs("plan", "jobs.txt").stdout)
+    assert "616 nodes, 9,920 cores" in told
+    assert "600:ncpus=1 scatter sw=g03 600 0:00:00 0:05:00" in told
+
+
+# ---------------------------------------------------------------------- why
+
+
+def test_why_a_job_is_not_earlier(place):
+    """What lacks at first, who holds it, what binds."""
+    told = why("wide", "jobs.txt")
+    assert told["job"]["job"] == "wide"
+    assert told["could_start_from_s"] == EIGHT + 600
+    [short] = told["at"]["lacks"]
+    assert (short["cause"], short["of"], short["needed"], short["free"]) == ("jobs", "ncpus", 144, 19)
+    assert short["holders"][0] == {"job": "big", "user": "alice", "items": 128, "until_s": EIGHT + 7200}
+    assert [one["of"] for one in told["constraints"] if one["binds"]] == ["ncpus", ""]
+    shown = words(ccs("why", "wide", "jobs.txt", "--system", "mini.toml").stdout)
+    assert "wide, of carol@chem, is planned to run from 10:30 to 2017-08-02 10:30 on n[1-8],g1, in 2h20m." in shown
+    assert "cores that other jobs hold 08:10 2h20m" in shown
+
+
+@pytest.mark.parametrize("at", ["2017-08-01T09:40", str(EIGHT + 6000), "1h30m"])
+def test_why_not_at_this_time(place, at):
+    """A time is a date, a number of seconds, or from now on."""
+    told = why("wide", "jobs.txt", "--at", at)
+    assert told["at"]["at_s"] == EIGHT + 6000
+    assert [holder["job"] for holder in told["at"]["lacks"][0]["holders"]] == ["big"]
+
+
+def test_why_a_job_was_refused(place):
+    """It is judged by the plan as it was then, not by what came later."""
+    late = "at=2017-08-01T08:20 late: rset=10:ncpus=16,walltime=1h,deadline=2017-08-01T10:00\n"
+    (place / "jobs.txt").write_text(f"{JOBS}{late}at=2017-08-01T08:30 rset=ncpus=1,walltime=1h\n")
+    told = why("late", "jobs.txt")
+    assert (told["job"]["state"], told["now_s"]) == ("refused", EIGHT + 1200)
+    assert {one["cause"] for one in told["constraints"] if one["binds"]} == {"deadline", "jobs"}
+    assert "late was refused: there is no room for it before its deadline." in told["words"]
+
+
+def test_why_an_array_was_refused(place):
+    """One of its jobs would fit in."""
+    (place / "jobs.txt").write_text("all: rset=10:ncpus=16,walltime=1h,deadline=3600,array=2\n")
+    assert "One such job would have room at 0:00:00, but not all of its array." in why("all", "jobs.txt")["words"]
+
+
+def test_why_an_unknown_job(place):
+    """The nearest is offered."""
+    assert "Did you mean 'wide'?" in ccs("why", "wid", "jobs.txt", "--system", "mini.toml", code=2).stderr
+
+
+def test_why_tells_of_what_binds_together(place):
+    """A limit and other jobs, none of which alone would do."""
+    (place / "limits.toml").write_text('[[limits]]\nuser = "ann"\nresource = "ncpus"\nitems = "80"\n')
+    lines = [f"{who}@ {name}: rset=5:ncpus=16,walltime=1h" for who, name in (("ann", "a"), ("bob", "b"), ("ann", "c"))]
+    (place / "jobs.txt").write_text("\n".join(lines))
+    told = why("c", "jobs.txt", "--limits", "limits.toml")
+    assert [one["cause"] for one in told["together"]] == ["consumer", "jobs"]
+    assert not any(one["binds"] for one in told["constraints"])
+
+
+# ---------------------------------------------------------------------- a log
+
+
+@pytest.fixture
+def log(place):
+    """A log of five jobs on eight cores."""
+    rows = [(7, 0, 60, 8, 100), (8, 10, 60, 4, 100), (9, 10, 60, 4, 50), (11, 20, 60, 8, 60), (12, 30, 5, 1, 5)]
+    lines = [
+        f"{i} {at} -1 {run} {cores} -1 -1 {cores} {asked} -1 1 3 2 1 1 1 -1 -1" for i, at, run, cores, asked in rows
+    ]
+    header = ["; MaxProcs: 8", "; UnixStartTime: 1000000000"]
+    (place / "log.swf").write_text("\n".join([*header, *lines]) + "\n")
+    return place / "log.swf"
+
+
+def test_a_log_is_planned_by_its_requests(log):
+    """Its first jobs, with its own ids and its own dates, by what they asked for."""
+    document = json.loads(ccs("plan", "--trace", log, "--jobs", 4, "--output", "json").stdout)
+    assert (document["nodes"], document["resources"]) == (1, {"ncpus": 8})
+    starts = {job["job"]: job["start_s"] - 10**9 for job in document["jobs"]}
+    assert starts == {"7": 0, "8": 100, "9": 100, "11": 200}
+    assert document["jobs"][0]["user"] == "u3"
+    told = words(ccs("why", "11", "--trace", log).stdout)
+    assert "11, of u3@g2, is planned to run from 01:50 to 01:51 on log, in 2m50s." in told
+
+
+# ---------------------------------------------------------------------- the picture
+
+
+@pytest.mark.parametrize(("name", "begin"), [("plan.png", b"\x89PNG"), ("plan.svg", b"<?xml")])
+def test_a_picture(place, name, begin):
+    """Each job is a block with its name, where there is room."""
+    ccs("plan", "jobs.txt", "--system", "mini.toml", "--picture", name)
+    assert (place / name).read_bytes().startswith(begin)
+
+
+def drawn(place, *arguments):
+    ccs("plan", *arguments, "--picture", "plan.svg")
+    svg = (place / "plan.svg").read_text()
+    return set(re.findall(r"<!-- (.+?) -->", svg))
+
+
+def test_what_is_in_the_picture(place):
+    """Nodes are rows of a small system; dates and the time are told; names stand in the blocks."""
+    texts = drawn(place, "jobs.txt", "--system", "mini.toml")
+    assert {"n1", "g2", "big", "wide", "now", "time (UTC, 2017)"} <= texts
+    (place / "jobs.txt").write_text("big: rset=300:ncpus=16,walltime=1h\nthen: rset=400:ncpus=16,walltime=1h\n")
+    texts = drawn(place, "jobs.txt")
+    assert {"big", "then", "cores, of 9,920", "time (h:min)"} <= texts
+    assert "norm001" not in texts
+
+
+def test_a_picture_of_a_log(log):
+    """Cores of the one node are stacked."""
+    assert {"7", "8", "cores, of 8"} <= drawn(log.parent, "--trace", log)
+
+
+def test_a_picture_of_nothing(place):
+    """Nobody has a place, which is no fault of the picture."""
+    (place / "jobs.txt").write_text("rset=ncpus=999,walltime=1h\n")
+    done = ccs("plan", "jobs.txt", "--system", "mini.toml", "--picture", "p.png", code=1)
+    assert "No picture was drawn" in done.stderr
+    assert not (place / "p.png").exists()
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_first(place):
+    """Before anything is planned."""
+    assert "is no kind of figure" in ccs("plan", "jobs.txt", "--picture", "p.docx", code=2).stderr
+
+
+# ---------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "message"),
+    [
+        ("ann@ x: rset=ncpus=two", 19, "'two' is no whole number"),
+        ("rset=2:ncpus=1:nodes=3", 15, "there is no resource 'nodes'"),
+        ("at=2017-13-01 rset=ncpus=1", 3, "'2017-13-01' is no time"),
+        ("at= rset=ncpus=1", 3, "a time is missing here"),
+        ("a b c: rset=ncpus=1", 2, "'b' does not belong here"),
+        ("a@b@c x: rset=ncpus=1", 0, "'a@b@c' does not belong here"),
+        ("x a@b: rset=ncpus=1", 2, "'a@b' does not belong here"),
+        ("x:   # nothing", 2, "a request is missing here"),
+        ("taken: rset=ncpus=1", 0, "line 1 has a job 'taken' already"),
+        ("\x1b[31mred: rset=ncpus=1", 0, "holds a character that cannot be shown"),
+        ("8:ncpus=2", 9, "rset= is missing"),
+    ],
+)
+def test_a_line_that_is_wrong(place, line, at, message):
+    """File, line and character are told."""
+    (place / "jobs.txt").write_text(f"taken: rset=ncpus=1\n\n{line}\n")
+    told = ccs("plan", "jobs.txt", code=2).stderr.splitlines()
+    assert told[0] == "jobs.txt:3:"
+    assert told[2].startswith(" " * at + "^ ")
+    assert message in told[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ([], "FILE: name a file"),
+        (["jobs.txt", "--trace", "log.swf"], "FILE: name a file"),
+        (["nowhere.txt"], "nowhere.txt: cannot be read"),
+        (["picture.png"], "picture.png: cannot be read"),
+        (["empty.txt"], "empty.txt: asks for nothing"),
+        (["jobs.txt", "--system", "oculs"], "--system: there is no system 'oculs'\nDid you mean 'oculus'?"),
+        (["jobs.txt", "--system", "nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["jobs.txt", "--system", "jobs.txt"], "jobs.txt: cannot be read"),
+        (["jobs.txt", "--limits", "nowhere.toml"], "nowhere.toml"),
+        (["jobs.txt", "--now", "noon"], "--now:\nnoon\n^ 'noon' is no time"),
+        (["--trace", "jobs.txt"], "jobs.txt"),
+        (["--trace", "jobs.txt", "--system", "mini.toml"], "--system: does not go with --trace"),
+    ],
+)
+def test_what_cannot_be_used(place, arguments, where):
+    """What, where, and what to do."""
+    (place / "empty.txt").write_text("# nothing\n\n")
+    (place / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
+    assert where in ccs("plan", *arguments, code=2).stderr
+
+
+@pytest.mark.parametrize("at", ["2 fortnights", "soon", "-5"])
+def test_a_time_that_is_none(place, at):
+    """The option is named."""
+    told = ccs("why", "big", "jobs.txt", "--system", "mini.toml", f"--at={at}", code=2).stderr
+    assert told.startswith("--at")
+
+
+PIECES = [
+    "at=",
+    "5",
+    " ",
+    "\t",
+    ":",
+    "=",
+    "@",
+    "a",
+    "b ",
+    "#",
+    "\n",
+    "rset=",
+    "ncpus=",
+    "2:",
+    "+",
+    ",",
+    "walltime=9",
+    "start=3",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=30))
+@example("at=5@:rset=ncpus=2")
+@example("rset=ncpus=2,walltime=9999y")
+def test_any_file_is_planned_or_pointed_at(tmp_path_factory, text):
+    """There is never anything but a plan or an error that says where."""
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "any.txt").write_text(text, encoding="utf-8", newline="")
+    (folder / "mini.toml").write_text(SYSTEM)
+    done = CliRunner().invoke(app, ["plan", str(folder / "any.txt"), "--system", str(folder / "mini.toml")])
+    if isinstance(done.exception, AsaError):
+        assert done.exception.exit_code == 2
+        assert done.exception.where.startswith(str(folder / "any.txt"))
+    else:
+        assert done.exit_code in {0, 1}, done.exception
+
+
+def test_help_needs_nothing_heavy():
+    """`asa --help` stays quick: what plans and what draws is loaded when a command runs."""
+    code = (
+        "import sys, asa.backends.openccs.commands\n"
+        "print([name for name in ('numpy', 'numba', 'matplotlib', 'rich.table') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_help_shows_how_a_file_is_written():
+    """With an example that can be planned."""
+    told = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "120"}).stdout
+    [example_line] = [line.strip(" `") for line in told.splitlines() if "alice@physics big:" in line]
+    assert example_line == "at=2017-08-01T08:00 alice@physics big: rset=8:ncpus=16,walltime=2h"
+    assert "Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used." in words(told)
