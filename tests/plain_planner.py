@@ -129,11 +129,11 @@ class PlainPlanner:
         return max(counts[start - self.since : end - self.since], default=0)
 
     def at(self, second):
-        """What is used of each resource of the whole system at a time."""
+        """What is used of each resource of the whole system at a time, without nodes that are down."""
         at = second - self.since
         sums = Counter(dict.fromkeys([*self.system.resources, *self.sums], 0))
-        for resources in self.used.values():
-            for name, counts in resources.items():
+        for node, resources in self.used.items():
+            for name, counts in resources.items() if node not in self.down else ():
                 sums[name] += counts[at] if at < len(counts) else 0
         for name, counts in self.sums.items():
             sums[name] += counts[at] if at < len(counts) else 0

@@ -223,14 +223,14 @@ def _effort(plan: Plan) -> Effort:
 
 
 def _backfills(plan: Plan) -> float:
-    """Let one in ten of the running jobs end early, one after the other, and look for better places each time."""
+    """Let three of the running jobs end early, one after the other, and look for better places each time."""
     running = [job for job in plan.jobs.values() if job.phase is Phase.RUNNING]
     looked, seconds = 0, 0.0
     for number, job in enumerate(running[::10][:3]):
         now = 60 + number
         plan.end(job.id, now=now)
         looked += sum(j.phase is Phase.PLANNED and (j.start_s or 0) > now for j in plan.jobs.values())
-        seconds += _timed(lambda now=now: plan.backfill(now=now))  # type: ignore[misc]
+        seconds += _timed(lambda now=now: plan.backfill(now=now, passes=1))  # type: ignore[misc]
         _begin(plan, now)
     return looked / seconds
 

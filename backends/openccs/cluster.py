@@ -194,7 +194,14 @@ class Cluster:
         suits: NDArray[np.bool_] = np.array([self._suits(sort, lasts_s) for sort in sorts], dtype=np.bool_)
         if request.place.exclusive:
             suits &= ~self._is_kept(totals)
+        if lost := next((sort for sort, nodes in zip(sorts, suits, strict=True) if not nodes.any()), None):
+            raise TooMuchError(f"asks for {lost}, which no node is or lets in", hint="See the nodes' properties.")
         suits &= (usable[None, :, :] >= chunks[:, None, :]).all(axis=2)
+        if lost := next((sort for sort, nodes in zip(sorts, suits, strict=True) if not nodes.any()), None):
+            hint = (
+                "Ask for smaller chunks." if request.place.arrangement is not Arrangement.PACK else "Place it freely."
+            )
+            raise TooMuchError(f"asks for {lost} on one node, and none has that", hint=hint)
         is_scattered = request.place.arrangement is Arrangement.SCATTER
         heaviest, choosiest = np.argsort(-shares, kind="stable"), np.lexsort((-shares, suits.sum(axis=1)))
         for order in (heaviest, choosiest):  # greed may give the only nodes of one sort to a heavier one
@@ -285,7 +292,7 @@ class Cluster:
         """
         slots = self.free_slots(ask, views, since, end)
         while (found := self._search(ask, slots, since, end, self._state)) is not None:
-            if not ask.is_exclusive or self._may_have(found, views):
+            if not ask.is_exclusive or self.may_have(found, views):
                 return found
             sums = [(vector, found.totals[name]) for name, vector in views.items() if name in found.totals]
             starts = [vector.earliest_within(items, ask.lasts_s, since, end) for vector, items in sums]
@@ -294,7 +301,8 @@ class Cluster:
             since = max(found.start + 1, *(start for start in starts if start is not None))
         return None
 
-    def _may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
+    def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
+        """Whether a consumer may have all that a placement holds."""
         return all(
             views[name].least_free_within(placement.start, placement.end) >= items
             for name, items in placement.totals.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -48,8 +49,10 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     ...     open_plan(Path(folder, "plan"), oculus()).jobs[job.id].start_s
     60
     """
+    path = Path(path)
+    header = _header(system)
     try:
-        entries, size = _read(path)
+        entries, size = _read(path, header)
         if size is not None:
             os.truncate(path, size)
     except OSError as error:
@@ -62,23 +65,39 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StateError(f"cannot be written: {error}", where=str(path), hint="Make room.") from error
+            hint = "Mend that, then open the plan anew: what came last is not in it."
+            raise StateError(f"cannot be written: {error}", where=str(path), hint=hint) from error
 
+    if not entries:
+        write(header)
     try:
-        return Plan.reload(system, entries, limits, pools, on_entry=write)
+        return Plan.reload(system, entries[1:], limits, pools, on_entry=write)
     except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
-        hint = "It is of another system, or something else: name another file."
-        raise StateError(f"is no plan of {system.name}: {error!r}", where=str(path), hint=hint) from error
+        raise StateError(f"is no plan: {error!r}", where=str(path), hint="Name another file.") from error
 
 
-def _read(path: Path) -> tuple[list[Entry], int | None]:
-    """Read the whole lines, and say where they end if there is more behind them."""
+def _header(system: System) -> Entry:
+    """Say whose plan it is: entries name nodes by their places."""
+    nodes = [[node.name, sorted(node.resources.items())] for node in system.nodes]
+    told = json.dumps([nodes, sorted(system.licences.items())]).encode()
+    return {"kind": "plan", "version": 1, "system": system.name, "nodes": hashlib.sha256(told).hexdigest()[:16]}
+
+
+def _read(path: Path, header: Entry) -> tuple[list[Entry], int | None]:
+    """Read the whole lines, and say where they end if there is more behind them; nothing of another file."""
     text = path.read_bytes() if path.exists() else b""
-    whole = text.rpartition(b"\n")[0]
-    lines = whole.split(b"\n") if whole else []
-    end = len(whole) + 1 if lines else 0
+    if not text:
+        return [], None
+    whole, newline, _ = text.rpartition(b"\n")
     try:
-        entries: list[Entry] = [json.loads(line) for line in lines]
+        entries: list[Entry] = [json.loads(line) for line in whole.split(b"\n")] if newline else []
     except ValueError as error:
         raise StateError(f"is no journal: {error}", where=str(path), hint="Name another file.") from error
+    first = entries[0] if entries else {}
+    if not isinstance(first, dict) or first.get("kind") != header["kind"]:
+        raise StateError("is no journal of a plan", where=str(path), hint="Name another file.")
+    if first != header:
+        why = f"is of the system {first.get('system')!r} as it was, which is not {header['system']!r} as it is"
+        raise StateError(why, where=str(path), hint="Give the system that it was begun with, or another file.")
+    end = len(whole) + 1
     return entries, end if end < len(text) else None

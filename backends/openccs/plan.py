@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from operator import attrgetter
 from typing import Concatenate, ParamSpec, TypeVar
 
-from asa.errors import InputError
+from asa.errors import InputError, StateError
 
 from .cluster import Ask, Cluster, Placement, TooMuchError
 from .jobs import Entry, Job, Phase, entry_of, job_of
@@ -24,6 +25,7 @@ class RefusedError(InputError):
     """A request cannot be accepted."""
 
 
+_MOST_ELEMENTS = 100_000
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -33,6 +35,7 @@ def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatena
 
     @wraps(method)
     def wrapped(self: Plan, /, *args: _P.args, **named: _P.kwargs) -> _R:
+        self._refuse_if_broken()
         self._depth += 1
         try:
             return method(self, *args, **named)
@@ -103,6 +106,7 @@ class Plan:
         self._on_entry = on_entry
         self._entries: list[Entry] = []
         self._depth = 0
+        self._is_broken = False
         self._names: set[str] = set()  # of requests
         self._number = 0
 
@@ -124,6 +128,9 @@ class Plan:
         RefusedError
             It can never have what it asks for, or not at the time at which it has to.
         """
+        if request.array is not None and len(request.array) > _MOST_ELEMENTS:
+            why = f"has {len(request.array)} elements, and an array may have {_MOST_ELEMENTS}"
+            raise RefusedError(why, where=f"job {name!r}" if name else "an array", hint="Submit several.")
         name = self._next_name() if name is None else name
         names = [name] if request.array is None else [f"{name}[{index}]" for index in request.array]
         if taken := next((one for one in names if one in self.jobs), None):
@@ -157,6 +164,9 @@ class Plan:
             ask = self.cluster.prepare(request)
         except TooMuchError as error:
             raise RefusedError(error.message, where=f"job {name!r}", hint=error.hint) from error
+        if ask.lasts_s > self.until - self.since:
+            why = f"lasts {ask.lasts_s} s, and what it is to run in {self.until - self.since} s"
+            raise RefusedError(why, where=f"job {name!r}", hint="Ask for less.")
         if why := self.consumers.never(ask, user, group, len(request.array or ())):
             raise RefusedError(why, where=f"job {name!r}", hint="Ask for less, or have the limit changed.")
         return ask
@@ -174,7 +184,12 @@ class Plan:
         if since + ask.lasts_s > end:
             return None
         views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
-        return self.cluster.find(ask, since, end, views)
+        found = self.cluster.find(ask, since, end, views)
+        if found is None or not ask.is_exclusive:
+            return found
+        whole = replace(ask, totals=found.totals)  # nodes of its own are more than it asks for: of an area, too
+        views = self.consumers.views(whole, job.user, job.group, found.start, found.stop)
+        return found if self.cluster.may_have(found, views) else None
 
     def _put(self, job: Job, ask: Ask, placement: Placement | None, now: int, why: str = "") -> Job:
         """Let a job have a place, or none."""
@@ -197,11 +212,18 @@ class Plan:
         if self._on_entry is not None:
             self._entries.append(entry)
 
+    def _refuse_if_broken(self) -> None:
+        if self._is_broken:
+            hint = "Open the plan anew."
+            raise StateError("could not tell of what came last, and may not go on", where="plan", hint=hint)
+
     def _tell(self) -> None:
         """Tell of a whole step at once: a part of it might be a plan in which two jobs have one place."""
         entries, self._entries = self._entries, []
         if self._on_entry is not None and entries:
+            self._is_broken = True  # unless it comes back
             self._on_entry(entries[0] if len(entries) == 1 else {"kind": "step", "entries": entries})
+            self._is_broken = False
 
     def _forget(self, job: Job) -> None:
         """Take a job out as if it had never come."""
@@ -273,8 +295,11 @@ class Plan:
 
     @_one_step
     def begin(self, name: str, *, now: int) -> Job:
-        """Let a planned job have its resources."""
+        """Let a planned job have its resources, when its start has come."""
         job = self._job(name, Phase.PLANNED)
+        if job.start_s is not None and job.start_s > now:
+            why = f"is to start at {job.start_s}, and it is {now}"
+            raise InputError(why, where=f"job {name!r}", hint="`due` names those that may start.")
         job = replace(job, phase=Phase.RUNNING)
         self._set(job, now)
         return job
@@ -295,7 +320,7 @@ class Plan:
                 inside.end(other.id, now=now, why=f"reservation {name} has ended")
 
     @_one_step
-    def backfill(self, *, now: int, most: int | None = None) -> list[Job]:
+    def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[Job]:
         """Look for earlier starts, and for any of who waits, in order of priority and submission (First-Fit).
 
         Nobody starts later for it: a job that finds no earlier start keeps its place.
@@ -306,6 +331,9 @@ class Plan:
             The time.
         most
             Look at so many jobs at most.
+        passes
+            How often to go through them, as one that moves leaves room behind for others: once, as the paper does, or
+            with 0 until nobody moves any more.
 
         Returns
         -------
@@ -313,10 +341,15 @@ class Plan:
             Those that moved.
         """
         self.consumers.forget_before(now)
-        found = (job for job in self.jobs.values() if job.phase in (Phase.PLANNED, Phase.WAITING))
-        jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
-        moved = (self._moved(job, now) for job in jobs[:most])
-        return [job for job in moved if job is not None]
+        moved: dict[str, Job] = {}
+        for number in itertools.count(1):
+            found = (job for job in self.jobs.values() if job.phase in (Phase.PLANNED, Phase.WAITING))
+            jobs = self.in_order(job for job in found if job.start_s is None or job.start_s > now)
+            better = [job for job in (self._moved(job, now) for job in jobs[:most]) if job is not None]
+            moved |= {job.id: job for job in better}
+            if not better or number == passes:
+                break
+        return list(moved.values())
 
     def in_order(self, jobs: Iterable[Job]) -> list[Job]:
         """Sort jobs by priority, then as they came."""
@@ -342,6 +375,8 @@ class Plan:
     @_one_step
     def fail(self, node: str, *, now: int) -> list[Job]:
         """Let a node go away; what was planned on it is planned anew, and what ran there is planned to run again.
+
+        A reservation keeps its time and its other nodes; what was planned in it is planned anew on these.
 
         Returns
         -------
@@ -482,7 +517,7 @@ class Plan:
     @_one_step
     def forget_before(self, now: int) -> None:
         """Forget what was: ended jobs, and what was used before a time."""
-        self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
+        self._let_go_of_ended()
         self.cluster.forget_before(now)
         self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
@@ -549,26 +584,48 @@ class Plan:
             inside.settle()
 
     def take_in(self, entry: Entry) -> None:
-        """Take in what an entry tells; nothing is booked before all was told."""
-        match entry["kind"]:
-            case "step":
-                for part in entry["entries"]:
-                    self.take_in(part)
-            case "job":
-                job = job_of(entry, self.system.kinds)
-                self.jobs[job.id] = job
-                if job.phase is Phase.ENDED:
-                    self.reservations.pop(job.id, None)
-                number = job.id.partition("[")[0]
-                self._names.add(number)
-                self._number = max(self._number, int(number) if number.isdecimal() else 0)
-            case "forgotten":
-                del self.jobs[entry["id"]]
-            case "node":
-                self.cluster.set_up(entry["name"], up=entry["up"])
-            case "reservation":
-                self._open(entry["id"])
-            case "inside" if entry["id"] in self.reservations:
-                self.reservations[entry["id"]].take_in(entry["entry"])
-            case "past":
-                self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}
+        """Take in what an entry tells; nothing is booked before all was told.
+
+        Raises
+        ------
+        ValueError
+            It tells of nothing that becomes of a plan.
+        """
+        kinds: Mapping[str, Callable[[Entry], None]] = {
+            "step": self._take_step,
+            "job": self._take_job,
+            "forgotten": self._take_forgotten,
+            "node": lambda told: self.cluster.set_up(told["name"], up=told["up"]),
+            "reservation": self._take_reservation,
+            "inside": self._take_inside,
+            "past": lambda _: self._let_go_of_ended(),
+        }
+        if entry["kind"] not in kinds:
+            raise ValueError(f"{entry['kind']!r} is nothing that becomes of a plan")
+        kinds[entry["kind"]](entry)
+
+    def _take_step(self, entry: Entry) -> None:
+        for part in entry["entries"]:
+            self.take_in(part)
+
+    def _take_job(self, entry: Entry) -> None:
+        job = job_of(entry, self.system.kinds)
+        self.jobs[job.id] = job
+        if job.phase is Phase.ENDED:
+            self.reservations.pop(job.id, None)
+        number = job.id.partition("[")[0]
+        self._names.add(number)
+        self._number = max(self._number, int(number) if number.isdecimal() else 0)
+
+    def _take_forgotten(self, entry: Entry) -> None:
+        del self.jobs[entry["id"]]
+
+    def _take_reservation(self, entry: Entry) -> None:
+        self._open(entry["id"])
+
+    def _take_inside(self, entry: Entry) -> None:
+        if (inside := self.reservations.get(entry["id"])) is not None:
+            inside.take_in(entry["entry"])
+
+    def _let_go_of_ended(self) -> None:
+        self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}

@@ -172,7 +172,7 @@ class RUSV:
     # ------------------------------------------------------------------ one slot
 
     def increment(self, slot: Slot) -> None:
-        """Add a slot's items within its interval (the paper's circled plus)."""
+        """Add a slot's items, 0 or more, within its interval (the paper's circled plus)."""
         self._change(slot, slot.items)
 
     def decrement(self, slot: Slot) -> None:
@@ -183,10 +183,14 @@ class RUSV:
         end = _end(slot.stop)
         if end <= slot.start:
             raise InputError(f"{slot} stops before it starts", where="RUSV", hint="A stop of 0 is for ever.")
+        if slot.items < 0:
+            raise InputError(f"{slot} has less than no items", where="RUSV", hint="Take the other operation.")
         self.add_within(slot.start, end, by)
 
     def add_within(self, start: int, end: int, items: int) -> None:
         """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""
+        if end <= start:
+            raise InputError(f"nothing is from {start} to before {end}", where="RUSV", hint="Give a later end.")
         self._make_room(self._count + 2)
         held = seen(self._times), seen(self._items)
         self._count = k.change(*held, self._count, start, end, items, *_bounds(self.stores, self.available))
@@ -204,7 +208,10 @@ class RUSV:
             self._count = k.fill_gaps(times, items, self._count, self.empty, self.least_gap_s - 1)
 
     def set_defect(self, defect: int) -> None:
-        """Let so many items be broken from now on, at all times. O(n)."""
+        """Let so many items be broken from now on, at all times. O(n).
+
+        A vector of free items forgets what more than the rest had been free: to mend them does not bring that back.
+        """
         if not 0 <= defect <= self.most:
             raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
         before = self.empty

@@ -223,7 +223,7 @@ def load_system(path: str | Path) -> System:
     path
         A file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
         ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
-        are text, as ``"64G"``; a bare number in it is MiB.
+        are text with a unit, as ``"64G"``; a bare number is one of bytes, or of items.
 
     Raises
     ------
@@ -280,11 +280,11 @@ class _Reader:
 
     def items(self, told: Mapping[str, Any]) -> dict[str, int]:
         """Read items: numbers, or sizes of memory such as ``64g``."""
-        self.sizes |= {name for name, value in told.items() if isinstance(value, str)}
-        return {
-            name: int(parse_memory(value)) if isinstance(value, str) else _whole(value, name)
-            for name, value in told.items()
-        }
+        texts = {name: value for name, value in told.items() if isinstance(value, str) and not value.isdecimal()}
+        self.sizes |= texts.keys()
+        sizes = {name: int(parse_memory(value)) for name, value in texts.items()}
+        others = {name: value for name, value in told.items() if name not in texts}
+        return sizes | {name: _whole(int(v) if isinstance(v, str) else v, name) for name, v in others.items()}
 
 
 def _whole(value: Any, name: str) -> int:

@@ -340,7 +340,9 @@ class _World:
             whose = " and ".join(name for name in (job.user, job.group) if name)
             words = f"{f'limits of {whose}, and ' if whose else ''}what is kept free for others"
             yield Constraint(Cause.CONSUMER, "", words)
-        for name in _needed(ask):
+        if ask.is_exclusive:
+            yield Constraint(Cause.JOBS, "", "nodes that other jobs use")
+        for name in _needed(ask) if not ask.is_exclusive else ():
             yield Constraint(Cause.JOBS, name, f"{'cores' if name == 'ncpus' else name} that other jobs hold")
         yield Constraint(Cause.CHUNKS, "", "each of its chunks must find a node with room for it")
 

@@ -344,6 +344,7 @@ class Watched:
         if held[job.id] is None or held[job.id].start != self.now:
             until = self.now + self.lasts[job.id]
             below = [one for one in before.values() if one.phase is Phase.PLANNED or one.id in ids]
+            below = [one for one in below if one.request.start_s is None]  # who has a fixed start holds it
             below = [one for one in below if rank(one) > rank(job) and held[one.id] and held[one.id].start < until]
             gone = self.who_makes_room(held, job, sorted(below, key=rank)[::-1])
             held |= dict.fromkeys(one.id for one in gone)
@@ -500,6 +501,20 @@ def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
         watched.check()
 
 
+@given(RANDOMS)
+def test_backfilling_until_nobody_moves_leaves_nobody_who_could(random):
+    watched = Watched(random, most_sorts=2)
+    for _ in range(8):
+        watched.submitted("")
+    for name in random.sample(list(watched.plan.jobs), len(watched.plan.jobs) // 3):
+        watched.plan.end(name, now=BEGIN)
+    before = dict(watched.plan.jobs)
+    moved = watched.plan.backfill(now=BEGIN, passes=0)
+    watched.others_are(before, {job.id for job in moved})
+    assert all(job is watched.plan.jobs[job.id] and job.start_s < before[job.id].start_s for job in moved)
+    assert watched.plan.backfill(now=BEGIN) == []
+
+
 TWO = System("two", (Node("a", {"ncpus": 4}), Node("b", {"ncpus": 4})), licences={"g03": 2})
 
 
@@ -576,10 +591,10 @@ def test_an_array_that_cannot_be_whole_leaves_nothing():
 def test_what_can_never_be_is_refused_at_once():
     plan, submit = planned()
     for text, why in (
-        ("ncpus=5", "fits on its nodes not even when these are empty|cannot be placed"),
+        ("ncpus=5", "cannot be placed|none has that"),
         ("9:ncpus=1", "asks for 9 of ncpus, of which there are 8"),
         ("ncpus=1,g03=3", "asks for 3 of g03, of which there are 2"),
-        ("3:ncpus=1,place=scatter", "not even when these are empty|cannot be placed"),
+        ("3:ncpus=1,place=scatter", "cannot be placed on its nodes, even when these are empty"),
     ):
         with pytest.raises(RefusedError, match=why):
             submit(text, name="mine")
@@ -658,6 +673,7 @@ def test_who_ends_early_makes_room_by_backfilling_in_order_of_priority_and_nobod
     plan.begin("1", now=1000)
     plan.end("1", now=1010)
     assert [on(plan, name)[0] for name in "2345"] == [1100, 1110, 1110, 1110]
+    assert [plan.cluster.used["ncpus"].at(second) for second in (1000, 1009, 1010, 1099)] == [8, 8, 0, 0]
     assert [job.id for job in plan.backfill(now=1010, most=1)] == ["4"]
     assert [job.id for job in plan.backfill(now=1010)] == ["2", "3", "5"]
     assert [on(plan, name) for name in "2345"] == [
@@ -719,6 +735,14 @@ def test_a_late_job_displaces_lower_ranks_from_the_last_and_no_more_than_need_be
     assert on(plan, "1") == (1000, ["d"])
     assert [on(plan, name)[0] for name in "2345"] == [1000, 1000, 1010, 1010]
     assert sum(plan.cluster.used["ncpus"].at(second) for second in range(1000, 1100)) == 4 * (40 + 5)
+
+
+def test_a_late_job_displaces_nobody_who_has_a_fixed_start():
+    plan, submit = planned()
+    submit("ncpus=4,walltime=10s,priority=5")
+    submit("ncpus=4,walltime=10s,start=1005")
+    assert {job.id: job.start_s for job in plan.late("1", "a", now=1000)} == {"1": 1015}
+    assert on(plan, "2") == (1005, ["b"])
 
 
 def test_a_late_job_that_no_lower_rank_can_make_room_for_displaces_nobody():

@@ -1,6 +1,7 @@
 """Reservations, which are systems of their own, and the plan's journal."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from asa.backends.openccs.jobs import Phase
@@ -54,6 +55,8 @@ def test_jobs_in_it_are_planned_within_it(plan, inside):
     assert submit(inside, "ncpus=2,walltime=400s,sw=g03").start_s == 1600
     with pytest.raises(RefusedError, match="12 of ncpus"):
         submit(inside, "3:ncpus=4,walltime=10s")
+    with pytest.raises(RefusedError, match="lasts 1001 s, and what it is to run in 1000 s"):
+        submit(inside, "ncpus=1,walltime=1001s")
     with pytest.raises(RefusedError, match="2 of g03"):
         submit(inside, "ncpus=1,walltime=10s,g03=2")
     names = {name for job in inside.jobs.values() if job.placement for name in inside.cluster.names_of(job.placement)}
@@ -168,14 +171,52 @@ def test_what_is_no_journal_is_refused(tmp_path, text):
         open_plan(_copy(tmp_path, text), SYSTEM)
 
 
+@pytest.mark.parametrize("text", [b"precious, without a line end", b'{"kind": "mine", "x": 1}\n{"kind": "mine"', b"\n"])
+def test_another_s_file_stays_as_it_is(tmp_path, text):
+    path = _copy(tmp_path, text)
+    with pytest.raises(StateError, match="is no journal"):
+        open_plan(path, SYSTEM)
+    assert path.read_bytes() == text
+
+
+def test_a_journal_is_of_one_system(tmp_path):
+    """Its jobs are on nodes by their places."""
+    path = tmp_path / "journal"
+    lived(path)
+    before = path.read_bytes()
+    for other in (
+        replace(SYSTEM, nodes=SYSTEM.nodes[::-1]),
+        replace(SYSTEM, name="five"),
+        replace(SYSTEM, licences={}),
+    ):
+        with pytest.raises(StateError, match="as it was, which is not"):
+            open_plan(path, other)
+    assert path.read_bytes() == before
+    assert open_plan(str(path), SYSTEM).jobs
+
+
+def test_a_plan_whose_journal_cannot_be_written_goes_no_further(tmp_path):
+    path = tmp_path / "folder" / "journal"
+    path.parent.mkdir()
+    plan = open_plan(path, SYSTEM)
+    submit(plan, "ncpus=1,walltime=5s", name="one")
+    path.rename(tmp_path / "journal")
+    path.parent.rmdir()
+    with pytest.raises(StateError, match="cannot be written"):
+        submit(plan, "ncpus=1,walltime=5s", name="two")
+    with pytest.raises(StateError, match="may not go on"):
+        submit(plan, "ncpus=1,walltime=5s", name="three")
+    assert list(open_plan(tmp_path / "journal", SYSTEM).jobs) == ["one"]
+
+
 def test_a_step_is_a_line(tmp_path):
     """Whatever is left of the journal is a plan that there was."""
     path = tmp_path / "journal"
     lived(path)
-    for line in path.read_text().splitlines():
+    for line in path.read_text().splitlines()[1:]:
         assert json.loads(line)["kind"] in {"job", "step", "inside"}
     lines = path.read_bytes().splitlines(keepends=True)
-    for many in range(len(lines) + 1):
+    for many in range(1, len(lines) + 1):
         plan = open_plan(_copy(tmp_path, b"".join(lines[:many])), SYSTEM)
         for name in plan.cluster.names:
             assert all(vector.least_free(0, 0) >= 0 for vector in plan.cluster.used_on(name).values())
