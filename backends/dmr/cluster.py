@@ -1,0 +1,378 @@
+"""A cluster whose running jobs ask whether to resize: what becomes of each job of a workload.
+
+Time is seconds, as real numbers. At a moment, what was scheduled first happens first. The queue is gone through
+whenever a job came, nodes came back, or a resizer job came or went: by priority, starting what fits. Of those that do
+not fit the first gets a reservation, the earliest time at which it fits by what running jobs asked for, if that is not
+too far ahead; a later one overtakes it if it ends before, or takes only nodes that are left over then (EASY
+backfilling).
+
+Resizer jobs are first, as a job stands still for each; then who was promoted by a shrink; then the others, by Slurm's
+multifactor priority.
+
+A job checks at the end of an iteration, unless it is the last or the check is inhibited. Asynchronously it does what
+was answered at its check before; if that was nothing, what is true now is answered for its next (section 5.1).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from asa.errors import InputError
+
+from .applications import Job
+from .mechanics import Costs, Ledger, Resizer
+from .policy import Action, Answer, decide, next_check
+
+__all__ = ["Cluster", "Record", "Resize", "Scheduling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """How Slurm goes through the queue.
+
+    Parameters
+    ----------
+    age, size
+        Weights, in the multifactor priority, of the weeks since a job came, and of its share of the nodes.
+    window_s
+        Backfilling looks so far ahead: a job whose reservation would be later has none, and is overtaken by all that
+        fits. A day, as by default (``bf_window``). Jobs that ask for no time are taken to last a year, so that those
+        that wait for them have none.
+    depth
+        So many jobs are looked at: 100, as by default (``bf_max_job_test``).
+    """
+
+    age: float = 1000.0
+    size: float = 1000.0
+    window_s: float = 86400.0
+    depth: int = 100
+
+    def rank(self, job: Job, nodes: int) -> float:
+        """Work out where a job stands: lower is earlier. All grow old alike, so that this does not change."""
+        return self.age * job.submit_s / (7 * 86400) - self.size * job.nodes / nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """What a check came to.
+
+    Parameters
+    ----------
+    action
+        What was answered.
+    nodes
+        What the job was to have then.
+    at_s
+        When it was begun.
+    lasted_s
+        For how long the job stood still.
+    done
+        Whether it was done: an expansion may time out.
+    """
+
+    action: Action
+    nodes: int
+    at_s: float
+    lasted_s: float
+    done: bool = True
+
+
+@dataclass(slots=True)
+class Record:
+    """What became of a job.
+
+    Parameters
+    ----------
+    job
+        As it was submitted.
+    start_s, end_s
+        When it ran.
+    sizes
+        From when on it held how many nodes.
+    computed_s
+        Seconds that it computed, by the nodes that it did so on.
+    paused_s
+        Seconds that it stood still, for its checks.
+    resizes
+        What its checks came to, but for those that came to nothing.
+    checks
+        How many came to nothing.
+    """
+
+    job: Job
+    start_s: float = 0.0
+    end_s: float = 0.0
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+    computed_s: dict[int, float] = field(default_factory=dict)
+    paused_s: float = 0.0
+    resizes: list[Resize] = field(default_factory=list)
+    checks: int = 0
+
+    @property
+    def wait_s(self) -> float:
+        """From its submission to its start."""
+        return self.start_s - self.job.submit_s
+
+    @property
+    def run_s(self) -> float:
+        """From its start to its end."""
+        return self.end_s - self.start_s
+
+    @property
+    def node_s(self) -> float:
+        """Node-seconds that it held."""
+        ends = [*(since for since, _ in self.sizes[1:]), self.end_s]
+        return sum(nodes * (until - since) for (since, nodes), until in zip(self.sizes, ends, strict=True))
+
+
+@dataclass(slots=True)
+class _Running:
+    record: Record
+    checked_s: float  # when a check was last answered; the inhibitor counts from then
+    done: int = 0  # iterations
+    answer: Answer | None = None  # of the check before
+
+    @property
+    def nodes(self) -> int:
+        return self.record.sizes[-1][1]
+
+
+class Cluster:
+    """A cluster that runs a workload.
+
+    Parameters
+    ----------
+    nodes
+        How many.
+    jobs
+        The workload.
+    costs
+        Of resizing.
+    scheduling
+        Of the queue.
+    asynchronous
+        Checks are answered a check later.
+
+    Raises
+    ------
+    InputError
+        A job asks for more nodes than there are.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        jobs: Sequence[Job],
+        *,
+        costs: Costs | None = None,
+        scheduling: Scheduling | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        self.now_s = 0.0
+        self.ledger = Ledger(nodes)
+        self.records = {job.id: Record(job) for job in jobs}
+        self._costs = costs or Costs()
+        self._scheduling = scheduling or Scheduling()
+        self._asynchronous = asynchronous
+        self._queue: list[tuple[float, int]] = []  # by rank
+        self._promoted: list[int] = []
+        self._resizers: dict[int, Resizer] = {}  # by the job that each is for
+        self._order: list[Job] = []
+        self._needs: list[int] = []
+        self._running: dict[int, _Running] = {}
+        self._ends: list[tuple[float, int]] = []  # of running jobs, by what they asked for
+        self._events: list[tuple[float, int, str, int, int]] = []
+        self._scheduled = 0
+        for job in sorted(jobs, key=lambda job: (job.submit_s, job.id)):
+            if (least := job.starts_on()[-1]) > nodes:
+                raise InputError(
+                    f"needs {least} nodes to start, and there are {nodes}",
+                    where=f"job {job.id}",
+                    hint="Give it fewer, or the cluster more.",
+                )
+            self._at(job.submit_s, "submit", job.id)
+
+    def run(self) -> list[Record]:
+        """Run until all jobs have ended, and give their records as the jobs were given."""
+        doing = {
+            "submit": self._submit,
+            "point": self._point,
+            "shrunk": self._shrunk,
+            "expanded": self._expanded,
+            "timed out": self._timed_out,
+        }
+        while self._events:
+            self.now_s, _, what, job, detail = heappop(self._events)
+            doing[what](job, detail)
+        return list(self.records.values())
+
+    def _at(self, time_s: float, what: str, job: int, detail: int = 0) -> None:
+        self._scheduled += 1
+        heappush(self._events, (time_s, self._scheduled, what, job, detail))
+
+    def _submit(self, number: int, _: int) -> None:
+        job = self.records[number].job
+        insort(self._queue, (self._scheduling.rank(job, self.ledger.nodes), number))
+        self._sort()
+        self._schedule()
+
+    # --- the queue ---
+
+    def _sort(self) -> None:
+        """Put the jobs that wait in their order."""
+        others = (number for _, number in self._queue if number not in self._promoted)
+        self._order = [self.records[number].job for number in (*self._promoted, *others)]
+        self._needs = [job.starts_on()[-1] for job in self._order]
+
+    def _schedule(self) -> None:
+        """Go through the queue."""
+        reserved: tuple[float, int] | None = None  # from when on, and the nodes that are left over then
+        for resizer in list(self._resizers.values()):
+            if resizer.nodes <= self.ledger.free:
+                self._expand(resizer)
+            else:
+                reserved = reserved or self._reservation(resizer.nodes)
+        for job in self._order[: self._scheduling.depth]:
+            if not self.ledger.free:
+                break
+            sizes = job.starts_on()
+            size = next((size for size in sizes if size <= self.ledger.free), None)
+            if size is None:
+                reserved = reserved or self._reservation(sizes[-1])
+            elif reserved is None or self.now_s + job.limit_s <= reserved[0]:
+                self._start(job, size)
+            elif size <= reserved[1]:
+                reserved = reserved[0], reserved[1] - size
+                self._start(job, size)
+
+    def _reservation(self, nodes: int) -> tuple[float, int] | None:
+        """Find when so many nodes are free by what running jobs asked for, and how many are left over then."""
+        free = self.ledger.free
+        for end_s, number in self._ends:
+            if end_s > self.now_s + self._scheduling.window_s:
+                break
+            free += self.ledger.held[number]
+            if free >= nodes:
+                return end_s, free - nodes
+        return None
+
+    def _start(self, job: Job, nodes: int) -> None:
+        self._queue.remove((self._scheduling.rank(job, self.ledger.nodes), job.id))
+        if job.id in self._promoted:
+            self._promoted.remove(job.id)
+        self._sort()
+        self.ledger.allocate(job.id, nodes)
+        record = self.records[job.id]
+        record.start_s = self.now_s
+        record.sizes.append((self.now_s, nodes))
+        self._running[job.id] = run = _Running(record, self.now_s)
+        insort(self._ends, (self.now_s + job.limit_s, job.id))
+        self._compute(run)
+
+    # --- a running job ---
+
+    def _compute(self, run: _Running, pause_s: float = 0.0) -> None:
+        """Go on after a pause, to the next check or to the end."""
+        run.record.paused_s += pause_s
+        job = run.record.job
+        application = job.application
+        left = application.iterations - run.done
+        iteration_s = application.iteration_s(run.nodes)
+        if job.wish(run.done) is not None:
+            left = min(left, next_check(iteration_s, self.now_s + pause_s - run.checked_s, application.period_s))
+        self._at(self.now_s + pause_s + left * iteration_s, "point", job.id, left)
+
+    def _point(self, job: int, iterations: int) -> None:
+        """So many iterations are done."""
+        run = self._running[job]
+        run.done += iterations
+        application = run.record.job.application
+        computed_s = run.record.computed_s.get(run.nodes, 0.0) + iterations * application.iteration_s(run.nodes)
+        run.record.computed_s[run.nodes] = computed_s
+        if run.done == application.iterations:
+            run.record.end_s = self.now_s
+            del self._running[job]
+            self._ends.remove((run.record.start_s + run.record.job.limit_s, job))
+            self.ledger.end(job)
+            self._schedule()
+        else:
+            self._check(run)
+
+    def _check(self, run: _Running) -> None:
+        run.checked_s = self.now_s
+        if self._asynchronous:
+            answer, run.answer = run.answer, None
+            if answer is None or answer.action is Action.NONE:
+                run.answer = self._ask(run)
+        else:
+            answer = self._ask(run)
+        if answer is None or answer.action is Action.NONE:
+            run.record.checks += 1
+            self._compute(run, self._costs.none_s)
+        elif answer.action is Action.SHRINK:
+            job = run.record.job
+            lasts_s = self._costs.resize_s(run.nodes, answer.nodes, job.application.data_gb)
+            run.record.resizes.append(Resize(answer.action, answer.nodes, self.now_s, lasts_s))
+            self._at(self.now_s + lasts_s, "shrunk", job.id, answer.nodes)
+        else:
+            self._submit_resizer(run, answer.nodes)
+
+    def _ask(self, run: _Running) -> Answer:
+        """Ask the policy, and promote whom it promotes."""
+        wish = run.record.job.wish(run.done)
+        assert wish is not None, "it checks"
+        answer = decide(run.nodes, wish, free=self.ledger.free, queued=self._needs)
+        if answer.promotes is not None and (number := self._order[answer.promotes].id) not in self._promoted:
+            self._promoted.append(number)
+            self._sort()
+        return answer
+
+    def _shrunk(self, job: int, nodes: int) -> None:
+        """All processes on the nodes that leave have acknowledged."""
+        run = self._running[job]
+        run.record.paused_s += run.record.resizes[-1].lasted_s
+        self.ledger.lower(job, nodes)
+        run.record.sizes.append((self.now_s, nodes))
+        self._compute(run)
+        self._schedule()
+
+    def _submit_resizer(self, run: _Running, nodes: int) -> None:
+        job = run.record.job.id
+        resizer = Resizer(job, nodes - run.nodes, self.now_s + self._costs.timeout_s)
+        self._resizers[job] = resizer
+        self._schedule()
+        if job in self._resizers:
+            self._at(resizer.until_s, "timed out", job)
+
+    def _expand(self, resizer: Resizer) -> None:
+        """Move the nodes of a resizer job, which can run."""
+        del self._resizers[resizer.job]
+        run = self._running[resizer.job]
+        before, after = run.nodes, run.nodes + resizer.nodes
+        self.ledger.expand(resizer, number=-1 - resizer.job)
+        run.record.sizes.append((self.now_s, after))
+        resize_s = self._costs.resize_s(before, after, run.record.job.application.data_gb)
+        waited_s = self.now_s - run.checked_s
+        run.record.resizes.append(Resize(Action.EXPAND, after, run.checked_s, waited_s + resize_s))
+        self._at(self.now_s + resize_s, "expanded", resizer.job)
+
+    def _expanded(self, job: int, _: int) -> None:
+        run = self._running[job]
+        run.record.paused_s += run.record.resizes[-1].lasted_s
+        self._compute(run)
+
+    def _timed_out(self, job: int, _: int) -> None:
+        """Cancel the resizer job, if it still waits: nothing has changed, but for the time."""
+        resizer = self._resizers.get(job)
+        if resizer is None or resizer.until_s != self.now_s:
+            return
+        del self._resizers[job]
+        run = self._running[job]
+        lasted_s = self.now_s - run.checked_s
+        run.record.paused_s += lasted_s
+        run.record.resizes.append(Resize(Action.EXPAND, run.nodes + resizer.nodes, run.checked_s, lasted_s, done=False))
+        self._compute(run)
+        self._schedule()

@@ -1,0 +1,222 @@
+"""``asa dmr``: what malleable jobs are worth, beside the paper's figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from asa.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from .cluster import Record
+    from .mechanics import Costs
+    from .study import Study
+    from .tables import Row
+
+__all__ = ["app"]
+
+_SCHEMA = 1
+_MOST_JOBS = 10_000
+_ACTIONS = {
+    "expands": "expansions a job",
+    "expand_s": "seconds of one",
+    "timed_out": "share that timed out",
+    "shrinks": "shrinks a job",
+    "shrink_s": "seconds of one",
+}
+_FIGURES = ("figures-4-5", "figure-6", "figure-7", "figure-8")
+
+app = typer.Typer(
+    help="""Jobs that shrink and grow while they run, as the resource manager bids them.
+
+    After Iserte et al., "DMR API: Improving the Cluster Productivity by Turning Applications into Malleable".
+    """,
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def study(
+    jobs: Annotated[str, typer.Option(help="Sizes of the throughput workloads.", metavar="N,N,...")] = "50,100,200,400",
+    seeds: Annotated[int, typer.Option(help="Workloads of each size.", min=1)] = 20,
+    plot: Annotated[Path | None, typer.Option(help="Draw Figures 4 to 8 into this folder.", metavar="DIR")] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Resize by checkpoint and restart, instead of by messages.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object, and no tables.")] = False,
+) -> None:
+    """Run the paper's workloads with fixed and with flexible jobs, and print its tables beside ours.
+
+    Throughput workloads are of CG, Jacobi and N-body on 64 nodes (Table 4), preliminary ones of Flexible Sleep on 20,
+    with checks that are answered at once or a step later (Tables 2 and 3); those have 10 to 400 jobs, but no more than
+    the largest of the others.
+
+    Ours are means over seeds, with their 95 % intervals. The paper has one workload of each size.
+
+    Takes a quarter of a minute on two cores.
+
+    Exit codes: 0 done, 2 the input cannot be used.
+    """
+    from .mechanics import Checkpoints, Costs
+    from .study import study as run
+    from .workloads import PRELIMINARY_JOBS
+
+    sizes = _sizes(jobs)
+    if plot is not None:
+        _make_folder(plot)
+    costs = Costs(checkpoints=Checkpoints() if checkpoints else None)
+    small = [many for many in PRELIMINARY_JOBS if many <= max(sizes)] or [max(sizes)]
+    made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=costs)
+    if as_json:
+        sys.stdout.write(json.dumps(_as_dict(made, min(sizes), costs), indent=1, allow_nan=False) + "\n")
+    else:
+        _print(made)
+    if plot is not None:
+        _draw(made, plot, min(sizes), costs)
+
+
+def _sizes(text: str) -> list[int]:
+    """Read sizes of workloads."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not word.isdecimal() or not 1 <= int(word) <= _MOST_JOBS:
+            raise InputError(
+                f"{word!r} is no number of jobs from 1 to {_MOST_JOBS:,}",
+                where=f"--jobs {text}",
+                hint="Write numbers with commas between them, as in 50,100.",
+            )
+    return sorted({int(word) for word in words})
+
+
+def _make_folder(folder: Path) -> None:
+    """Refuse early what could not be written."""
+    from asa.drawing import check_figure_path
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be made a folder: {error.strerror}", where=f"--plot {folder}", hint="Name another."
+        ) from error
+    check_figure_path(folder / f"{_FIGURES[0]}.png")
+
+
+def _examples(jobs: int, costs: Costs) -> tuple[list[Record], list[Record]]:
+    """Run the workload that Figures 6 to 8 show, fixed and flexible."""
+    from .study import run_workload
+
+    return (
+        run_workload("throughput", "fixed", jobs, 0, costs),
+        run_workload("throughput", "synchronous", jobs, 0, costs),
+    )
+
+
+def _as_dict(made: Study, jobs: int, costs: Costs) -> dict[str, Any]:
+    from .series import compare, evolution
+    from .tables import table_2, table_3, table_4
+
+    fixed, flexible = _examples(jobs, costs)
+    return {
+        "schema": _SCHEMA,
+        "seeds": made.seeds,
+        "table_2": [row.as_dict() for row in table_2(made)],
+        "table_3": [row.as_dict() for row in table_3(made)],
+        "table_4": [row.as_dict() for row in table_4(made)],
+        "figure_6": {"jobs": jobs, "fixed": asdict(evolution(fixed)), "flexible": asdict(evolution(flexible))},
+        "figures_7_and_8": [{**asdict(one), "gains_s": one.gains_s} for one in compare(fixed, flexible)],
+    }
+
+
+def _draw(made: Study, folder: Path, jobs: int, costs: Costs) -> None:
+    from .pictures import draw_differences, draw_evolution, draw_gains, draw_jobs
+    from .series import compare, evolution
+    from .workloads import NODES
+
+    fixed, flexible = _examples(jobs, costs)
+    paths = [folder / f"{name}.png" for name in _FIGURES]
+    draw_gains(made, paths[0])
+    draw_evolution(evolution(fixed), evolution(flexible), NODES, paths[1])
+    draw_jobs(compare(fixed, flexible), paths[2])
+    draw_differences(compare(fixed, flexible), paths[3])
+    sys.stderr.write(f"Figures written to {folder}: {', '.join(path.name for path in paths)}\n")
+
+
+def _print(made: Study) -> None:
+    from rich.console import Console
+
+    from .tables import table_2, table_3, table_4
+
+    console = Console(highlight=False)
+    _print_actions(console, table_2(made))
+    _print_gains(console, table_3(made))
+    _print_throughput(console, table_4(made))
+    console.print(
+        f"Ours: means over {made.seeds} workloads of each size, +- half their 95 % interval. Gains: by how much less "
+        "than with fixed jobs.",
+        style="dim",
+    )
+
+
+def _print_actions(console: Console, rows: Sequence[Row]) -> None:
+    by_key = {(row.version, row.what): row for row in rows}
+    versions = list(dict.fromkeys(row.version for row in rows))
+    table = _table(f"Table 2: actions, in a preliminary workload of {rows[0].jobs} jobs", [""], versions)
+    for what, words in _ACTIONS.items():
+        table.add_row(words, *(cell for of in versions for cell in _pair(by_key[of, what], 3)))
+    console.print(table)
+
+
+def _print_gains(console: Console, rows: Sequence[Row]) -> None:
+    table = _table("Table 3: preliminary workloads of all sizes, in percent", ["", ""], ["mean", "deviation"])
+    for mean, deviation in zip(rows[::2], rows[1::2], strict=True):
+        table.add_row(mean.what, mean.version, *_pair(mean, 1), *_pair(deviation, 1))
+    console.print(table)
+
+
+def _print_throughput(console: Console, rows: Sequence[Row]) -> None:
+    by_key = {(row.jobs, row.what, row.version): row for row in rows}
+    versions = list(dict.fromkeys(row.version for row in rows))
+    table = _table("Table 4: throughput workloads, percent and s; changes in points and percent", [""], versions)
+    for jobs in dict.fromkeys(row.jobs for row in rows):
+        table.add_row(f"{jobs} jobs", style="bold")
+        for what in dict.fromkeys(row.what for row in rows):
+            found = [by_key[jobs, what, of] for of in versions]
+            cells = (_pair(row, int(what == "utilisation")) for row in found)
+            table.add_row(what, *(cell for pair in cells for cell in pair))
+    console.print(table)
+
+
+def _table(title: str, first: Sequence[str], groups: Sequence[str]) -> Table:
+    """Make a table with two columns for each group, the paper's and ours."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    for heading in first:
+        table.add_column(heading, no_wrap=True)
+    for group in groups:
+        table.add_column("\npaper", justify="right", no_wrap=True)
+        table.add_column(f"{group}\nours", justify="right", no_wrap=True)
+    return table
+
+
+def _pair(row: Row, digits: int) -> tuple[str, str]:
+    """Write the paper's number and ours."""
+    ours = row.ours
+    paper = "-" if row.paper is None else f"{row.paper:,.{digits}f}"
+    if math.isnan(ours.value):
+        return paper, "-"
+    spread = "" if math.isnan(ours.low) else f" +-{(ours.high - ours.low) / 2:,.{digits}f}"
+    return paper, f"{ours.value:,.{digits}f}{spread}"

@@ -1,0 +1,84 @@
+"""Feitelson's 1996 model of rigid jobs on production machines: how wide they are, how long, and how often run again.
+
+After "Packing Schemes for Gang Scheduling" (JSSPP 1996), and the Parallel Workloads Archive's page on it:
+
+sizes
+    Size n has a probability in proportion to ``1 / n**1.5`` (a harmonic distribution of order 1.5), "hand-tailored to
+    further emphasize small sizes and powers of two". By how much is not said there; here powers of two, among them
+    size 1, count `EMPHASIS` times.
+run times
+    Hyperexponential, which varies more than an exponential one, and a little longer for wider jobs: a short stage of
+    mean 1 with probability ``p(n) = 0.95 - 0.20 n / N`` on a machine of N nodes, else a long one of mean 7. The unit of
+    time is free.
+repetitions
+    A job is run r times with a probability in proportion to ``1 / r**2.5``, with the same size and run time.
+
+The sizes, and that run times are hyperexponential, vary more than exponential ones and grow a little with size, were
+read on that page; the numbers of the run times and of the repetitions are as the model is commonly given, and were not
+checked against the paper.
+
+Arrivals are ours, as in section 7.1 of the DMR paper: a Poisson process with a mean of 10 s between jobs. In the model
+a job that is run again comes when the run before has ended; here all are in one stream of arrivals, each right behind
+the run before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+__all__ = ["ARRIVAL_S", "Rigid", "draw"]
+
+ARRIVAL_S = 10.0
+EMPHASIS = 3.0
+_SIZE_ORDER, _REPEAT_ORDER = 1.5, 2.5
+_SHORT, _LONG = 1.0, 7.0
+_MOST_REPEATS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rigid:
+    """A job of the model.
+
+    Parameters
+    ----------
+    submit_s
+        When it comes.
+    nodes
+        How wide it is.
+    run
+        How long it runs, in the model's unit.
+    first
+        The place of the job of which it is a repetition, its own if of none.
+    """
+
+    submit_s: float
+    nodes: int
+    run: float
+    first: int
+
+
+def draw(jobs: int, most: int, rng: random.Random) -> Iterator[Rigid]:
+    """Draw so many jobs, on a machine of so many nodes.
+
+    Examples
+    --------
+    >>> [job.nodes for job in draw(8, 20, random.Random(1))]
+    [1, 1, 4, 2, 2, 2, 8, 1]
+    """
+    sizes = range(1, most + 1)
+    wide = list(accumulate((EMPHASIS if size & (size - 1) == 0 else 1.0) / size**_SIZE_ORDER for size in sizes))
+    often = list(accumulate(1 / times**_REPEAT_ORDER for times in range(1, _MOST_REPEATS + 1)))
+    submit_s, place = 0.0, 0
+    while place < jobs:
+        [nodes] = rng.choices(sizes, cum_weights=wide)
+        is_short = rng.random() < 0.95 - 0.20 * nodes / most
+        run = rng.expovariate(1 / (_SHORT if is_short else _LONG))
+        [times] = rng.choices(range(1, _MOST_REPEATS + 1), cum_weights=often)
+        first = place
+        for _ in range(min(times, jobs - place)):
+            submit_s += rng.expovariate(1 / ARRIVAL_S)
+            yield Rigid(submit_s, nodes, run, first)
+            place += 1

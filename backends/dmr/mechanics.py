@@ -1,0 +1,153 @@
+"""How the resource manager resizes a job (sections 3 and 5.2), and what that costs (section 7.3).
+
+Expand: a resizer job that depends on the job asks for the nodes that are to be added, with the highest priority. When
+it runs, its nodes are taken from it, it is cancelled, and the job's number of nodes is raised. If it does not run
+within the time-out it is cancelled, and nothing has changed; the job has stood still for as long.
+
+Shrink: the processes on the nodes that leave send what they hold to others, and tell a management node that they have
+finished. When all have, the job's number of nodes is lowered, and the nodes are free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Checkpoints", "Costs", "Ledger", "Resizer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Resizing by checkpoint and restart, as in the paper's related work (section 2), instead of by messages.
+
+    Parameters
+    ----------
+    disk_gb_s
+        At which all of the job's data are written and read again, however many nodes it has.
+    restart_s
+        To end the processes and start the new ones.
+    """
+
+    disk_gb_s: float = 1.0
+    restart_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds for which a job stands still.
+
+    Parameters
+    ----------
+    none_s
+        To hear that there is nothing to do: Table 2's average.
+    expand_s, shrink_s
+        To be resized, but for what follows: about Table 2's least.
+    per_node_s
+        For each node of an expanded job: deciding takes a little longer with more nodes (Fig. 3a).
+    per_leaving_s
+        For each node that leaves: all of these have to be waited for (Fig. 3b).
+    link_gb_s
+        Data move at this rate between each pair of nodes, of which there are as many as the job has nodes where it has
+        fewer: the more, the shorter (Fig. 3b). FDR10 has 5 GB/s.
+    timeout_s
+        A resizer job is waited for so long: Table 2's largest, less what an expansion takes.
+    checkpoints
+        Resize by these.
+    """
+
+    none_s: float = 0.0094
+    expand_s: float = 0.366
+    shrink_s: float = 0.334
+    per_node_s: float = 0.003
+    per_leaving_s: float = 0.006
+    link_gb_s: float = 5.0
+    timeout_s: float = 40.0
+    checkpoints: Checkpoints | None = None
+
+    def resize_s(self, before: int, after: int, data_gb: float) -> float:
+        """Seconds that it takes to resize a job; without waiting for a resizer job.
+
+        Examples
+        --------
+        >>> costs = Costs()
+        >>> round(costs.resize_s(8, 16, 1.0), 2), round(costs.resize_s(16, 8, 1.0), 2)
+        (0.43, 0.39)
+        """
+        few, many = sorted((before, after))
+        if after > before:
+            manage_s = self.expand_s + self.per_node_s * after
+        else:
+            manage_s = self.shrink_s + self.per_leaving_s * (before - after)
+        if self.checkpoints is not None:
+            return manage_s + self.checkpoints.restart_s + 2 * data_gb / self.checkpoints.disk_gb_s
+        moved_gb = data_gb * (many - few) / many
+        return manage_s + moved_gb / few / self.link_gb_s
+
+
+@dataclass(frozen=True, slots=True)
+class Resizer:
+    """A job that gets nodes for another one, with the highest priority.
+
+    Parameters
+    ----------
+    job
+        The running job that it depends on.
+    nodes
+        How many are to be added.
+    until_s
+        It is cancelled then.
+    """
+
+    job: int
+    nodes: int
+    until_s: float
+
+
+class Ledger:
+    """Who has how many nodes. Each method is one update that the resource manager makes.
+
+    Parameters
+    ----------
+    nodes
+        Of the machine.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self.free = nodes
+        self.held: dict[int, int] = {}
+        self.detached = 0
+
+    def allocate(self, job: int, nodes: int) -> None:
+        """Start a job."""
+        assert 0 < nodes <= self.free, f"job {job} gets {nodes} nodes of {self.free}"
+        assert job not in self.held, f"job {job} runs"
+        self.free -= nodes
+        self.held[job] = nodes
+
+    def detach(self, job: int) -> None:
+        """Set a job's number of nodes to 0; they are still nobody else's."""
+        self.detached += self.held[job]
+        self.held[job] = 0
+
+    def attach(self, job: int, nodes: int) -> None:
+        """Raise a job's number of nodes by nodes that are detached."""
+        assert nodes <= self.detached, f"job {job} gets {nodes} nodes of {self.detached}"
+        self.detached -= nodes
+        self.held[job] += nodes
+
+    def lower(self, job: int, nodes: int) -> None:
+        """Lower a job's number of nodes."""
+        assert 0 < nodes <= self.held[job], f"job {job} of {self.held[job]} nodes shrinks to {nodes}"
+        self.free += self.held[job] - nodes
+        self.held[job] = nodes
+
+    def end(self, job: int) -> None:
+        """End or cancel a job."""
+        self.free += self.held.pop(job)
+
+    def expand(self, resizer: Resizer, number: int) -> None:
+        """Do all of section 3's steps for a resizer job that can run, under a number of its own."""
+        self.allocate(number, resizer.nodes)
+        self.detach(number)
+        self.end(number)
+        self.attach(resizer.job, resizer.nodes)

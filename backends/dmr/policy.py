@@ -1,0 +1,193 @@
+"""The reconfiguration policy of section 4: what the resource manager answers to a job that asks whether to resize.
+
+Three modes, the first that applies:
+
+request an action (4.1)
+    The job holds fewer nodes than its least, or more than its most. It is given the smallest change that ends that.
+preferred number of nodes (4.2)
+    The job names a size that it prefers. With nobody queued it grows as far as it may, else it goes to that size.
+wide optimisation (4.3)
+    It shrinks if that lets a queued job start, and grows if no queued job could use the free nodes.
+
+Where the paper leaves room
+---------------------------
+- With nobody queued, a job at its preferred size grows: 4.2 says both "no action" and "the expansion can be granted",
+  and in section 7.5 the last job, which had been at its preferred size, "has been expanded".
+- A shrink to the preferred size needs no queued job that gains by it: in section 7.5 jobs are scaled down though the
+  next one in the queue needs more than what is then free. Whenever one does gain, it is promoted, as 4.3 has it.
+- In wide optimisation a shrink goes before an expansion. In the other order a job would grow into what it is then asked
+  to give back.
+- Of the queued jobs the first that gains counts, and of the sizes that let it start the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+from asa.errors import InputError
+
+__all__ = ["Action", "Answer", "Wish", "decide", "next_check"]
+
+_ROUNDING = 1e-9
+
+
+class Action(StrEnum):
+    """What a job is to do."""
+
+    NONE = "no action"
+    EXPAND = "expand"
+    SHRINK = "shrink"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a job hands over with a check (section 5.1).
+
+    Parameters
+    ----------
+    least, most
+        Nodes to be resized to at least and at most.
+    factor
+        New sizes are the old one times or by a power of it.
+    preferred
+        The number of nodes that it prefers, if it has one.
+
+    Raises
+    ------
+    InputError
+        No job can be so.
+
+    Examples
+    --------
+    >>> Wish(2, 32).sizes(8)
+    (2, 4, 16, 32)
+    >>> Wish(1, 20).sizes(12)
+    (3, 6)
+    """
+
+    least: int
+    most: int
+    factor: int = 2
+    preferred: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.most:
+            raise InputError(
+                f"between {self.least} and {self.most} nodes there is no size", hint="Give 1 <= least <= most."
+            )
+        if self.factor < 2:
+            raise InputError(f"sizes cannot change by a factor of {self.factor}", hint="Give 2 or more.")
+        if self.preferred is not None and not self.least <= self.preferred <= self.most:
+            raise InputError(
+                f"{self.preferred} nodes are preferred, and not between {self.least} and {self.most}",
+                hint="Prefer a size that the job may have.",
+            )
+
+    def sizes(self, nodes: int) -> tuple[int, ...]:
+        """Sizes that a job of so many nodes can be resized to, in order; its own is not among them."""
+        smaller, larger = [], []
+        size = nodes
+        while size % self.factor == 0:
+            size //= self.factor
+            smaller.append(size)
+        size = nodes * self.factor
+        while size <= self.most:
+            larger.append(size)
+            size *= self.factor
+        return tuple(size for size in (*reversed(smaller), *larger) if self.least <= size <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the resource manager answers.
+
+    Parameters
+    ----------
+    action
+        What to do.
+    nodes
+        How many the job has then.
+    promotes
+        Place in the queue of the job that gets the highest priority, as it can start on what a shrink gives back.
+    """
+
+    action: Action
+    nodes: int
+    promotes: int | None = None
+
+
+def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answer:
+    """Answer a check (section 4).
+
+    Parameters
+    ----------
+    nodes
+        What the job holds.
+    wish
+        What it wants.
+    free
+        Idle nodes.
+    queued
+        Nodes that each waiting job needs, in the order of their priority.
+
+    Examples
+    --------
+    >>> decide(16, Wish(1, 20), free=0, queued=[20, 4])
+    Answer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
+    """
+    smaller = [size for size in wish.sizes(nodes) if size < nodes]
+    larger = [size for size in wish.sizes(nodes) if nodes < size <= nodes + free]
+    size = nodes
+    if nodes < wish.least:
+        size = min(larger, default=nodes)
+    elif nodes > wish.most:
+        size = max(smaller, default=nodes)
+    elif wish.preferred is None:
+        size = _widely(nodes, smaller, larger, free, queued)
+    elif not queued:
+        size = max(larger, default=nodes)
+    elif nodes > wish.preferred:
+        size = min((size for size in smaller if size >= wish.preferred), default=nodes)
+    elif nodes < wish.preferred:
+        size = max((size for size in larger if size <= wish.preferred), default=nodes)
+    if size == nodes:
+        return Answer(Action.NONE, nodes)
+    if size > nodes:
+        return Answer(Action.EXPAND, size)
+    gains = (place for place, need in enumerate(queued) if free < need <= free + nodes - size)
+    return Answer(Action.SHRINK, size, next(gains, None))
+
+
+def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int, queued: Sequence[int]) -> int:
+    """Find the size of section 4.3."""
+    if smaller:
+        most = free + nodes - smaller[0]
+        for need in queued:
+            if free < need <= most:
+                return max(size for size in smaller if free + nodes - size >= need)
+    if larger and all(need > free for need in queued):
+        return larger[-1]
+    return nodes
+
+
+def next_check(iteration_s: float, since_s: float, period_s: float) -> int:
+    """Count the iterations to the next check that is not ignored (the checking inhibitor, section 5.1).
+
+    Parameters
+    ----------
+    iteration_s
+        How long an iteration takes.
+    since_s
+        Time since the last check that was answered, or since the start.
+    period_s
+        For so long checks are ignored.
+
+    Examples
+    --------
+    >>> next_check(0.5, 0.0, 15.0), next_check(0.5, 14.8, 15.0), next_check(40.0, 0.0, 15.0), next_check(40.0, 0.0, 0.0)
+    (30, 1, 1, 1)
+    """
+    return max(ceil((period_s - since_s) / iteration_s - _ROUNDING), 1)

@@ -1,0 +1,96 @@
+"""What Figures 6, 7 and 8 show of one workload: what went on over time, and what became of each job."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from .cluster import Record
+
+__all__ = ["Comparison", "Evolution", "compare", "evolution"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """A workload over time (Fig. 6). Each number holds from its time to the next.
+
+    Parameters
+    ----------
+    times_s
+        When something changed, from the first submission on.
+    allocated
+        Nodes.
+    running, completed
+        Jobs.
+    """
+
+    times_s: tuple[float, ...]
+    allocated: tuple[int, ...]
+    running: tuple[int, ...]
+    completed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A job in the fixed and in the flexible version of its workload (Figs. 7 and 8).
+
+    Parameters
+    ----------
+    job, application
+        Which it is.
+    waits_s, runs_s
+        How long it waited and executed, fixed and flexible.
+    """
+
+    job: int
+    application: str
+    waits_s: tuple[float, float]
+    runs_s: tuple[float, float]
+
+    @property
+    def gains_s(self) -> tuple[float, float, float]:
+        """Give by how much waiting, execution and completion are shorter in the flexible version."""
+        wait_s, run_s = (fixed - flexible for fixed, flexible in (self.waits_s, self.runs_s))
+        return wait_s, run_s, wait_s + run_s
+
+
+def evolution(records: Sequence[Record]) -> Evolution:
+    """Work out a workload's evolution.
+
+    Parameters
+    ----------
+    records
+        Of its jobs.
+    """
+    begin_s = min(record.job.submit_s for record in records)
+    changes: list[tuple[float, int]] = []
+    for record in records:
+        sizes = [0, *(nodes for _, nodes in record.sizes), 0]
+        times = [*(since_s for since_s, _ in record.sizes), record.end_s]
+        changes += [(time_s, after - before) for time_s, before, after in zip(times, sizes, sizes[1:], strict=False)]
+    changes.sort()
+    levels = dict(zip((time_s for time_s, _ in changes), accumulate(nodes for _, nodes in changes), strict=True))
+    times_s = sorted(levels)
+    started, ended = (_count(times, times_s) for times in zip(*((r.start_s, r.end_s) for r in records), strict=True))
+    return Evolution(
+        tuple(time_s - begin_s for time_s in times_s),
+        tuple(levels[time_s] for time_s in times_s),
+        tuple(begun - over for begun, over in zip(started, ended, strict=True)),
+        tuple(ended),
+    )
+
+
+def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
+    """Count those that are not later than each time."""
+    ordered = sorted(of)
+    return [bisect_right(ordered, time_s) for time_s in until_s]
+
+
+def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[Comparison]:
+    """Put each job of a workload beside itself, in the order of submission."""
+    return [
+        Comparison(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
+        for one, other in zip(fixed, flexible, strict=True)
+    ]

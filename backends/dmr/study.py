@@ -1,0 +1,148 @@
+"""The paper's study (sections 7.3 to 7.5): workloads of several sizes and seeds, fixed and flexible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from asa.parallel import available_cores, pool
+
+from .applications import Kind
+from .cluster import Cluster, Record
+from .mechanics import Costs
+from .policy import Action
+from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
+
+__all__ = ["VERSIONS", "Actions", "Outcome", "Study", "Version", "Which", "run_workload", "study"]
+
+Which = Literal["preliminary", "throughput"]
+Version = Literal["fixed", "synchronous", "asynchronous"]
+VERSIONS: dict[Which, tuple[Version, ...]] = {
+    "preliminary": ("fixed", "synchronous", "asynchronous"),
+    "throughput": ("fixed", "synchronous"),
+}
+_MAKERS = {"preliminary": preliminary, "throughput": throughput}
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What Table 2 reports of a workload.
+
+    Parameters
+    ----------
+    expands, shrinks
+        Of a job, on average; expansions that timed out are among them.
+    expand_s, shrink_s
+        Average seconds of one; nan if there was none.
+    timed_out
+        Share of the expansions that timed out; nan if there was none.
+    """
+
+    expands: float
+    expand_s: float
+    shrinks: float
+    shrink_s: float
+    timed_out: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a workload."""
+
+    measures: Measures
+    actions: Actions
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What came of all.
+
+    Parameters
+    ----------
+    seeds
+        How many.
+    outcomes
+        By which workload, version and number of jobs; one for each seed.
+    """
+
+    seeds: int
+    outcomes: dict[tuple[Which, Version, int], list[Outcome]]
+
+    def jobs(self, which: Which) -> list[int]:
+        """Give the sizes of the workloads, from small to large."""
+        return sorted({jobs for of, _, jobs in self.outcomes if of == which})
+
+
+def run_workload(which: Which, version: Version, jobs: int, seed: int, costs: Costs | None = None) -> list[Record]:
+    """Run a workload.
+
+    Parameters
+    ----------
+    which, jobs, seed
+        The workload.
+    version
+        Rigid jobs, or malleable ones whose checks are synchronous or asynchronous.
+    costs
+        Of resizing.
+    """
+    workload = _MAKERS[which](jobs, seed, Kind.RIGID if version == "fixed" else Kind.MALLEABLE)
+    return Cluster(workload.nodes, workload.jobs, costs=costs, asynchronous=version == "asynchronous").run()
+
+
+def study(
+    seeds: int,
+    *,
+    throughput_jobs: Sequence[int] = THROUGHPUT_JOBS,
+    preliminary_jobs: Sequence[int] = PRELIMINARY_JOBS,
+    costs: Costs | None = None,
+    processes: int | None = None,
+) -> Study:
+    """Run all workloads, in parallel.
+
+    Parameters
+    ----------
+    seeds
+        Workloads of each size.
+    throughput_jobs, preliminary_jobs
+        Sizes.
+    costs
+        Of resizing.
+    processes
+        One for each core if not given.
+    """
+    sizes: dict[Which, Sequence[int]] = {"throughput": throughput_jobs, "preliminary": preliminary_jobs}
+    tasks = [
+        (which, version, jobs, seed, costs)
+        for which, versions in VERSIONS.items()
+        for jobs in sorted(set(sizes[which]), reverse=True)
+        for version in versions
+        for seed in range(seeds)
+    ]
+    with pool(processes or available_cores()) as executor:
+        outcomes = executor.map(_outcome, tasks, chunksize=4) if executor else map(_outcome, tasks)
+        made: dict[tuple[Which, Version, int], list[Outcome]] = {}
+        for (which, version, jobs, _, _), outcome in zip(tasks, outcomes, strict=True):
+            made.setdefault((which, version, jobs), []).append(outcome)
+    return Study(seeds, made)
+
+
+def _outcome(task: tuple[Which, Version, int, int, Costs | None]) -> Outcome:
+    which, version, jobs, seed, costs = task
+    records = run_workload(which, version, jobs, seed, costs)
+    resizes = [resize for record in records for resize in record.resizes]
+    grown = [resize for resize in resizes if resize.action is Action.EXPAND]
+    shrunk = [resize for resize in resizes if resize.action is Action.SHRINK]
+    actions = Actions(
+        len(grown) / jobs,
+        _mean([resize.lasted_s for resize in grown]),
+        len(shrunk) / jobs,
+        _mean([resize.lasted_s for resize in shrunk]),
+        _mean([float(not resize.done) for resize in grown]),
+    )
+    return Outcome(measure(records, _MAKERS[which](0, seed, Kind.RIGID).nodes), actions)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

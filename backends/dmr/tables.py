@@ -1,0 +1,173 @@
+"""Tables 2, 3 and 4 of the paper beside what the study found: means over seeds, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .paper import TABLE_2, TABLE_3, TABLE_4, TABLE_4_MEASURES
+from .study import VERSIONS, Actions, Study, Version, Which
+
+__all__ = ["Estimate", "Row", "estimate", "table_2", "table_3", "table_4"]
+
+_RESAMPLES = 1000
+Means = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic of means over seeds, with its 95 % interval; nan where one seed tells no spread."""
+
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Give it as JSON has it, where nothing is nan."""
+        bounds = {"value": self.value, "low": self.low, "high": self.high}
+        return {name: None if math.isnan(bound) else bound for name, bound in bounds.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A number of the paper, and ours.
+
+    Parameters
+    ----------
+    jobs
+        Of the workload; None for all of them.
+    version
+        Fixed, synchronous (which the throughput study calls flexible), asynchronous; or the change from the first.
+    what
+        Is told.
+    paper
+        None where it has none.
+    ours
+        What the study found.
+    """
+
+    jobs: int | None
+    version: Version | str
+    what: str
+    paper: float | None
+    ours: Estimate
+
+    def as_dict(self) -> dict[str, object]:
+        """Give it as JSON has it."""
+        told = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
+        return {**told, "ours": self.ours.as_dict()}
+
+
+def estimate(statistic: Callable[[Means], float], values: Means) -> Estimate:
+    """Work out a statistic of means over seeds, and its interval by the percentile bootstrap.
+
+    Parameters
+    ----------
+    statistic
+        Of an array of means.
+    values
+        A row for each seed; those that hold a nan are left out.
+
+    Examples
+    --------
+    >>> estimate(float, np.array([1.0, 2.0, 3.0])).value
+    2.0
+    """
+    kept = values[~np.isnan(values).reshape(len(values), -1).any(axis=1)]
+    if not len(kept):
+        return Estimate(math.nan, math.nan, math.nan)
+    value = statistic(kept.mean(axis=0))
+    if len(kept) == 1:
+        return Estimate(value, math.nan, math.nan)
+    drawn = np.random.Generator(np.random.PCG64(0)).integers(len(kept), size=(_RESAMPLES, len(kept)))
+    low, high = np.quantile([statistic(kept[rows].mean(axis=0)) for rows in drawn], [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def _measured(study: Study, which: Which, version: Version, jobs: int, what: str) -> list[float]:
+    return [getattr(one.measures, what) for one in study.outcomes[which, version, jobs]]
+
+
+def table_2(study: Study) -> list[Row]:
+    """Actions of a job in the largest preliminary workload, and the seconds that one took."""
+    jobs = study.jobs("preliminary")[-1]
+    rows = []
+    for version in VERSIONS["preliminary"][1:]:
+        papers = TABLE_2[version] if jobs == 400 else {}
+        for field in fields(Actions):
+            values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
+            rows.append(Row(jobs, version, field.name, papers.get(field.name), estimate(float, np.array(values))))
+    return rows
+
+
+def table_3(study: Study) -> list[Row]:
+    """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs."""
+    rows = []
+    for what, papers in TABLE_3.items():
+        measure = what.removesuffix(" gain")
+        by_size = _flexible if what == measure else _gains
+        for version in VERSIONS["preliminary"]:
+            if version not in papers:
+                continue
+            values = [
+                [_measured(study, "preliminary", of, jobs, measure) for jobs in study.jobs("preliminary")]
+                for of in ("fixed", version)
+            ]
+            by_seed = np.moveaxis(np.array(values), 2, 0)
+            for paper, name, statistic in zip(
+                papers[version], (what, f"{what}, deviation"), (_mean, _std), strict=True
+            ):
+                rows.append(Row(None, version, name, paper, estimate(_of(statistic, by_size), by_seed)))
+    return rows
+
+
+def table_4(study: Study) -> list[Row]:
+    """Means of jobs in the throughput workloads, and their change: of utilisation in points, else in percent."""
+    rows = []
+    for jobs in study.jobs("throughput"):
+        for place, what in enumerate(TABLE_4_MEASURES):
+            change = _points if what == "utilisation" else _growth
+            values = [_measured(study, "throughput", version, jobs, what) for version in VERSIONS["throughput"]]
+            by_seed = np.array(values).T
+            papers = [TABLE_4[jobs][version][place] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
+            for column, version in enumerate(("fixed", "flexible")):
+                paper = papers[column] if papers else None
+                rows.append(Row(jobs, version, what, paper, estimate(float, by_seed[:, column])))
+            paper = change(np.array(papers)) if papers else None
+            rows.append(Row(jobs, "change", what, paper, estimate(change, by_seed)))
+    return rows
+
+
+def _of(statistic: Callable[[Means], float], by_size: Callable[[Means], Means]) -> Callable[[Means], float]:
+    return lambda both: statistic(by_size(both))
+
+
+def _mean(values: Means) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _std(values: Means) -> float:
+    return float(values.std()) if len(values) else math.nan
+
+
+def _flexible(both: Means) -> Means:
+    flexible: Means = both[1]
+    return flexible
+
+
+def _gains(both: Means) -> Means:
+    """Percent by which each is less than in the fixed version; those that were nothing there are left out."""
+    fixed, flexible = both[:, both[0] > 0]
+    return np.asarray(100 * (1 - flexible / fixed), dtype=np.float64)
+
+
+def _points(both: Means) -> float:
+    return float(both[1] - both[0])
+
+
+def _growth(both: Means) -> float:
+    return float(100 * (both[1] / both[0] - 1))
