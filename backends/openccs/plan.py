@@ -277,6 +277,40 @@ class Plan:
         self.reservations[name] = inside
         return inside
 
+    def _reserved_elsewhere(self, name: str, now: int) -> bool:
+        """Let a reservation that has not begun have other nodes at its time; tell whether there are any."""
+        job, ask, before = self.jobs[name], self._asks[name], self.jobs[name].placement
+        if before is None or job.phase is not Phase.PLANNED:
+            return False
+        self._free(job)
+        placement = self._find(job, ask, now)
+        if placement is None:
+            self._book(job, before)
+            return False
+        self._put(job, ask, placement, now)
+        self._note(kind="moved", id=name)
+        self.reservations[name].move_to(self.cluster.part(placement, name), now=now)
+        return True
+
+    @_one_step
+    def move_to(self, system: System, *, now: int) -> None:
+        """Plan all that has not ended anew on another system; what cannot be there has ended."""
+        self.furnish(system)
+        for job in self.in_order(job for job in self.jobs.values() if job.phase is not Phase.ENDED):
+            moved = replace(job, placement=None)
+            try:
+                ask = self._prepared(job.request, job.id, job.user, job.group)
+            except RefusedError as error:
+                self._set(replace(moved, phase=Phase.ENDED, why=error.message), now)
+                del self._asks[job.id]
+            else:
+                self._put(moved, ask, self._find(moved, ask, now), now)
+
+    def furnish(self, system: System) -> None:
+        """Begin with another system, on which nothing is booked."""
+        self.system, self.cluster = system, Cluster(system)
+        self.consumers = Consumers(self.cluster.used)
+
     def _inside(self, name: str) -> Callable[[Entry], None]:
         def note(entry: Entry) -> None:
             self._note(kind="inside", id=name, entry=entry)
@@ -376,7 +410,8 @@ class Plan:
     def fail(self, node: str, *, now: int) -> list[Job]:
         """Let a node go away; what was planned on it is planned anew, and what ran there is planned to run again.
 
-        A reservation keeps its time and its other nodes; what was planned in it is planned anew on these.
+        So is a reservation that has not begun, with all that is planned in it, if others are free at its time. Else it
+        keeps its time and its other nodes, and what was planned in it is planned anew on these.
 
         Returns
         -------
@@ -384,8 +419,8 @@ class Plan:
             Those that it met, as they are now.
         """
         self.cluster.set_up(node, up=False)
-        for inside in self.reservations.values():
-            if node in inside.cluster.names:
+        for name, inside in self.reservations.items():
+            if node in inside.cluster.names and not self._reserved_elsewhere(name, now):
                 inside.fail(node, now=now)
         self._note(kind="node", name=node, up=False, at_s=now)
         place = self.cluster.names.index(node)
@@ -597,6 +632,7 @@ class Plan:
             "forgotten": self._take_forgotten,
             "node": lambda told: self.cluster.set_up(told["name"], up=told["up"]),
             "reservation": self._take_reservation,
+            "moved": self._take_moved,
             "inside": self._take_inside,
             "past": lambda _: self._let_go_of_ended(),
         }
@@ -622,6 +658,11 @@ class Plan:
 
     def _take_reservation(self, entry: Entry) -> None:
         self._open(entry["id"])
+
+    def _take_moved(self, entry: Entry) -> None:
+        placement = self.jobs[entry["id"]].placement
+        assert placement is not None, "it has a start"
+        self.reservations[entry["id"]].furnish(self.cluster.part(placement, entry["id"]))
 
     def _take_inside(self, entry: Entry) -> None:
         if (inside := self.reservations.get(entry["id"])) is not None:

@@ -74,14 +74,38 @@ def test_its_end_is_theirs(plan, inside):
     assert submit(plan, "4:ncpus=4,walltime=10s", now=1300).start_s == 1300
 
 
-def test_a_node_of_it_that_goes_away_moves_its_jobs_and_not_the_reservation(plan, inside):
+def test_a_reservation_whose_node_goes_away_moves_with_its_jobs(plan, inside):
+    jobs = [submit(inside, "ncpus=4,walltime=400s") for _ in range(3)]
+    [node] = inside.cluster.names_of(jobs[0].placement)
+    plan.fail(node, now=500)
+    assert plan.jobs["course"].start_s == 1000
+    assert node not in plan.cluster.names_of(plan.jobs["course"].placement)
+    assert plan.reservations["course"] is inside
+    assert node not in inside.cluster.names
+    assert sorted(starts(inside).values()) == [1000, 1000, 1400]
+    assert submit(plan, "2:ncpus=4,walltime=1000s", now=500).start_s == 2000, "one is left beside it"
+    assert submit(plan, "1:ncpus=4,walltime=1000s", now=500).start_s == 500
+
+
+def test_one_that_finds_no_others_keeps_its_time_and_its_other_nodes(plan, inside):
     jobs = [submit(inside, "ncpus=4,walltime=400s") for _ in range(2)]
+    submit(plan, "2:ncpus=4,walltime=3000s")
     [node] = inside.cluster.names_of(jobs[0].placement)
     plan.fail(node, now=500)
     assert plan.jobs["course"].start_s == 1000
     assert sorted(starts(inside).values()) == [1000, 1400]
     plan.recover(node, now=600)
     assert sorted(starts(inside).values()) == [1000, 1000]
+
+
+def test_one_that_has_begun_stays(plan, inside):
+    job = submit(inside, "ncpus=4,walltime=400s")
+    plan.begin("course", now=1000)
+    inside.begin(job.id, now=1000)
+    [node] = inside.cluster.names_of(job.placement)
+    plan.fail(node, now=1100)
+    assert inside.jobs[job.id].start_s == 1100
+    assert inside.jobs[job.id].phase is Phase.PLANNED
 
 
 @pytest.mark.parametrize(
@@ -113,8 +137,10 @@ def lived(path):
     plan.begin(first.id, now=110)
     late = submit(plan, "2:ncpus=4,walltime=800s,sw=g03")
     plan.fail("n3", now=120)
+    plan.fail(inside.cluster.names[0], now=121)
     plan.alter(late.id, ask("ncpus=1,walltime=20s,priority=9"), now=130)
-    plan.recover("n3", now=150)
+    for name in plan.cluster.names:
+        plan.recover(name, now=150)
     return plan
 
 
