@@ -344,7 +344,7 @@ class Watched:
         if held[job.id] is None or held[job.id].start != self.now:
             until = self.now + self.lasts[job.id]
             below = [one for one in before.values() if one.phase is Phase.PLANNED or one.id in ids]
-            below = [one for one in below if one.request.start_s is None]  # who has a fixed start holds it
+            below = [one for one in below if one.request.start_s is None and one.request.deadline_s is None]
             below = [one for one in below if rank(one) > rank(job) and held[one.id] and held[one.id].start < until]
             gone = self.who_makes_room(held, job, sorted(below, key=rank)[::-1])
             held |= dict.fromkeys(one.id for one in gone)
