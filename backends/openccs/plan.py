@@ -481,7 +481,7 @@ class Plan:
         """Give the jobs of lower rank that would have to move for one to start now: as few as may be, from the last."""
         ask = self._asks[job.id]
         below = [o for o in self.jobs.values() if o.phase is Phase.PLANNED and o.rank > job.rank]
-        below = [o for o in below if o.request.start_s is None and o.request.deadline_s is None]  # to give way
+        below = [o for o in below if o.request.start_s is None and o.request.deadline_s is None]
         until = now + ask.lasts_s
         below = [o for o in below if o.placement is not None and o.placement.start < until and o.id != job.id]
         self._free(job)
