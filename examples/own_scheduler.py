@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.policies import Easy, PassScheduler, Policy, QueueView, scheduler
+from asa.backends.simulated.policies import Easy, PassScheduler, Policy, QueueView, easy, sjf
 from asa.backends.simulated.presets import PRESETS
 from asa.backends.simulated.table import NEVER
 from numpy.typing import NDArray
@@ -46,8 +46,8 @@ def main() -> None:
     table = model.generate(4 * 86400, seed=1)
     load = Load(table, Cluster({"cores": model.machine.cores}))
     contestants: dict[str, Policy | PassScheduler] = {
-        "easy": scheduler("easy"),
-        "sjf": scheduler("sjf"),
+        "easy": easy(),
+        "sjf": sjf(),
         "smallest area, EASY": Policy(SmallestArea(), Easy()),
         "bin packing": BinPacking(),
     }
