@@ -1,0 +1,88 @@
+"""How far solutions are from the true front, and what more generations and larger populations do about it (Fig. 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from asa.errors import InputError
+
+from .exact import Exact
+from .genetic import Genetic
+from .problem import Problem
+
+__all__ = ["Distance", "gd_curve", "generational_distance"]
+
+
+def generational_distance(found: ArrayLike, true: ArrayLike, whole: ArrayLike = 1) -> float:
+    """Average the distances of solutions from those of the true front that are nearest (Section 3.2.3).
+
+    Parameters
+    ----------
+    found, true
+        What solutions are worth, a row for each.
+    whole
+        What each objective is divided by first: as `System.totals`, to compare shares of the machine.
+
+    Examples
+    --------
+    >>> generational_distance([[90, 20], [80, 90]], [[100, 20], [80, 90]])
+    5.0
+    """
+    rows, best = (np.atleast_2d(np.asarray(points)) / np.asarray(whole) for points in (found, true))
+    squares = ((rows[:, None, :] - best[None, :, :]) ** 2).sum(axis=2)
+    return float(np.sqrt(squares.min(axis=1)).mean())
+
+
+class Distance(NamedTuple):
+    """How far the genetic algorithm's solutions are from the true ones, on average, and how long it takes.
+
+    Distances are of shares of the machine.
+    """
+
+    generations: int
+    population: int
+    distance: float
+    seconds: float
+
+
+def gd_curve(
+    problems: Iterable[Problem],
+    generations: Sequence[int] = (0, 100, 200, 500, 1000, 2000),
+    populations: Sequence[int] = (10, 20, 30),
+    seed: int = 0,
+) -> list[Distance]:
+    """Measure distance and time over generations, for some sizes of the population.
+
+    Parameters
+    ----------
+    problems
+        Over which both are averaged. Those too hard for an exact solution are left out.
+    generations, populations
+        What is tried, each with each.
+    seed
+        Of the first problem; each has its own.
+    """
+    exact = Exact()
+    fronts = [(problem, front) for problem in problems if (front := exact.solve(problem)).is_exact]
+    if not fronts:
+        raise InputError(
+            "of no window the true front is known", where="distance", hint="Give some windows of at most 20 jobs."
+        )
+    curve = []
+    for population in populations:
+        for count in generations:
+            solver, distances, begin = Genetic(count, population), [], time.perf_counter()
+            found = [replace(solver, seed=seed + i).solve(problem) for i, (problem, _) in enumerate(fronts)]
+            seconds = (time.perf_counter() - begin) / len(fronts)
+            for (problem, true), front in zip(fronts, found, strict=True):
+                goals = problem.goals
+                whole = np.array(problem.window.system.totals)[goals]
+                distances.append(generational_distance(front.objectives[:, goals], true.objectives[:, goals], whole))
+            curve.append(Distance(count, population, float(np.mean(distances)), seconds))
+    return curve

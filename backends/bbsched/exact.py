@@ -1,0 +1,256 @@
+"""The exact front, and when it is given up for an approximation.
+
+The paper searches for the front with a genetic algorithm, since there are ``2 ** w`` sets of jobs in a window of `w`.
+But most of them need not be looked at:
+
+- The window is cut in two. What sets of the last jobs use is listed once, without what comes twice, and laid out as a
+  tree of boxes. The first jobs are decided on one after another. At the end of a branch the tree gives what fits beside
+  it and is not beaten.
+- A branch is left as soon as something that was found is as good as all that the branch might reach. What it might
+  reach is known well: what each resource's sums can come to, and how much of one there is at most to a limited other.
+- It is left, too, if an earlier one used the same, or no more of what is scarce and no less of what is not.
+- Of jobs that use the same of what is scarce, the better ones are taken first, and of equal ones the first.
+- As jobs are first taken and then left, in their order, what is found first is nearest the front of all that is equal.
+- In a large window often some jobs use everything up. So this is tried before anything that is less than the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from asa.compiled import seen
+
+from . import exact_kernel as k
+from .genetic import Genetic
+from .problem import Front, Problem
+from .system import Integers
+
+__all__ = ["MOST_JOBS", "MOST_SOLUTIONS", "Exact"]
+
+MOST_JOBS: Final = 62
+"""A set of jobs is a number, and each has a bit of it."""
+MOST_SOLUTIONS: Final = 1 << 13
+_FEW_JOBS: Final = 24
+"""For so few jobs there is one search, with a tree that is small anyway."""
+_FIRST_LABELS: Final = 1 << 10
+_FIRST_WORK: Final = 4_000_000
+"""For more there is a first one that suffices for most windows."""
+_AIMED_LABELS: Final = 1 << 16
+_LABELS: Final = 1 << 15
+"""With more labels it takes longer to plant them, and less to search with them."""
+_PLANTED, _GROWN = 250, 70
+"""How much work it is to plant a label, and to list one that is not planted."""
+_ROOM: Final = 1 << 11
+"""Sums that are listed; where there are more, any is taken to be possible."""
+_SEEN: Final = 1 << 16
+"""Branches that are remembered."""
+_NOT_FOUND: Final = -1
+_HUGE: Final = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Finds the whole front, the paper's ``S*``, of any window that is not too hard.
+
+    A window is too hard if the search takes more than `most_work`, if the front has more than `MOST_SOLUTIONS`, or if
+    more than `MOST_JOBS` jobs would fit, each alone. Then the front is that of what was found till then and of what a
+    genetic algorithm finds. It is marked as not exact, and as found by "exact+genetic", or by "genetic" alone in the
+    last case.
+
+    Parameters
+    ----------
+    most_work
+        How much is looked at before the search is given up, in steps of about a nanosecond. Unlike a time it is the
+        same for the same problem everywhere.
+    otherwise
+        What takes over.
+    """
+
+    most_work: int = 100_000_000
+    otherwise: Genetic = field(default_factory=Genetic)
+
+    def solve(self, problem: Problem) -> Front:
+        """Find the front of a problem."""
+        if not len(problem.jobs):
+            return problem.front(np.zeros((1, 0), dtype=np.bool_), "exact", is_exact=True, work=0)
+        if len(problem.jobs) > MOST_JOBS:
+            return self.otherwise.solve(problem)
+        search = _Search(problem)
+        if len(problem.jobs) <= _FEW_JOBS:
+            search.plant(_LABELS)
+            fronts = [search.run(self.most_work)]
+        else:
+            search.plant(_FIRST_LABELS)
+            fronts = [search.run(min(_FIRST_WORK, self.most_work))]
+            if not fronts[0].is_exact and search.aim(_AIMED_LABELS):
+                corner = search.run((search.work + self.most_work) // 2)
+                if len(corner):
+                    return corner
+            if not fronts[0].is_exact:
+                search.plant(_LABELS)
+                fronts.append(search.run(self.most_work, fronts[0]))
+        return fronts[-1] if fronts[-1].is_exact else _united(problem, [*fronts, self.otherwise.solve(problem)])
+
+
+def _united(problem: Problem, fronts: Sequence[Front]) -> Front:
+    """Give the front of several."""
+    picked = np.concatenate([front.chosen for front in fronts])[:, problem.jobs]
+    worth = np.concatenate([front.objectives for front in fronts])[:, problem.goals]
+    kept = np.ones(len(worth), dtype=np.bool_)
+    for row in range(len(worth)):
+        if kept[row]:
+            kept &= ~np.all(worth <= worth[row], axis=1)
+            kept[row] = True
+    return problem.front(picked[kept], "exact+genetic", is_exact=False, work=sum(front.work for front in fronts))
+
+
+class _Search:
+    """All that the kernels need to search for a front; `plant` or `aim` comes before each `run`.
+
+    Attributes
+    ----------
+    work
+        How much was looked at.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self.work = problem, 0
+        flat, width, limited, kinds, losses, jobs, *_ = problem.layout
+        self._needs = tuple(seen(bits) for bits in _preferred(problem))
+        room = min(_ROOM, 1 << jobs)
+        self._sums = np.empty((limited, jobs + 1, room), dtype=np.int64)
+        self._counts = np.empty((limited, jobs + 1), dtype=np.int64)
+        for part, spare in enumerate((problem.limits - problem.start[:limited]).tolist()):
+            k.attain(flat, width, jobs, part, spare, room, seen(self._sums[part].ravel()), seen(self._counts[part]))
+        pairs = [
+            (what, per)
+            for what in problem.goal_parts.tolist()
+            for per in (0, *range(kinds, limited))
+            if what < losses and what != per
+        ]
+        paired = np.empty((len(pairs), 2 * (jobs + 1) ** 2), dtype=np.int64)
+        for (what, per), table in zip(pairs, paired, strict=True):
+            order = _densest(problem.uses[:, what], problem.uses[:, per])
+            k.add_up(flat, width, jobs, seen(order), what, per, seen(table))
+        rest = np.zeros((jobs + 1, width), dtype=np.int64)
+        rest[:jobs] = problem.uses[::-1].cumsum(axis=0)[::-1]
+        self._bounds = (
+            seen(rest.ravel()), seen(self._sums.ravel()), room, seen(self._counts.ravel()),
+            seen(np.array(pairs, dtype=np.int64).ravel()), len(pairs), seen(paired.ravel()),
+        )  # fmt: skip
+        self._is_goal = np.isin(np.arange(width), problem.goal_parts)
+        self._known = np.empty((0, len(problem.goals)), dtype=np.int64)
+
+    def _grow(self, most_labels: int) -> tuple[list[Integers], Integers, Integers]:
+        """List what sets of the last jobs use, and a table to find it in; make room for as much again."""
+        flat, width, limited, _, _, jobs, start, limits, *_ = self._problem.layout
+        most = min(2 * most_labels, 2 << (jobs + 1) // 2)
+        labels = [np.empty(most * n, dtype=np.int64) for n in (width, 1, width, 1)]
+        table, found = np.empty(4 * most, dtype=np.int64), np.empty(4, dtype=np.int64)
+        k.grow(
+            flat, width, limited, start, limits, jobs, *self._needs, most_labels,
+            *(seen(array) for array in labels), seen(table), seen(found),
+        )  # fmt: skip
+        return labels[2:] + labels[:2] if found[2] else labels, table, found
+
+    def plant(self, most_labels: int) -> None:
+        """Look for the whole front, with a tree to which no job is added from so many labels on."""
+        width = self._problem.uses.shape[1]
+        labels, _, (count, self._first, *_) = self._grow(most_labels)
+        nodes = 2
+        while k.BUCKET * nodes < 2 * count:
+            nodes *= 2
+        boxes, stack = np.empty(4 * nodes * width, dtype=np.int64), np.empty(3 * 64, dtype=np.int64)
+        k.plant(
+            seen(labels[0]), seen(labels[1]), width, int(count), seen(np.empty(count, dtype=np.int64)), seen(boxes),
+            seen(stack), seen(labels[2]), seen(labels[3]),
+        )  # fmt: skip
+        self.work += _PLANTED * int(count)
+        nothing = seen(np.empty(1, dtype=np.int64))
+        self._tree = (seen(labels[2]), seen(labels[3]), int(count), seen(boxes), seen(stack), nothing, 0, nothing)
+
+    def aim(self, most_labels: int) -> bool:
+        """Look for what uses as much of each resource as can be used of it alone; False if not all is scarce."""
+        problem = self._problem
+        if not self._is_goal.all() or len(problem.limits) < len(self._is_goal):
+            return False
+        counts = self._counts[:, 0]
+        most = self._sums[range(len(counts)), 0, np.maximum(counts, 1) - 1] + problem.start
+        corner = np.where(counts < 0, problem.limits, most)
+        labels, table, (count, self._first, _, size) = self._grow(most_labels)
+        self.work += _GROWN * int(count)
+        nothing = seen(np.empty(1, dtype=np.int64))
+        self._tree = (
+            seen(labels[0]), seen(labels[1]), int(count), nothing, nothing, seen(table), int(size), seen(corner)
+        )  # fmt: skip
+        self._known = np.full((len(corner), len(corner)), _HUGE)  # by which all that is less anywhere is beaten
+        np.fill_diagonal(self._known, corner - 1)
+        return True
+
+    def run(self, most_work: int, before: Front | None = None) -> Front:
+        """Search, until so much was looked at.
+
+        Parameters
+        ----------
+        most_work
+            Of this and all before.
+        before
+            What was found. What is worse than that is not looked for, but what is worth as much.
+        """
+        problem = self._problem
+        known = self._known if before is None else before.objectives[:, problem.goals]
+        flat, width, limited, kinds, losses, jobs, _, limits, goal_parts, goals, free, steps = problem.layout
+        first, slots = int(self._first), min(_SEEN, 4 << int(self._first))
+        usage = np.zeros((first + 1, width), dtype=np.int64)
+        usage[0] = problem.start
+        points, sets = np.empty(MOST_SOLUTIONS * goals, dtype=np.int64), np.full(MOST_SOLUTIONS, _NOT_FOUND)
+        points[: known.size] = known.ravel()
+        told = np.empty(2, dtype=np.int64)
+        lengths = (first + 1, first + 1, width, width, goals, goals, slots * width)
+        many = k.search(
+            flat, width, limited, kinds, losses, jobs, limits, *self._needs, goal_parts, goals,
+            seen(self._is_goal.astype(np.int64)), free, steps, *self._bounds, first, *self._tree, seen(usage.ravel()),
+            *(seen(np.empty(n, dtype=np.int64)) for n in lengths), seen(np.full(slots, -1)), slots,
+            seen(points), seen(sets), len(known), MOST_SOLUTIONS, most_work - self.work, seen(told),
+        )  # fmt: skip
+        self.work += int(told[0])
+        found = sets[:many][sets[:many] != _NOT_FOUND]
+        picked = (found[:, None] >> np.arange(jobs)[::-1] & 1).astype(np.bool_)
+        return problem.front(picked, "exact", is_exact=not told[1], work=self.work)
+
+
+def _densest(what: Integers, per: Integers) -> Integers:
+    """Order jobs by how much of one thing they use for each of another, the most first."""
+    ratio = np.full(len(what), np.inf)
+    np.divide(what, per, out=ratio, where=per > 0)
+    return np.argsort(-ratio, kind="stable")
+
+
+def _preferred(problem: Problem) -> tuple[Integers, Integers]:
+    """Say for each job which others must be selected with it, and with which others it must be, as sets.
+
+    In no solution is a job selected in whose place another could be that uses the same of what is scarce and is worth
+    more, or as much and is nearer the front.
+    """
+    uses, jobs = problem.uses, len(problem.jobs)
+    parts = np.arange(uses.shape[1])
+    is_goal = np.isin(parts, problem.goal_parts)
+    is_limited = parts < len(problem.limits)
+    if problem.kinds > 1 and (problem.goal_parts >= problem.losses).any():
+        is_equal = is_limited & (is_goal | (parts < problem.kinds))
+    else:
+        is_equal = is_limited & is_goal
+    more = uses[None, :, :] - uses[:, None, :]  # [i, j] is what j uses more than i
+    is_better = (
+        (more[:, :, is_equal] == 0).all(axis=2)
+        & (more[:, :, is_limited & ~is_equal] <= 0).all(axis=2)
+        & (more[:, :, is_goal & ~is_limited] >= 0).all(axis=2)
+    )
+    is_worth_more = (more[:, :, is_goal & ~is_limited] > 0).any(axis=2)
+    is_better &= is_worth_more | np.tri(jobs, k=-1, dtype=np.bool_)  # worth as much, but before it
+    bits = np.left_shift(1, np.arange(jobs)[::-1])
+    return is_better @ bits, is_better.T @ bits

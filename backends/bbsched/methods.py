@@ -1,0 +1,299 @@
+"""The methods that the paper compares: each selects jobs of a window that start now (Sections 3.2.4, 4.3 and 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError, UnknownNameError, near
+
+from .exact import Exact
+from .problem import Front, Problem, Selection, Window, values
+from .system import NODES, Free, Integers, System
+
+__all__ = [
+    "METHODS",
+    "BBSched",
+    "Baseline",
+    "BinPacking",
+    "Constrained",
+    "Method",
+    "Solver",
+    "Weighted",
+    "backfill",
+    "load_method",
+]
+
+
+class Method(Protocol):
+    """A way to select jobs."""
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window that fit together into what is free; those that are forced among them."""
+        ...
+
+
+class Solver(Protocol):
+    """A way to find a front, or something near it."""
+
+    def solve(self, problem: Problem) -> Front:
+        """Find the front of a problem."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The naive method: takes jobs in order until one does not fit, as Slurm does. The rest is left to backfilling."""
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        problem = Problem(window, free)
+        chosen, left = list(problem.forced), problem.limits - problem.start[: len(problem.limits)]
+        for job, uses in enumerate(window.uses[:, : len(left)]):
+            if job in problem.forced:
+                continue
+            if (uses > left).any():
+                break
+            left = left - uses
+            chosen.append(job)
+        return _selection(problem, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class BinPacking:
+    """Takes, as long as any job fits, the one that is best aligned with what is free.
+
+    That is the one with the largest dot product of what it asks for and what is free, both as shares of the machine
+    (Grandl et al., SIGCOMM 2014); the first of several.
+    """
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        problem, system = Problem(window, free), window.system
+        resources = len(system.resources)
+        totals = np.array(system.totals[:resources])
+        asked = np.concatenate([window.uses[:, :1], window.uses[:, problem.kinds : problem.losses]], axis=1) / totals
+        volumes = (np.array(free.nodes) @ system.each).tolist()
+        chosen, used = list(problem.forced), problem.start
+        while True:
+            total = used[: len(problem.limits)] + window.uses[:, : len(problem.limits)]
+            fits: NDArray[np.bool_] = np.all(total <= problem.limits, axis=1)
+            fits[chosen] = False
+            if not fits.any():
+                return _selection(problem, chosen)
+            worth = values(system, free, used[None, :])[0]
+            taken = worth[:resources].copy()
+            taken[resources - len(volumes) :] -= worth[resources:]  # the nodes of jobs go with all that they have
+            score = asked @ ((np.array([sum(free.nodes), *free.shared, *volumes]) - taken) / totals)
+            job = int(np.where(fits, score, -np.inf).argmax())
+            chosen.append(job)
+            used = used + window.uses[job]
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """Uses one resource as well as can be, and takes the others for mere limits.
+
+    Parameters
+    ----------
+    objective
+        What is to be used well.
+    solver
+        What finds the best; of several solutions that are as good, that with the jobs nearest the front.
+    """
+
+    objective: str = NODES
+    solver: Solver = field(default_factory=Exact)
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        return _chosen(self.solver.solve(Problem(window, free, [self.objective])), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """Maximises a weighted sum of objectives, as shares of the machine.
+
+    Parameters
+    ----------
+    weights
+        Whole numbers for some objectives; all weigh the same if not given.
+    solver
+        What finds the front, on which the best lies; of several, it is the one with the jobs nearest the front.
+    """
+
+    weights: Mapping[str, int] | None = None
+    solver: Solver = field(default_factory=Exact)
+
+    def __post_init__(self) -> None:
+        for name, weight in (self.weights or {}).items():
+            if weight < 0:
+                raise InputError(
+                    f"{name} cannot weigh {weight}", where="weighted", hint="Give whole numbers from 0 on, as percents."
+                )
+        if self.weights is not None and not any(self.weights.values()):
+            raise InputError("nothing weighs anything", where="weighted", hint="Give one weight at least.")
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        system = window.system
+        weights = dict.fromkeys(system.objectives, 1) if self.weights is None else self.weights
+        goals = [name for name, weight in weights.items() if weight]
+        front = self.solver.solve(Problem(window, free, goals))
+        scale = _scale(system)
+        terms = [(system.objective(name), weights[name]) for name in goals]
+        sums = [sum(weight * scale[o] * worth[o] for o, weight in terms) for worth in front.objectives.tolist()]
+        return _chosen(front, _first(front, [row for row, total in enumerate(sums) if total == max(sums)]))
+
+
+@dataclass(frozen=True, slots=True)
+class BBSched:
+    """The paper's scheme: finds the front, and trades nodes for other resources where that pays.
+
+    It starts from the solution that uses most nodes, of several that with the jobs nearest the front. Instead it takes
+    another one of the front if what that gains in all else, as shares of the machine, is more than `factor` times what
+    it loses in nodes; of several the one that gains most.
+
+    Parameters
+    ----------
+    solver
+        What finds the front: `Exact`, or the paper's `Genetic`.
+    factor
+        As many as there are objectives if not given, which gives the paper's 2 for two and 4 for four.
+    """
+
+    solver: Solver = field(default_factory=Exact)
+    factor: int | None = None
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        front = self.solver.solve(Problem(window, free))
+        return _chosen(front, self.prefer(window.system, front))
+
+    def prefer(self, system: System, front: Front) -> int:
+        """Choose a solution of a front of all objectives: give its place (Section 3.2.4)."""
+        factor = len(system.objectives) if self.factor is None else self.factor
+        scale = _scale(system)
+        worth = [[value * by for value, by in zip(row, scale, strict=True)] for row in front.objectives.tolist()]
+        most = max(row[0] for row in worth)
+        base = _first(front, [place for place, row in enumerate(worth) if row[0] == most])
+        others = sum(worth[base][1:])
+        gains = [sum(row[1:]) - others for row in worth]
+        better = [place for place, row in enumerate(worth) if gains[place] > factor * (most - row[0])]
+        if not better:
+            return base
+        gain = max((gains[place], worth[place][0]) for place in better)
+        return _first(front, [place for place in better if (gains[place], worth[place][0]) == gain])
+
+
+def backfill(window: Window, free: Free, jobs: Sequence[int], then: Free | None = None) -> tuple[int, ...]:
+    """Add the jobs that EASY backfilling starts whatever the run times.
+
+    The first job that is left must not be delayed. So others start, in order, that fit now and also into what is left
+    beside that job when it starts.
+
+    Parameters
+    ----------
+    window, free, jobs
+        The window, what is free, and jobs that start.
+    then
+        What is free when the first job that is left starts; the whole machine if not given.
+    """
+    left = [job for job in range(len(window)) if job not in jobs]
+    if not left:
+        return tuple(jobs)
+    later = window.limits(window.system.whole if then is None else then)
+    now = window.limits(free)
+    uses = window.uses[:, : len(now)]
+    now = now - uses[list(jobs)].sum(axis=0)
+    later = later - uses[left[0]]
+    started = list(jobs)
+    for job in left[1:]:
+        if (uses[job] <= now).all() and (uses[job] <= later).all():
+            now, later = now - uses[job], later - uses[job]
+            started.append(job)
+    return tuple(sorted(started))
+
+
+# ---------------------------------------------------------------------- by name
+
+
+def _shared(system: System) -> str:
+    return _one_of(tuple(system.shared), "shared by all nodes, as a burst buffer is")
+
+
+def _per_node(system: System) -> str:
+    return _one_of(system.per_node, "of each node's own, as a local SSD is")
+
+
+def _one_of(names: tuple[str, ...], what: str) -> str:
+    if not names:
+        raise InputError(
+            f"the machine has no resource {what}", where="method", hint="Choose a method that needs none of it."
+        )
+    return names[0]
+
+
+METHODS: Final[Mapping[str, Callable[[System, Solver], Method]]] = {
+    "baseline": lambda _system, _solver: Baseline(),
+    "weighted": lambda _system, solver: Weighted(None, solver),
+    "weighted-cpu": lambda system, solver: Weighted({NODES: 80, _shared(system): 20}, solver),
+    "weighted-bb": lambda system, solver: Weighted({NODES: 20, _shared(system): 80}, solver),
+    "constrained-cpu": lambda _system, solver: Constrained(NODES, solver),
+    "constrained-bb": lambda system, solver: Constrained(_shared(system), solver),
+    "constrained-ssd": lambda system, solver: Constrained(_per_node(system), solver),
+    "bin-packing": lambda _system, _solver: BinPacking(),
+    "bbsched": lambda _system, solver: BBSched(solver),
+}
+"""The paper's methods, for a machine and a solver. The first shared resource stands for its burst buffer."""
+
+
+def load_method(name: str, system: System, solver: Solver | None = None) -> Method:
+    """Find a method by its name among `METHODS`.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    system
+        The machine that it is for.
+    solver
+        What finds fronts; `Exact` if not given.
+    """
+    if name not in METHODS:
+        raise UnknownNameError(
+            f"no method is called {name!r}",
+            where="method",
+            hint=f"{near(name, METHODS)}Known: {', '.join(METHODS)}.",
+        )
+    return METHODS[name](system, Exact() if solver is None else solver)
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+def _scale(system: System) -> list[int]:
+    """Give whole numbers by which objectives are multiplied to be compared as shares of the machine, exactly."""
+    whole = math.lcm(*system.totals)
+    return [whole // total for total in system.totals]
+
+
+def _first(front: Front, places: Sequence[int]) -> int:
+    """Choose the solution with the jobs nearest the front."""
+    return max(places, key=lambda place: tuple(front.chosen[place].tolist()))
+
+
+def _chosen(front: Front, place: int) -> Selection:
+    jobs: list[int] = np.flatnonzero(front.chosen[place]).tolist()
+    return Selection(tuple(jobs), tuple(front.objectives[place].tolist()), front.is_exact, front.solver)
+
+
+def _selection(problem: Problem, chosen: Sequence[int]) -> Selection:
+    usage: Integers = problem.window.uses[list(chosen)].sum(axis=0)
+    worth = values(problem.window.system, problem.free, usage[None, :])[0]
+    return Selection(tuple(sorted(chosen)), tuple(worth.tolist()))

@@ -1,0 +1,342 @@
+"""Which jobs of a window may start now, and what a selection of them is worth (Sections 3.2.1 and 5).
+
+A selection is seen through the sums of what its jobs use, its *usage*. A row of `Window.uses` is one job's:
+
+- the nodes that must be of this kind or a better one, for each kind of nodes, from all nodes on,
+- each shared resource,
+- each resource of the nodes, over all its nodes,
+- and how much of it is wasted, counted as a loss, if each of its nodes is of the least kind that will do.
+
+Jobs waste more than the last says where so many nodes of one kind are asked for that some are of a better kind. It
+depends only on how many these are, not on whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from asa.compiled import seen
+from asa.errors import InputError, UnknownNameError, near
+
+from .system import LARGEST, NODES, Free, Integers, System
+
+__all__ = ["Front", "Problem", "Selection", "Solution", "Window", "values"]
+
+
+class Window:
+    """Jobs at the front of the queue, in order, and what each asks for.
+
+    Parameters
+    ----------
+    system
+        The machine.
+    demands
+        For each resource, what each job asks for: nodes, amounts of what is shared, and amounts *for each node* of
+        what each node has. Nothing is asked of a resource that is not named.
+    forced
+        Whether each job waited so long that it must be selected, if it fits.
+
+    Examples
+    --------
+    >>> window = Window(System(100, {"burst buffer": 100}), {"nodes": [80, 10], "burst buffer": [20, 85]})
+    >>> window.uses
+    array([[80, 20],
+           [10, 85]])
+    """
+
+    __slots__ = ("forced", "kind", "system", "uses")
+
+    def __init__(self, system: System, demands: Mapping[str, ArrayLike], forced: ArrayLike | None = None) -> None:
+        for name in demands:
+            if name not in system.resources:
+                raise UnknownNameError(
+                    f"jobs ask for {name!r}, which the machine does not have",
+                    where="window",
+                    hint=f"{near(name, system.resources)}Known: {', '.join(system.resources)}.",
+                )
+        asked = _columns(system, demands)
+        self.system = system
+        self.forced = np.zeros(len(asked), dtype=np.bool_) if forced is None else np.array(forced, dtype=np.bool_)
+        if self.forced.shape != (len(asked),):
+            raise InputError(
+                f"{self.forced.size} jobs are forced or not, of {len(asked)}",
+                where="window",
+                hint="Say it of each job.",
+            )
+        alone = 1 + len(system.shared)
+        nodes, each = asked[:, 0], asked[:, alone:]
+        holds: NDArray[np.bool_] = np.all(each[:, None, :] <= system.each[None, :, :], axis=2)
+        self.kind: Integers = np.where(holds.any(axis=1), holds.argmax(axis=1), len(system.kinds))
+        needs = np.where(np.arange(len(system.kinds)) <= self.kind[:, None], nodes[:, None], 0)
+        self._refuse_impossible(asked, needs)
+        volumes = nodes[:, None] * each
+        wasted = volumes - nodes[:, None] * system.each[self.kind]
+        self.uses: Integers = np.concatenate([needs, asked[:, 1:alone], volumes, wasted], axis=1)
+
+    def _refuse_impossible(self, asked: Integers, needs: Integers) -> None:
+        """Refuse what the empty machine could not run."""
+        system = self.system
+        alone = 1 + len(system.shared)
+        for job in np.flatnonzero(self.kind == len(system.kinds))[:1]:
+            amounts = zip(system.per_node, asked[job, alone:], strict=True)
+            wants = ", ".join(f"{amount} of {name}" for name, amount in amounts)
+            raise InputError(
+                f"job {job} of the window asks for {wants} on each node, and no node has that much",
+                where="window",
+                hint="Leave the job out: it can never start.",
+            )
+        most = self.limits(system.whole)
+        better = [f"{NODES} with as much of all else" for _ in system.kinds[1:]]
+        names = [NODES, *better, *system.shared]
+        wanted = np.concatenate([needs, asked[:, 1:alone]], axis=1)
+        for job, place in np.argwhere(wanted > most)[:1]:
+            raise InputError(
+                f"job {job} of the window asks for {wanted[job, place]} of {names[place]}, and there are {most[place]}",
+                where="window",
+                hint="Leave the job out: it can never start.",
+            )
+
+    def __len__(self) -> int:
+        return len(self.uses)
+
+    def take(self, jobs: ArrayLike, forced: ArrayLike | None = None) -> Window:
+        """Give a window of some of its jobs, in this order."""
+        rows = np.asarray(jobs, dtype=np.int64)
+        if not rows.size:
+            raise _empty()
+        window = object.__new__(Window)
+        window.system = self.system
+        window.uses, window.kind = self.uses[rows], self.kind[rows]
+        window.forced = self.forced[rows] if forced is None else np.array(forced, dtype=np.bool_)
+        return window
+
+    def limits(self, free: Free) -> Integers:
+        """Say how much of each constrained part of a usage there may be: nodes from each kind on, what is shared."""
+        return np.array([*np.cumsum(free.nodes[::-1])[::-1], *free.shared], dtype=np.int64)
+
+    def placed(self, free: Free, jobs: Sequence[int]) -> Integers:
+        """Say how many nodes of each kind each of some jobs gets, a row for each.
+
+        A job gets nodes of the least kind that will do, as long as there are any, and then better ones; those that
+        need the best nodes come first, so that the others take none from them. So least is wasted.
+
+        Parameters
+        ----------
+        free
+            What is free.
+        jobs
+            Places in the window of jobs that fit together.
+        """
+        left = list(free.nodes)
+        given = np.zeros((len(jobs), len(left)), dtype=np.int64)
+        for kind in reversed(range(len(left))):
+            for row, job in enumerate(jobs):
+                if self.kind[job] == kind:
+                    wanted = int(self.uses[job, 0])
+                    for better in range(kind, len(left)):
+                        given[row, better] = min(wanted, left[better])
+                        left[better] -= int(given[row, better])
+                        wanted -= int(given[row, better])
+                    if wanted:
+                        raise InputError(
+                            f"job {job} of the window does not fit beside the others",
+                            where="window",
+                            hint="Give jobs that were selected together, and what was free then.",
+                        )
+        return given
+
+
+class Solution(NamedTuple):
+    """Jobs that fit together, by their places in the window, and what they are worth."""
+
+    jobs: tuple[int, ...]
+    objectives: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A set of solutions of which none is better than another in one goal and no worse in all others.
+
+    Of solutions that are worth the same there is one, that with the jobs nearest the front. They are in order, those
+    with most nodes first.
+
+    Parameters
+    ----------
+    chosen
+        Whether each job of the window is selected, a row for each solution.
+    objectives
+        What each solution is worth, as `System.objectives` has it; what is wasted is a loss, and negative.
+    is_exact
+        They are all there are, and none can be bettered.
+    solver
+        What found them.
+    work
+        How much was looked at, in the solver's own measure.
+    """
+
+    chosen: NDArray[np.bool_]
+    objectives: Integers
+    is_exact: bool
+    solver: str
+    work: int = 0
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @cached_property
+    def solutions(self) -> tuple[Solution, ...]:
+        """Jobs and worth of each solution."""
+        return tuple(
+            Solution(tuple(np.flatnonzero(chosen).tolist()), tuple(worth.tolist()))
+            for chosen, worth in zip(self.chosen, self.objectives, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a method chose.
+
+    Parameters
+    ----------
+    jobs
+        Places in the window, in order.
+    objectives
+        What they are worth.
+    is_exact
+        It is what the method is after, and not the best that was found.
+    solver
+        What found it; empty if nothing was searched for.
+    """
+
+    jobs: tuple[int, ...]
+    objectives: tuple[int, ...]
+    is_exact: bool = True
+    solver: str = ""
+
+
+class Problem:
+    """A window, what is free, and what is to be used well.
+
+    Parameters
+    ----------
+    window
+        The jobs.
+    free
+        What is free.
+    goals
+        Names of objectives; all of them, if not given. What is no goal is a constraint only.
+
+    Attributes
+    ----------
+    forced
+        Jobs that must be selected: those that waited too long, in order, as long as they fit.
+    jobs
+        Jobs that can be selected beside them.
+    uses
+        What these use, a row for each.
+    start
+        What the forced jobs use.
+    limits
+        How much of each constrained part of a usage there may be.
+    goal_parts
+        The parts of a usage that are goals.
+    """
+
+    def __init__(self, window: Window, free: Free, goals: Iterable[str] | None = None) -> None:
+        system = window.system
+        if (len(free.nodes), len(free.shared)) != (len(system.kinds), len(system.shared)):
+            raise InputError(
+                f"{free} does not say how much is free of each kind of nodes and of each shared resource",
+                where="free",
+                hint="Make it with System.free.",
+            )
+        self.window, self.free = window, free
+        self.limits = window.limits(free)
+        constrained = window.uses[:, : len(self.limits)]
+        left = self.limits.copy()
+        self.forced: list[int] = []
+        for job in np.flatnonzero(window.forced).tolist():
+            if (constrained[job] <= left).all():
+                left -= constrained[job]
+                self.forced.append(job)
+        fits: NDArray[np.bool_] = np.all(constrained <= left, axis=1)
+        fits[self.forced] = False
+        self.jobs: Integers = np.flatnonzero(fits)
+        self.uses: Integers = window.uses[self.jobs]
+        self.start: Integers = window.uses[self.forced].sum(axis=0)
+        self.goals = [system.objective(name) for name in goals or system.objectives]
+        self.kinds = len(system.kinds)
+        self.goal_parts: Integers = np.array([goal and self.kinds - 1 + goal for goal in self.goals], dtype=np.int64)
+        self.losses = window.uses.shape[1] - len(system.per_node)
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What the kernels are told first: the jobs, how usages are laid out, what they are for, and what is free."""
+        steps = np.diff(self.window.system.each, axis=0).T
+        return (
+            seen(self.uses.ravel()), self.uses.shape[1], len(self.limits), self.kinds, self.losses, len(self.jobs),
+            seen(self.start), seen(self.limits), seen(self.goal_parts), len(self.goals),
+            seen(np.array(self.free.nodes, dtype=np.int64)), seen(np.ascontiguousarray(steps).ravel()),
+        )  # fmt: skip
+
+    def front(self, picked: NDArray[np.bool_], solver: str, *, is_exact: bool, work: int) -> Front:
+        """Give a front of solutions, of which a row for each says which of `jobs` are picked."""
+        chosen = np.zeros((len(picked), len(self.window)), dtype=np.bool_)
+        chosen[:, self.forced] = True
+        chosen[:, self.jobs] = picked
+        worth = values(self.window.system, self.free, chosen.astype(np.int64) @ self.window.uses)
+        order = np.lexsort(-worth[:, self.goals[::-1]].T)
+        return Front(chosen[order], worth[order], is_exact, solver, work)
+
+
+def values(system: System, free: Free, usage: Integers) -> Integers:
+    """Work out every objective from usages, a row for each."""
+    kinds = len(system.kinds)
+    found = np.concatenate([usage[:, :1], usage[:, kinds:]], axis=1)
+    if system.per_node:
+        over = np.zeros(len(usage), dtype=np.int64)
+        for kind in range(kinds - 1):
+            over = np.maximum(over + usage[:, kind] - usage[:, kind + 1] - free.nodes[kind], 0)
+            found[:, -len(system.per_node) :] -= over[:, None] * (system.each[kind + 1] - system.each[kind])
+    return found
+
+
+def _columns(system: System, demands: Mapping[str, ArrayLike]) -> Integers:
+    """Check demands, and lay them side by side in the order of the machine's resources."""
+    columns: list[NDArray[Any]] = []
+    length = max((np.size(column) for column in demands.values()), default=0)
+    if not length:
+        raise _empty()
+    for name in system.resources:
+        column: NDArray[Any] = np.asarray(demands.get(name, np.zeros(length, dtype=np.int64)))
+        if column.shape != (length,):
+            raise InputError(
+                f"{column.size} jobs say how much {name} they ask for, of {length}",
+                where="window",
+                hint="Give one number for each job.",
+            )
+        if column.dtype.kind not in "iu":
+            raise InputError(
+                f"jobs ask for {name} in numbers that are not whole",
+                where="window",
+                hint="Round them up, or count in a smaller unit.",
+            )
+        least = 1 if name == NODES else 0
+        for job in np.flatnonzero((column < least) | (column >= LARGEST))[:1]:
+            raise InputError(
+                f"job {job} of the window asks for {column[job]} of {name}",
+                where="window",
+                hint=f"Give whole numbers from {least} on, in a unit in which they are not huge.",
+            )
+        columns.append(column.astype(np.int64, copy=False))
+    return np.stack(columns, axis=1)
+
+
+def _empty() -> InputError:
+    return InputError("the window holds no job", where="window", hint="Give it one job at least.")

@@ -1,0 +1,178 @@
+"""A machine as BBSched sees it: nodes, of one or more kinds, and resources beside them.
+
+A resource is *shared*, as a burst buffer is, or each node has some of it, as of a local SSD. Everything is a whole
+number: nodes, and whatever unit a resource is counted in, as GB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError, UnknownNameError, near
+
+__all__ = ["LARGEST", "NODES", "Free", "Integers", "Kind", "System"]
+
+Integers = NDArray[np.int64]
+
+NODES: Final = "nodes"
+"""What nodes are called among resources."""
+LARGEST: Final = 1 << 40
+"""More of anything than is understood: quotients must be exact enough as floats."""
+_INTEGER: Final = (int, np.integer)
+
+
+class Kind(NamedTuple):
+    """So many nodes that are alike, and what each of them has."""
+
+    nodes: int
+    each: Mapping[str, int] = {}
+
+
+class Free(NamedTuple):
+    """What is not in use: nodes of each kind, and of each shared resource."""
+
+    nodes: tuple[int, ...]
+    shared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class System:
+    """A machine as BBSched sees it.
+
+    Parameters
+    ----------
+    nodes
+        How many nodes it has; or the kinds of its nodes, each with at least as much of everything as the one before.
+    shared
+        How much there is of each resource that all nodes share.
+
+    Examples
+    --------
+    >>> system = System([Kind(50, {"ssd": 128}), Kind(50, {"ssd": 256})], {"burst buffer": 100})
+    >>> system.objectives
+    ('nodes', 'burst buffer', 'ssd', 'wasted ssd')
+    >>> system.whole
+    Free(nodes=(50, 50), shared=(100,))
+    """
+
+    nodes: int | Sequence[Kind]
+    shared: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, amount in ((NODES, sum(kind.nodes for kind in self.kinds)), *self.shared.items()):
+            _whole(amount, f"the machine's {name}", least=1)
+        for kind in self.kinds:
+            _whole(kind.nodes, "the nodes of a kind", least=1)
+            for name in self.per_node:
+                _whole(kind.each.get(name, 0), f"a node's {name}")
+        for name, total in zip(self.per_node, self.totals[1 + len(self.shared) :], strict=False):
+            _whole(total, f"the {name} of all nodes", least=1)
+        for name in self.per_node:
+            if name in self.shared or name == NODES:
+                raise InputError(
+                    f"{name!r} is a resource of the nodes and something else as well",
+                    where="system",
+                    hint="Give each resource a name of its own.",
+                )
+            amounts = [kind.each.get(name, 0) for kind in self.kinds]
+            if amounts != sorted(amounts):
+                raise InputError(
+                    f"a kind of nodes has less {name} than the one before it",
+                    where="system",
+                    hint="Give the kinds in order, each with at least as much of everything as the one before.",
+                )
+        if NODES in self.shared:
+            raise InputError(f"{NODES!r} cannot be shared", where="system", hint="Call the resource something else.")
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of nodes."""
+        return (Kind(int(self.nodes)),) if isinstance(self.nodes, _INTEGER) else tuple(self.nodes)
+
+    @cached_property
+    def per_node(self) -> tuple[str, ...]:
+        """The resources that each node has for itself."""
+        return tuple(dict.fromkeys(name for kind in self.kinds for name in kind.each))
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """What a job can ask for: nodes, what is shared, what it wants of each node."""
+        return (NODES, *self.shared, *self.per_node)
+
+    @cached_property
+    def objectives(self) -> tuple[str, ...]:
+        """What is to be used well, and what little of is to be wasted."""
+        return (*self.resources, *(f"wasted {name}" for name in self.per_node))
+
+    @cached_property
+    def totals(self) -> tuple[int, ...]:
+        """What the whole machine has, for each objective: what its shares are shares of."""
+        per_node = [sum(kind.nodes * kind.each.get(name, 0) for kind in self.kinds) for name in self.per_node]
+        return (sum(kind.nodes for kind in self.kinds), *self.shared.values(), *per_node, *per_node)
+
+    @cached_property
+    def each(self) -> Integers:
+        """What a node has, a row for each kind."""
+        return np.array([[kind.each.get(name, 0) for name in self.per_node] for kind in self.kinds], dtype=np.int64)
+
+    @property
+    def whole(self) -> Free:
+        """What is free when nothing runs."""
+        return Free(tuple(kind.nodes for kind in self.kinds), tuple(self.shared.values()))
+
+    def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
+        """Say what is free.
+
+        Parameters
+        ----------
+        nodes
+            Nodes; of each kind, if there are several.
+        shared
+            Of each shared resource; all of those that are not named.
+        """
+        counts = (int(nodes),) if isinstance(nodes, _INTEGER) else tuple(nodes)
+        if len(counts) != len(self.kinds):
+            raise InputError(
+                f"free nodes of {len(counts)} kinds, where there are {len(self.kinds)}",
+                where="free",
+                hint="Give as many numbers as there are kinds of nodes.",
+            )
+        for count, kind in zip(counts, self.kinds, strict=True):
+            _whole(count, "the free nodes", most=kind.nodes)
+        left = dict(self.shared)
+        for name, amount in (shared or {}).items():
+            if name not in left:
+                raise UnknownNameError(
+                    f"no resource called {name!r} is shared",
+                    where="free",
+                    hint=f"{near(name, left)}Known: {', '.join(left) or 'none'}.",
+                )
+            left[name] = _whole(amount, f"the free {name}", most=self.shared[name])
+        return Free(counts, tuple(left.values()))
+
+    def objective(self, name: str) -> int:
+        """Find the place of an objective."""
+        if name not in self.objectives:
+            raise UnknownNameError(
+                f"nothing called {name!r} can be used well",
+                where="system",
+                hint=f"{near(name, self.objectives)}Known: {', '.join(self.objectives)}.",
+            )
+        return self.objectives.index(name)
+
+
+def _whole(amount: Any, what: str, *, least: int = 0, most: int = LARGEST - 1) -> int:
+    """Check an amount."""
+    if isinstance(amount, bool) or not isinstance(amount, _INTEGER) or not least <= amount <= most:
+        raise InputError(
+            f"{what}: {amount!r} is no whole number from {least} to {most}",
+            where="system",
+            hint="Count in a unit in which it is one.",
+        )
+    return int(amount)
