@@ -86,18 +86,20 @@ class Exact:
         else:
             search.plant(_FIRST_LABELS)
             fronts = [search.run(min(_FIRST_WORK, self.most_work))]
-            if not fronts[0].is_exact and search.aim(_AIMED_LABELS):
-                corner = search.run((search.work + self.most_work) // 2)
-                if len(corner):
-                    return corner
-            if not fronts[0].is_exact:
+            if not fronts[0].is_exact and search.work < self.most_work:
+                if search.aim(_AIMED_LABELS):
+                    corner = search.run((search.work + self.most_work) // 2)
+                    if len(corner):
+                        return corner
                 search.plant(_LABELS)
                 fronts.append(search.run(self.most_work, fronts[0]))
-        return fronts[-1] if fronts[-1].is_exact else _united(problem, [*fronts, self.otherwise.solve(problem)])
+        if fronts[-1].is_exact:
+            return fronts[-1]
+        return _united(problem, [*fronts, self.otherwise.solve(problem)], search.work)
 
 
-def _united(problem: Problem, fronts: Sequence[Front]) -> Front:
-    """Give the front of several."""
+def _united(problem: Problem, fronts: Sequence[Front], work: int) -> Front:
+    """Give the front of several that are not exact."""
     picked = np.concatenate([front.chosen for front in fronts])[:, problem.jobs]
     worth = np.concatenate([front.objectives for front in fronts])[:, problem.goals]
     kept = np.ones(len(worth), dtype=np.bool_)
@@ -105,7 +107,7 @@ def _united(problem: Problem, fronts: Sequence[Front]) -> Front:
         if kept[row]:
             kept &= ~np.all(worth <= worth[row], axis=1)
             kept[row] = True
-    return problem.front(picked[kept], "exact+genetic", is_exact=False, work=sum(front.work for front in fronts))
+    return problem.front(picked[kept], "exact+genetic", is_exact=False, work=work)
 
 
 class _Search:

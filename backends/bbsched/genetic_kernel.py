@@ -12,7 +12,7 @@ from asa.compiled import kernel
 
 from .exact_kernel import wasted
 
-__all__ = ["BITS", "evolve"]
+__all__ = ["BITS", "evolve", "select"]
 
 BITS = 32
 _ALL = (1 << BITS) - 1
@@ -99,9 +99,7 @@ def evolve(
             uses, width, limited, kinds, losses, jobs, start, limits, goal_parts, goals, free, steps,
             genes, row, _below(state, jobs), usage, values,
         )  # fmt: skip
-    many: int = _select(
-        genes, jobs, values, goals, ages, population, population, old_genes, old_values, old_ages, order
-    )
+    many: int = select(genes, jobs, values, goals, ages, population, population, old_genes, old_values, old_ages, order)
     for _ in range(generations):
         row = population
         while row < 2 * population:
@@ -123,14 +121,14 @@ def evolve(
             row += 2
         for i in range(2 * population):
             ages[i] += 1
-        many = _select(
+        many = select(
             genes, jobs, values, goals, ages, 2 * population, population, old_genes, old_values, old_ages, order
         )
     return many
 
 
 @kernel
-def _select(
+def select(
     genes: Any, jobs: int, values: Any, goals: int, ages: Any, count: int, population: int,
     old_genes: Any, old_values: Any, old_ages: Any, order: Any,
 ) -> int:  # fmt: skip
