@@ -94,7 +94,7 @@ def test_it_is_the_front_of_all_selections(case):
     assert list(found.solutions) == plainly(*case)
 
 
-@pytest.mark.parametrize("first_work", [0, 4_000_000])
+@pytest.mark.parametrize("first_work", [0, 1000, 3000, 4_000_000])
 @pytest.mark.parametrize("labels", [1, 4, 1 << 15])
 @settings(max_examples=100)
 @given(case=cases())
@@ -177,6 +177,16 @@ def test_of_fifty_jobs_the_front_is_that_of_their_halves(seed):
     found = Exact().solve(a_problem(system, jobs, free))
     assert found.is_exact
     assert list(found.solutions) == plain_window.front({chosen: value for value, chosen in first.items()})
+
+
+@pytest.mark.parametrize("seed", [1, 5, 11])
+def test_where_everything_can_be_used_up_that_is_soon_found(seed):
+    """All of the burst buffer, and all nodes that jobs of so many times 64 can use: nothing can be better."""
+    problem = a_problem(*two_resources(np.random.default_rng(seed), 50, step=64))
+    found = Exact(most_work=40_000_000).solve(problem)
+    nodes, buffer = problem.limits.tolist()
+    assert [solution.objectives for solution in found.solutions] == [(nodes // 64 * 64, buffer)]
+    assert found.is_exact
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -118,6 +118,83 @@ def test_of_those_that_are_worth_the_same_the_one_nearest_the_front_counts():
     assert survivors([(5, 5), (5, 5), (5, 5)], [0, 1, 2], 3) == ([2, 0, 1], 1)
 
 
+class PlainGenetic:
+    """The algorithm as the paper tells it, and as the module says where it does not, for nodes and a burst buffer."""
+
+    def __init__(self, problem, generations, population, mutation, seed):
+        self.jobs = problem.uses.tolist()
+        self.limits = problem.limits.tolist()
+        self.state = (seed * 0x9E3779B9 + 0x9E3779B9) % (2**32 - 1) + 1
+        self.mutation = round(mutation * 2**32)
+        people = []
+        for _ in range(population):
+            genes = [self.draw() & 1 for _ in self.jobs]
+            people.append([0, *self.settled(genes)])
+        people = self.selected(people, population)
+        for _ in range(generations):
+            children = []
+            while len(children) < population:
+                one, other = (people[self.below(population)][2] for _ in range(2))
+                cut = self.below(len(self.jobs) + 1)
+                for genes in (one[:cut] + other[cut:], other[:cut] + one[cut:])[: population - len(children)]:
+                    flipped = [1 - gene if self.draw() < self.mutation else gene for gene in genes]
+                    children.append([-1, *self.settled(flipped)])
+            people = self.selected([[age + 1, *rest] for age, *rest in people + children], population)
+        first = [person for person in people if self.is_best(person, people)]
+        self.front = sorted({(worth, tuple(genes)) for _, worth, genes in first}, reverse=True)
+
+    def draw(self):
+        x = self.state
+        x ^= x << 13 & 0xFFFFFFFF
+        x ^= x >> 17
+        self.state = x ^ (x << 5 & 0xFFFFFFFF)
+        return self.state
+
+    def below(self, n):
+        return self.draw() * n >> 32
+
+    def settled(self, genes):
+        used, since, kept = [0, 0], self.below(len(genes)), [0] * len(genes)
+        for job in [*range(since, len(genes)), *range(since)]:
+            more = [a + b for a, b in zip(used, self.jobs[job], strict=True)]
+            if genes[job] and all(a <= b for a, b in zip(more, self.limits, strict=True)):
+                used, kept[job] = more, 1
+        return tuple(used), kept
+
+    @staticmethod
+    def is_best(person, people):
+        """Neither bettered, nor as good as another that is nearer the front, or the same and listed before."""
+        _, worth, genes = person
+        for _, others, theirs in people:
+            if others != worth and all(a >= b for a, b in zip(others, worth, strict=True)):
+                return False
+            if others == worth and theirs > genes:
+                return False
+        return next(other for other in people if other[1:] == person[1:]) is person
+
+    def selected(self, people, population):
+        pareto = [person for person in people if self.is_best(person, people)]
+        rest = [person for person in people if not any(person is one for one in pareto)]
+        return (sorted(pareto, key=lambda one: one[0]) + sorted(rest, key=lambda one: one[0]))[:population]
+
+
+@pytest.mark.parametrize("mutation", [0.0005, 0.05])
+@pytest.mark.parametrize("population", [3, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_it_evolves_as_a_plain_one_does(seed, population, mutation):
+    """Small populations, in which Pareto solutions compete by age."""
+    rng = np.random.default_rng(seed)
+    system = System(1000, {"bb": 1000})
+    window = Window(system, {"nodes": rng.integers(1, 300, 15), "bb": rng.integers(0, 300, 15)})
+    problem = Problem(window, system.free(800, {"bb": 700}))
+    found = Genetic(40, population, mutation, seed).solve(problem)
+    plain = PlainGenetic(problem, 40, population, mutation, seed)
+    assert [(tuple(worth), tuple(genes)) for worth, genes in plain.front] == [
+        (tuple(worth.tolist()), tuple(chosen[problem.jobs].astype(int).tolist()))
+        for chosen, worth in zip(found.chosen, found.objectives, strict=True)
+    ]
+
+
 # ---------------------------------------------------------------------- distance
 
 
