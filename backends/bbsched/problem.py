@@ -105,6 +105,35 @@ class Window:
     def __len__(self) -> int:
         return len(self.uses)
 
+    @classmethod
+    def of_needs(cls, system: System, needs: Integers, forced: NDArray[np.bool_]) -> Window:
+        """Make a window of rows of `needs`, unchecked: a scheduler does this many times a second.
+
+        Parameters
+        ----------
+        system
+            The machine.
+        needs
+            Rows of `needs` of one window or several.
+        forced
+            Whether each job must be selected.
+        """
+        window = object.__new__(cls)
+        kinds, volumes = len(system.kinds), len(system.kinds) + len(system.shared)
+        window.system, window.forced = system, forced
+        if system.per_node:
+            window.kind = np.count_nonzero(needs[:, :kinds], axis=1) - 1
+            wasted = needs[:, volumes:] - needs[:, :1] * system.each[window.kind]
+            window.uses = np.concatenate([needs, wasted], axis=1)
+        else:
+            window.kind, window.uses = np.zeros(len(needs), dtype=np.int64), np.ascontiguousarray(needs)
+        return window
+
+    @property
+    def needs(self) -> Integers:
+        """Uses, but for what is wasted: what jobs take of a machine's pools, see `System.pools`."""
+        return self.uses[:, : self.uses.shape[1] - len(self.system.per_node)]
+
     def take(self, jobs: ArrayLike, forced: ArrayLike | None = None) -> Window:
         """Give a window of some of its jobs, in this order."""
         rows = np.asarray(jobs, dtype=np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -125,6 +126,23 @@ class System:
     def whole(self) -> Free:
         """What is free when nothing runs."""
         return Free(tuple(kind.nodes for kind in self.kinds), tuple(self.shared.values()))
+
+    @cached_property
+    def pools(self) -> dict[str, int]:
+        """What there is to be taken, in the order of a job's needs.
+
+        Nodes of each kind or a better one, from all nodes on; what is shared; what the nodes have, all together.
+        """
+        counts = [kind.nodes for kind in self.kinds]
+        at_least = {f"nodes of kind {kind} or better": sum(counts[kind:]) for kind in range(1, len(counts))}
+        volumes = self.totals[1 + len(self.shared) : len(self.resources)]
+        return {NODES: sum(counts), **at_least, **self.shared, **dict(zip(self.per_node, volumes, strict=True))}
+
+    def left(self, pools: Integers) -> Free:
+        """Say what is free, from what is left of each of `pools`."""
+        nodes = pools[: len(self.kinds)].tolist()
+        counts = (more - less for more, less in pairwise([*nodes, 0]))
+        return Free(tuple(counts), tuple(pools[len(nodes) : len(nodes) + len(self.shared)].tolist()))
 
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
         """Say what is free.

@@ -236,8 +236,17 @@ class QueueView(Protocol):
         """By pool, less what is away."""
         ...
 
-    def start(self, job: int) -> None:
-        """Start a queued job that fits."""
+    def start(self, job: int, amounts: NDArray[np.int64] | None = None) -> None:
+        """Start a queued job that fits.
+
+        Parameters
+        ----------
+        job
+            The job.
+        amounts
+            What it takes of each pool, where a scheduler chooses between pools; its row of `demand` from then on.
+            What it asks for if not given.
+        """
         ...
 
     def backfill(self) -> None:

@@ -428,6 +428,10 @@ class _View:
 
     def __init__(self, core: GeneralCore) -> None:
         self._core = core
+        self._look()
+
+    def _look(self) -> None:
+        core = self._core
         rows = len(core.table) + core._room
         arrays = core._arrays
         self._s = core._s
@@ -461,14 +465,21 @@ class _View:
     def running(self) -> NDArray[np.int64]:
         return _frozen(self._core._arrays["running"][: self._s[k.RUNNING]])
 
-    def start(self, job: int) -> None:
+    def start(self, job: int, amounts: NDArray[np.int64] | None = None) -> None:
         core = self._core
         waits = job in core._arrays["queue"][: self._s[k.QUEUED]] and core._arrays["start"][job] == UNSTARTED
-        if not waits or np.any(self.demand[job] > np.maximum(core._arrays["free"], 0)):
+        taken = self.demand[job] if amounts is None else amounts
+        if not waits or np.any(taken > np.maximum(core._arrays["free"], 0)):
             why = "does not fit into what is idle" if waits else "is not in the queue"
             raise BackendError(
                 f"cannot start now: it {why}", where=f"job {job} at {self.now} s", hint="Mend the scheduler."
             )
+        if amounts is not None:
+            if core._shared:
+                core._own()
+                core._view = self
+                self._look()
+            core._arrays["demand"].reshape(-1, len(self.free))[job] = amounts
         k.launch(core._seen, core._a, int(job))
 
     def backfill(self) -> None:

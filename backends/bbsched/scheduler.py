@@ -1,0 +1,249 @@
+"""The scheduler: a window of jobs at the front of the queue, a method that selects among them, and EASY behind it.
+
+At each pass (Sections 3.1 and 3.2):
+
+1. The queue is put in the machine's own order, first come first served or WFP. Jobs that depend on others are in it
+   only when these have ended.
+2. The method selects among the first jobs, the window.
+3. The first job that is left has a reservation, the time at which it can start by the requested ends of what runs.
+   Others start, in order, that do not delay it (EASY backfilling).
+
+A job that was in the window of `starvation_bound` passes is starving. It must be selected, if it fits. The paper does
+not say what is done if it does not fit; nothing is guaranteed unless room is made. So the first such job has the
+reservation, and the method selects twice: first among jobs that will have ended by then, and then, of what will not be
+needed, among the others.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from asa.backends.simulated.cluster import Cluster, Load
+from asa.backends.simulated.policies import QueueView
+from asa.backends.simulated.table import LATEST_S, JobTable
+from numpy.typing import NDArray
+
+from asa.compiled import seen
+from asa.errors import InputError
+
+from . import pass_kernel as k
+from .methods import Method
+from .problem import Window
+from .system import NODES, Integers, System
+
+__all__ = ["BaseOrder", "WindowScheduler", "make_load"]
+
+BaseOrder = Literal["fcfs", "wfp"]
+"""First come first served; or Cobalt's (wait / request)^3 x nodes, the highest first."""
+
+_ROOM = 1024
+
+
+def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> Load:
+    """Put jobs on a machine, for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
+
+    Parameters
+    ----------
+    system
+        The machine.
+    table
+        The jobs; their cores are counted as nodes.
+    demands
+        What else each asks for, in the order of the table; see `Window`.
+
+    Raises
+    ------
+    InputError
+        A job asks for what the machine does not have.
+    """
+    cluster = Cluster(system.pools)
+    if not len(table):
+        return Load(table, cluster)
+    needs = Window(system, {NODES: table.cores, **demands}).needs
+    amounts = {name: needs[:, place] for place, name in enumerate(system.pools) if place}
+    return Load(table, cluster, amounts=amounts)
+
+
+class WindowScheduler:
+    """Selects from a window, and backfills; a `asa.backends.simulated.policies.PassScheduler`.
+
+    Parameters
+    ----------
+    system
+        The machine. The engine's pools must be its `System.pools`.
+    method
+        What selects; see `asa.backends.bbsched.methods.METHODS`.
+    order
+        The machine's own order of the queue.
+    window
+        Jobs that are looked at together.
+    starvation_bound
+        Passes after which a job in the window must be selected.
+
+    Attributes
+    ----------
+    decisions, inexact
+        How often the method was asked, and how often its answer was the best found rather than the best.
+
+    Notes
+    -----
+    A pass costs O(queue log queue), O(running jobs), and what the method takes.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        method: Method,
+        *,
+        order: BaseOrder = "fcfs",
+        window: int = 20,
+        starvation_bound: int = 50,
+    ) -> None:
+        if order not in get_args(BaseOrder):
+            raise InputError(
+                f"{order!r} is no order of a queue", where="bbsched", hint=f"Known: {', '.join(get_args(BaseOrder))}."
+            )
+        for name, value in (("window", window), ("starvation_bound", starvation_bound)):
+            if value < 1:
+                raise InputError(f"a {name} of {value} cannot be", where="bbsched", hint="Give 1 or more.")
+        self.system, self.method, self.order = system, method, order
+        self.window, self.starvation_bound = window, starvation_bound
+        self.decisions = self.inexact = 0
+        self._passes: NDArray[np.int32] = np.zeros(_ROOM, dtype=np.int32)  # by job, in the window
+
+    def schedule(self, view: QueueView) -> None:
+        """Do a scheduling pass."""
+        queue = self._sorted(view)
+        if not len(queue):
+            return
+        if len(view.demand) > len(self._passes):
+            self._passes = np.concatenate([self._passes, np.zeros(len(view.demand), dtype=np.int32)])
+        front = queue[: self.window]
+        now = _Pass(self, view, front, self._passes[front] >= self.starvation_bound)
+        head = now.start_the_starving()
+        if head < 0:
+            now.select(now.left, now.free)
+        else:
+            until, spare = now.reserve(head)
+            is_short = view.now + view.request[front] <= until
+            now.select(now.left & is_short, now.free)
+            now.select(now.left & ~is_short, np.minimum(now.free, spare))
+        self._passes[front[now.left]] += 1
+        now.backfill(np.concatenate([front[now.left], queue[self.window :]]), head)
+
+    def _sorted(self, view: QueueView) -> Integers:
+        """Put the queue into the machine's own order."""
+        queue: Integers = view.queue
+        if self.order == "wfp" and len(queue) > 1:
+            wait = (view.now - view.submit[queue]) / view.request[queue]
+            queue = queue[np.argsort(-(wait * wait * wait * view.demand[queue, 0]), kind="stable")]
+        return queue
+
+
+class _Pass:
+    """What is done within one pass.
+
+    Attributes
+    ----------
+    left
+        Whether each job of the window still waits.
+    free
+        What is free of each pool.
+    """
+
+    def __init__(
+        self, scheduler: WindowScheduler, view: QueueView, front: Integers, is_starving: NDArray[np.bool_]
+    ) -> None:
+        system = scheduler.system
+        self._scheduler, self._view, self._front, self._is_starving = scheduler, view, front, is_starving
+        self._kinds = len(system.kinds)
+        self._limited = self._kinds + len(system.shared)
+        self.left = np.ones(len(front), dtype=np.bool_)
+        self.free: Integers = view.free.copy()
+
+    def start_the_starving(self) -> int:
+        """Start the starving jobs, in order; give the first that does not fit beside those before it, or -1."""
+        if not self._is_starving.any():
+            return -1
+        view, front, limited = self._view, self._front, self._limited
+        head, must = -1, []
+        room, whole = self.free[:limited].copy(), view.capacity[:limited]
+        for place in np.flatnonzero(self._is_starving).tolist():
+            needs = view.demand[front[place], :limited]
+            if (needs <= room).all():
+                room -= needs
+                must.append(place)
+            elif (needs <= whole).all():  # else some of the machine is away
+                head = int(front[place])
+                break
+        self._start(must, self.free)
+        return head
+
+    def select(self, eligible: NDArray[np.bool_], may: Integers) -> None:
+        """Start what the method selects of the eligible jobs, of what it may take."""
+        places = np.flatnonzero(eligible)
+        needs = self._view.demand[self._front[places]]
+        if not np.all(needs[:, : self._limited] <= may[: self._limited], axis=1).any():
+            return
+        scheduler = self._scheduler
+        window = Window.of_needs(scheduler.system, needs, self._is_starving[places])
+        selection = scheduler.method.select(window, scheduler.system.left(np.maximum(may, 0)))
+        scheduler.decisions += 1
+        scheduler.inexact += not selection.is_exact
+        self._start(places[list(selection.jobs)].tolist(), may)
+
+    def _start(self, places: list[int], may: Integers) -> None:
+        """Start jobs of the window, on the least kinds of nodes of those that they may take."""
+        if not places:
+            return
+        amounts: Integers = self._view.demand[self._front[places]]
+        if self._kinds > 1:
+            system = self._scheduler.system
+            window = Window.of_needs(system, amounts, np.zeros(len(places), dtype=np.bool_))
+            nodes = window.placed(system.left(np.maximum(may, 0)), range(len(places)))
+            amounts[:, : self._kinds] = nodes[:, ::-1].cumsum(axis=1)[:, ::-1]
+        for place, taken in zip(places, amounts, strict=True):
+            self._begin(int(self._front[place]), taken)
+        self.left[places] = False
+
+    def _begin(self, job: int, taken: Integers) -> None:
+        self._view.start(job, taken if self._kinds > 1 else None)
+        self.free -= taken
+
+    def reserve(self, head: int) -> tuple[int, Integers]:
+        """Find the time at which a job can start, and what is spare beside it then."""
+        view = self._view
+        then, needs, running = self.free.copy(), np.ascontiguousarray(view.demand[head]), view.running
+        begin = k.shadow(
+            seen(needs), self._limited, seen(running), len(running), seen(view.expected_end), seen(view.demand.ravel()),
+            view.demand.shape[1], view.now, seen(then),
+        )  # fmt: skip
+        return (int(begin), then - needs) if begin >= 0 else (LATEST_S, then)
+
+    def backfill(self, rest: Integers, head: int) -> None:
+        """Let jobs start that do not delay the one with the reservation: the first that does not fit, if none has."""
+        view, demand, limited = self._view, self._view.demand, self._limited
+        if head < 0:
+            rest = rest[np.all(demand[rest, :limited] <= view.capacity[:limited], axis=1)]  # some may be away
+            for place, job in enumerate(rest.tolist()):
+                if (demand[job, :limited] > self.free[:limited]).any():
+                    head, rest = job, rest[place:]
+                    break
+                taken: Integers = demand[job].copy()
+                k.place(seen(demand.ravel()), job * len(taken), self._kinds, seen(self.free), seen(taken), 0)
+                self._begin(job, taken)
+            else:
+                return
+        rest = np.ascontiguousarray(rest[rest != head])
+        if not len(rest):
+            return
+        until, spare = self.reserve(head)
+        started = np.zeros(len(rest), dtype=np.int64)
+        amounts = np.zeros((len(rest), demand.shape[1]), dtype=np.int64)
+        count = k.backfill(
+            seen(rest), len(rest), seen(demand.ravel()), seen(view.request), demand.shape[1], self._kinds, limited,
+            view.now, until, seen(self.free.copy()), seen(spare), seen(started), seen(amounts.ravel()),
+        )  # fmt: skip
+        for job, taken in zip(started[:count].tolist(), amounts, strict=False):
+            self._begin(job, taken)
