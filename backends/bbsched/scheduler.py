@@ -8,10 +8,11 @@ At each pass (Sections 3.1 and 3.2):
 3. The first job that is left has a reservation, the time at which it can start by the requested ends of what runs.
    Others start, in order, that do not delay it (EASY backfilling).
 
-A job that was in the window of `starvation_bound` passes is starving. It must be selected, if it fits. The paper does
-not say what is done if it does not fit; nothing is guaranteed unless room is made. So the first such job has the
-reservation, and the method selects twice: first among jobs that will have ended by then, and then, of what will not be
-needed, among the others.
+A job that was passed over by `starvation_bound` selections from its window is starving. (The paper counts iterations in
+the window; one in which nobody can start passes nobody over.) It must be selected, if it fits. The paper does not say
+what is done if it does not fit; nothing is guaranteed unless room is made. So the first such job has the reservation,
+and the method selects twice: first among jobs that will have ended by then, and then, of what will not be needed, among
+the others.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class WindowScheduler:
     window
         Jobs that are looked at together.
     starvation_bound
-        Passes after which a job in the window must be selected.
+        A job that so many selections from its window have passed over must be selected.
 
     Attributes
     ----------
@@ -110,17 +111,17 @@ class WindowScheduler:
         self.system, self.method, self.order = system, method, order
         self.window, self.starvation_bound = window, starvation_bound
         self.decisions = self.inexact = 0
-        self._passes: NDArray[np.int32] = np.zeros(_ROOM, dtype=np.int32)  # by job, in the window
+        self._passed_over: NDArray[np.int32] = np.zeros(_ROOM, dtype=np.int32)  # by job
 
     def schedule(self, view: QueueView) -> None:
         """Do a scheduling pass."""
         queue = self._sorted(view)
         if not len(queue):
             return
-        if len(view.demand) > len(self._passes):
-            self._passes = np.concatenate([self._passes, np.zeros(len(view.demand), dtype=np.int32)])
+        if len(view.demand) > len(self._passed_over):
+            self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
         front = queue[: self.window]
-        now = _Pass(self, view, front, self._passes[front] >= self.starvation_bound)
+        now = _Pass(self, view, front, self._passed_over[front] >= self.starvation_bound)
         head = now.start_the_starving()
         if head < 0:
             now.select(now.left, now.free)
@@ -129,7 +130,8 @@ class WindowScheduler:
             is_short = view.now + view.request[front] <= until
             now.select(now.left & is_short, now.free)
             now.select(now.left & ~is_short, np.minimum(now.free, spare))
-        self._passes[front[now.left]] += 1
+        if not now.left.all():
+            self._passed_over[front[now.left]] += 1
         now.backfill(np.concatenate([front[now.left], queue[self.window :]]), head)
 
     def _sorted(self, view: QueueView) -> Integers:

@@ -1,0 +1,254 @@
+"""Methods compared over workloads: how well they use the machine, and how long jobs wait (Sections 4.2 and 4.4)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import NEVER
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+from asa.parallel import pool, shared
+
+from .exact import Exact
+from .genetic import Genetic
+from .methods import METHODS, Solver, load_method
+from .problem import Selection, Window
+from .scheduler import WindowScheduler, make_load
+from .system import NODES, Free, Integers
+from .workloads import BUFFER, SSD, Workload, is_normal
+
+__all__ = ["SOLVERS", "Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
+
+SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic": Genetic}
+"""What finds fronts, by name."""
+
+_SIZES = (1, 2, 9, 65, 129, 257, 513, 1025, 2049)
+_BUFFERS_GB = (0, 1, 20_000, 50_000, 100_000, 200_000)
+_RUNS_S = (0, 600, 3600, 3 * 3600, 6 * 3600, 12 * 3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload under one method.
+
+    Parameters
+    ----------
+    workload, method, solver
+        Names.
+    window
+        Jobs that are looked at together.
+    starvation_bound
+        See `WindowScheduler`.
+    seed
+        Of the workload.
+    """
+
+    workload: str
+    method: str
+    window: int = 20
+    solver: str = "exact"
+    starvation_bound: int = 50
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How long some of the jobs waited: those of `least` to `most` of something."""
+
+    least: int
+    most: int | None
+    jobs: int
+    average_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a workload.
+
+    Usages are of what there is over the time that is measured; jobs are those that were submitted in it.
+
+    Parameters
+    ----------
+    case
+        What was run.
+    jobs
+        How many are counted.
+    node_usage, burst_buffer_usage, ssd_usage
+        Shares; SSD only where jobs ask for it.
+    wasted_ssd
+        SSD of the nodes of running jobs that these did not ask for, as a share of all SSD.
+    average_wait_s, longest_wait_s
+        Of all jobs.
+    average_slowdown
+        Response time over run time, of jobs that are no accidents (`asa.backends.bbsched.workloads.is_normal`).
+    by_nodes, by_burst_buffer, by_run
+        Waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11).
+    decisions, inexact
+        How often the method was asked, and how often its answer was the best found rather than the best.
+    decision_s, worst_decision_s
+        How long a decision takes, in the mean and at most.
+    """
+
+    case: Case
+    jobs: int
+    node_usage: float
+    burst_buffer_usage: float
+    ssd_usage: float | None
+    wasted_ssd: float | None
+    average_wait_s: float
+    longest_wait_s: int
+    average_slowdown: float
+    by_nodes: tuple[Part, ...]
+    by_burst_buffer: tuple[Part, ...]
+    by_run: tuple[Part, ...]
+    decisions: int
+    inexact: int
+    decision_s: float
+    worst_decision_s: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON has it: the case's fields beside the others."""
+        told = asdict(self)
+        return told.pop("case") | told
+
+
+class _Timed:
+    """A method, and how long it takes."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+        self.seconds: list[float] = []
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        begin = time.perf_counter()
+        selection: Selection = self._method.select(window, free)
+        self.seconds.append(time.perf_counter() - begin)
+        return selection
+
+
+def methods_for(workload: Workload) -> tuple[str, ...]:
+    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5."""
+    left_out = ("weighted-cpu", "weighted-bb") if workload.system.per_node else ("constrained-ssd",)
+    return tuple(name for name in METHODS if name not in left_out)
+
+
+def run_case(workload: Workload, case: Case) -> Outcome:
+    """Schedule a workload, and measure.
+
+    Raises
+    ------
+    InputError
+        The method or solver is unknown, or the window or bound is less than 1.
+    """
+    if case.solver not in SOLVERS:
+        raise InputError(f"no solver is called {case.solver!r}", where="bbsched", hint=f"Known: {', '.join(SOLVERS)}.")
+    table, system = workload.table, workload.system
+    method = _Timed(load_method(case.method, system, SOLVERS[case.solver]()))
+    scheduler = WindowScheduler(
+        system, method, order=workload.order, window=case.window, starvation_bound=case.starvation_bound
+    )
+    core = GeneralCore(make_load(system, table, dict(workload.demands)), scheduler, now=int(table.submit[0]))
+    core.run(NEVER - 1)
+    wait = core.start - table.submit
+    held = core.view.demand[: len(table)]
+    busy = _overlap(core.start, core.start + table.run, workload.begin_s, workload.end_s)
+    shares = {name: float(busy @ held[:, place]) for place, name in enumerate(system.pools)}
+    span = workload.end_s - workload.begin_s
+    usage = {name: total / (system.pools[name] * span) for name, total in shares.items()}
+    wasted = None
+    if SSD in system.per_node:
+        kinds = len(system.kinds)
+        assigned = (held[:, :kinds] - np.pad(held[:, 1:kinds], ((0, 0), (0, 1)))) @ system.each
+        whole = float(busy @ assigned[:, system.per_node.index(SSD)]) / (system.pools[SSD] * span)
+        wasted = whole - usage[SSD]
+    counts = workload.measured
+    normal = counts & is_normal(table)
+    seconds = method.seconds or [0.0]
+    return Outcome(
+        case=case,
+        jobs=int(counts.sum()),
+        node_usage=usage[NODES],
+        burst_buffer_usage=usage[BUFFER],
+        ssd_usage=usage.get(SSD),
+        wasted_ssd=wasted,
+        average_wait_s=float(wait[counts].mean()),
+        longest_wait_s=int(wait[counts].max()),
+        average_slowdown=float((1 + wait[normal] / table.run[normal]).mean()),
+        by_nodes=_parts(table.cores, wait, counts, _SIZES),
+        by_burst_buffer=_parts(workload.demands[BUFFER], wait, counts, _BUFFERS_GB),
+        by_run=_parts(table.run, wait, counts, _RUNS_S),
+        decisions=scheduler.decisions,
+        inexact=scheduler.inexact,
+        decision_s=float(np.mean(seconds)),
+        worst_decision_s=float(max(seconds)),
+    )
+
+
+def compare(
+    workloads: Mapping[tuple[str, int], Workload],
+    cases: Iterable[Case],
+    *,
+    processes: int = 1,
+    on_done: Callable[[Outcome], None] = lambda _outcome: None,
+) -> list[Outcome]:
+    """Run cases, side by side.
+
+    Parameters
+    ----------
+    workloads
+        By name and seed.
+    cases
+        What to run.
+    processes
+        How many run at once.
+    on_done
+        Is told of each outcome as it comes.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the cases; but for the times of decisions the same for any number of processes.
+    """
+    wanted = list(cases)
+    made: dict[Case, Outcome] = {}
+    with pool(min(processes, len(wanted)), dict(workloads)) as executor:
+        if executor is None:
+            for case in wanted:
+                made[case] = run_case(workloads[case.workload, case.seed], case)
+                on_done(made[case])
+        else:
+            for running in as_completed([executor.submit(_run_shared, case) for case in wanted]):
+                outcome = running.result()
+                made[outcome.case] = outcome
+                on_done(outcome)
+    return [made[case] for case in wanted]
+
+
+def _run_shared(case: Case) -> Outcome:
+    return run_case(shared()[case.workload, case.seed], case)
+
+
+def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Integers:
+    """Say for how long of a time each job runs."""
+    within: Integers = np.maximum(np.minimum(end, end_s) - np.maximum(start, begin_s), 0)
+    return within
+
+
+def _parts(values: Integers, wait: Integers, counts: NDArray[np.bool_], edges: Sequence[int]) -> tuple[Part, ...]:
+    """Average waits of jobs between edges, where there are any."""
+    parts = []
+    for least, after in zip(edges, [*edges[1:], math.inf], strict=True):
+        some = counts & (values >= least) & (values < after)
+        if some.any():
+            most = None if after == math.inf else int(after) - 1
+            parts.append(Part(least, most, int(some.sum()), float(wait[some].mean())))
+    return tuple(parts)
