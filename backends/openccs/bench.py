@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import NamedTuple
 
 from .jobs import Entry, Phase
@@ -230,7 +231,7 @@ def _backfills(plan: Plan) -> float:
         now = 60 + number
         plan.end(job.id, now=now)
         looked += sum(j.phase is Phase.PLANNED and (j.start_s or 0) > now for j in plan.jobs.values())
-        seconds += _timed(lambda now=now: plan.backfill(now=now, passes=1))  # type: ignore[misc]
+        seconds += _timed(partial(plan.backfill, now=now, passes=1))
         _begin(plan, now)
     return looked / seconds
 

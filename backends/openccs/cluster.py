@@ -259,6 +259,8 @@ class Cluster:
     def free_slots(self, ask: Ask, views: Mapping[str, RUSV], since: int, end: int) -> RUSV:
         """Find when all that a request needs in sum is free for as long as it lasts, by what it may see of the system.
 
+        Each resource alone is free for so long. A slot in which all of them are can be shorter than the request.
+
         Parameters
         ----------
         ask

@@ -1,42 +1,20 @@
-"""Limits of users and groups, and pools of resources that are kept free (Section 3).
-
-They come from a TOML file, where all but the consumer and the resource of a limit, and the name, the resource and the
-items of a pool, can be left out:
-
-.. code-block:: toml
-
-    [[limits]]
-    user = "alice"                   # or group = "physics"; "*" is everybody, each for himself
-    resource = "ncpus"               # "*" is each resource without a limit of its own
-    items = "640"                    # as `Items.parse` reads them
-    duration = "4d3h"
-    area = "500h"                    # items times hours
-    validity = "01.08.17-31.08.17"   # as `Validity.parse` reads it
-
-    [[pools]]
-    name = "small"
-    resource = "ncpus"
-    items = "10/20%"
-    access = [{ groups = ["physics"] }, { at_most = { ncpus = 3 }, duration = "59m" }]
-"""
+"""Limits of users and groups, and pools of resources that are kept free (Section 3)."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from heapq import heappop, heappush
 from operator import add, and_
-from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError, near
-from asa.units import format_walltime, parse_duration
+from asa.units import format_walltime
 
 from .cluster import Ask, Placement
 from .requests import LARGEST, STANDARD_KINDS, Kind, Size
@@ -44,7 +22,7 @@ from .rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
 from .rusv_kernel import BEGIN
 from .validity import Validity
 
-__all__ = ["HORIZON_S", "Access", "Consumers", "FreePool", "Items", "Limit", "load_limits"]
+__all__ = ["HORIZON_S", "Access", "Consumers", "FreePool", "Items", "Limit"]
 
 HORIZON_S: Final = 366 * 86400
 """So long, at least, after the end of a request that starts at once, cron strings are followed.
@@ -59,9 +37,7 @@ _JOBS: Final = "jobs"
 _ARRAY_JOBS: Final = "arrayjobs"
 _COUNTED: Final = (_JOBS, _ARRAY_JOBS)
 _ITEMS = re.compile(r"(?:([0-9]{1,40})(?:([kmgtp])b?)?)?(?:/([0-9]{1,3})%)?", re.IGNORECASE)
-_AREA = re.compile(r"[0-9]{1,15}(\.[0-9]+)?[smhd]")
 
-_T = TypeVar("_T")
 _Held = tuple[tuple[Validity, int], ...]
 _Key = tuple[int, tuple[int, ...]]
 
@@ -649,171 +625,3 @@ def _items(resource: str, items: int) -> str:
 
 def _hours(area: int) -> str:
     return f"{area / 3600:.12g}h"
-
-
-# ---------------------------------------------------------------------- from a file
-
-
-def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
-    """Read limits and pools from a TOML file, as the module describes it.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or something in it means nothing; the error names the place.
-    """
-    try:
-        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
-    file = _Table(told, str(path), ("limits", "pools"))
-    return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))
-
-
-_LIMIT: Final = ("user", "group", "resource", "items", "duration", "area", "validity")
-_POOL: Final = ("name", "resource", "items", "validity", "access")
-_ACCESS: Final = ("users", "groups", "at_most", "duration")
-
-
-class _Table:
-    """A table of the file, which knows where it stands."""
-
-    def __init__(self, told: object, where: str, known: Sequence[str]) -> None:
-        if not isinstance(told, dict):
-            raise InputError("is no table", where=where, hint=f"Give it {', '.join(known)}.")
-        self.told: Mapping[str, Any] = told
-        self.where = where
-        for key in told:
-            if key not in known:
-                hint = f"{near(key, known)}Known: {', '.join(known)}."
-                raise InputError(f"does not know {key!r}", where=where, hint=hint)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self.told
-
-    def tables(self, key: str, known: Sequence[str]) -> list[_Table]:
-        """Give the tables of an array."""
-        told = self.read(key, _list) or []
-        return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(told, 1)]
-
-    def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
-        """Convert a value, if it is there; what is wrong with it is told with its place."""
-        return self.need(key, convert) if key in self else None
-
-    def need(self, key: str, convert: Callable[[Any], _T]) -> _T:
-        """Convert a value that has to be there."""
-        if key not in self:
-            raise InputError(f"has no {key}", where=self.where, hint=f"Give it {key} = ...")
-        try:
-            return convert(self.told[key])
-        except InputError as error:
-            error.where = f"{self.where}: {key}"
-            raise
-
-    def build(self, make: Callable[..., _T], **values: Any) -> _T:
-        """Make what the table is of."""
-        try:
-            return make(**values)
-        except InputError as error:
-            error.where = self.where
-            raise
-
-
-def _limit(table: _Table) -> Limit:
-    if ("user" in table) == ("group" in table):
-        raise InputError("is not of one consumer", where=table.where, hint="Give it user or group; * is everybody.")
-    kind: Literal["user", "group"] = "user" if "user" in table else "group"
-    return table.build(
-        Limit,
-        kind=kind,
-        name=table.need(kind, _name),
-        resource=table.need("resource", _name),
-        items=table.read("items", _read_items) or _UNLIMITED,
-        duration_s=table.read("duration", _duration),
-        area=table.read("area", _area),
-        validity=table.read("validity", _validity) or _ALWAYS,
-    )
-
-
-def _pool(table: _Table) -> FreePool:
-    return FreePool(
-        table.need("name", _name),
-        table.need("resource", _name),
-        table.need("items", _read_items),
-        table.read("validity", _validity) or _ALWAYS,
-        tuple(map(_access, table.tables("access", _ACCESS))),
-    )
-
-
-def _access(table: _Table) -> Access:
-    return table.build(
-        Access,
-        users=table.read("users", _names) or (),
-        groups=table.read("groups", _names) or (),
-        at_most=table.read("at_most", _numbers) or {},
-        at_most_s=table.read("duration", _duration) or 0,
-    )
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise InputError(f"is no list: {value!r}", hint="Put it between brackets; a table, between two of them.")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"is no text: {value!r}", hint="Put it between quotation marks.")
-    return value
-
-
-def _name(value: object) -> str:
-    if not (text := _text(value)):
-        raise InputError("is empty", hint="Write a name.")
-    return text
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(map(_name, _list(value)))
-
-
-def _read_items(value: object) -> Items:
-    return Items.parse(str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value))
-
-
-def _numbers(value: object) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise InputError(f"is no table: {value!r}", hint="Write it as { ncpus = 3 }.")
-    numbers = {}
-    for name, items in value.items():
-        read = _read_items(items)
-        if read.number is None or read.percent is not None:
-            raise InputError(f"is no number of {name}: {items!r}", hint="Write it as { ncpus = 3 }.")
-        numbers[name] = read.number
-    return numbers
-
-
-def _duration(value: object) -> int | None:
-    if value == "none":
-        return None
-    seconds = int(parse_duration(_text(value)))
-    if seconds < 1:
-        raise InputError("is no time at all", hint="Write a longer one, or none.")
-    return seconds
-
-
-def _area(value: object) -> int | None:
-    if value == "none":
-        return None
-    if not _AREA.fullmatch(_text(value)):
-        raise InputError(f"{value!r} is no area", hint="Write items times s, m, h or d, such as 1024h, or none.")
-    return int(parse_duration(_text(value)))
-
-
-def _validity(value: object) -> Validity:
-    return Validity.parse(_text(value))

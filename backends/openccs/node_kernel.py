@@ -10,26 +10,13 @@ from typing import Any
 
 from asa.compiled import kernel
 
-from .rusv_kernel import FOREVER, earliest
+from .rusv_kernel import FOREVER, earliest, last_at
 
 __all__ = ["BLOCK", "FREE", "SCATTER", "book", "find_place", "forget_before", "fullest", "peaks"]
 
 FREE, SCATTER = 0, 1
 BLOCK = 32
 """Nodes of which the soonest change is kept."""
-
-
-@kernel
-def _last_at(times: Any, base: int, count: int, time: int) -> int:
-    """Find the last of a node's steps that begins no later than a time."""
-    low, high = 0, count
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if times[base + middle] <= time:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 @kernel
@@ -88,11 +75,11 @@ def book(
         base, count = node * room, counts[node]
         if count + 2 > room:
             return m
-        place = _last_at(times, base, count, start)
+        place = last_at(times, count, start, base)
         grown = _split(times, used, base, count, place, start, width)
         first = place + (times[base + place] != start)
         if end < FOREVER:
-            after = _last_at(times, base, grown, end)
+            after = last_at(times, grown, end, base)
             more = _split(times, used, base, grown, after, end, width)
             after += times[base + after] != end
         else:
@@ -110,7 +97,7 @@ def forget_before(times: Any, used: Any, counts: Any, room: int, width: int, nod
     """Forget the steps that had ended by a time."""
     for node in range(nodes):
         base = node * room
-        past = _last_at(times, base, counts[node], now)
+        past = last_at(times, counts[node], now, base)
         if past:
             for i in range(counts[node] - past):
                 if i:
@@ -138,7 +125,7 @@ def peaks(
     O(log n + steps between).
     """
     base, count = node * room, counts[node]
-    i = _last_at(times, base, count, start)
+    i = last_at(times, count, start, base)
     for r in range(width):
         to_peaks[node * width + r] = used[(base + i) * width + r]
     changes = times[base + i + 1] if i + 1 < count else FOREVER
@@ -198,7 +185,7 @@ def _look(
     no room either.
     """
     base = node * room
-    last = _last_at(times, base, counts[node], end - 1)
+    last = last_at(times, counts[node], end - 1, base)
     for r in range(width):
         to_peaks[node * width + r] = 0
     i = last

@@ -15,12 +15,13 @@ from asa.errors import InputError, near
 from asa.units import format_duration, parse_duration
 
 from .jobs import Job, Phase
-from .limits import FreePool, Limit, load_limits
+from .lacks import amount
+from .limits import FreePool, Limit
+from .limits_file import load_limits
 from .picture import clock
 from .plan import Plan, RefusedError
 from .requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
 from .system import Node, System, load_system, oculus
-from .why import amount
 
 __all__ = ["SCHEMA", "STYLES", "Asked", "Given", "Made", "last_moment", "moment_of", "read_given"]
 

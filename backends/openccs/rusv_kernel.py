@@ -34,12 +34,12 @@ ADD, SUBTRACT, LEAST, MOST_USED = 0, 1, 2, 3
 
 
 @kernel
-def last_at(times: Any, count: int, time: int) -> int:
-    """Find the last of so many steps that begins no later than a time. O(log n)."""
+def last_at(times: Any, count: int, time: int, base: int = 0) -> int:
+    """Find the last of so many steps, the first of which is at a base, that begins no later than a time. O(log n)."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) >> 1
-        if times[middle] <= time:
+        if times[base + middle] <= time:
             low = middle
         else:
             high = middle

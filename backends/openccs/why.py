@@ -7,48 +7,21 @@ on, and which jobs hold it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from itertools import accumulate
-
-import numpy as np
-from numpy.typing import NDArray
 
 from asa.errors import InputError, near
 from asa.units import format_duration
 
-from .cluster import Ask, Cluster, TooMuchError
+from .cluster import Ask
 from .jobs import Job, Phase
-from .node_kernel import SCATTER
+from .lacks import Cause, Lack, Meeting, World, amount, resources_of
 from .picture import clock, names
 from .plan import Plan
-from .requests import Arrangement, Chunk, Kind, Request, Size
+from .requests import Arrangement, Chunk, Request
 from .rusv import FOREVER, RUSV
-from .system import System
 
-__all__ = ["Cause", "Constraint", "Holder", "Lack", "Moment", "Why", "amount", "why"]
-
-_FEW = 3
-
-
-class Cause(StrEnum):
-    """What kind of thing can keep a job from starting."""
-
-    START = "start"
-    DEADLINE = "deadline"
-    PAST = "past"
-    CONSUMER = "consumer"
-    JOBS = "jobs"
-    CHUNKS = "chunks"
-    PLACE = "place"
-    PROPERTY = "property"
-    RESERVE = "reserve"
-    ADMISSION = "admission"
-    DOWN = "down"
+__all__ = ["Constraint", "Moment", "Why", "why"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +42,6 @@ class Constraint:
     of: str
     words: str
     start_s: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A job that has what another one lacks.
-
-    Parameters
-    ----------
-    job, user
-        Its name, and whose it is.
-    items
-        How much of it.
-    until_s
-        How long.
-    """
-
-    job: str
-    user: str
-    items: int
-    until_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What a job would not have, were it to start at a moment.
-
-    Parameters
-    ----------
-    cause, of
-        What it runs into, and of what.
-    at_s
-        The first second at which it lacks.
-    words
-        The same for people.
-    needed, free
-        How much it needs then, and how much there would be; of chunks, how many and how many have room.
-    holders
-        Who has it, the largest first; of chunks with the number of nodes on which they are in the way.
-    """
-
-    cause: Cause
-    of: str
-    at_s: int
-    words: str
-    needed: int = 0
-    free: int = 0
-    holders: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +168,7 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
 
     Examples
     --------
-    >>> from asa.backends.openccs.system import Node
+    >>> from asa.backends.openccs.system import Node, System
     >>> plan = Plan(System("one", (Node("a", {"ncpus": 4}),)))
     >>> for text in ("rset=ncpus=3,walltime=1h", "rset=ncpus=2,walltime=1h"):
     ...     [job] = plan.submit(Request.parse(text), now=0)
@@ -257,7 +183,7 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
             hint = f"{near(job, plan.jobs)}An element of an array is called name[index]. See `asa ccs plan`."
             raise InputError(f"there is no job {job!r} in the plan", where="JOB", hint=hint)
         job = found
-    world = _World(plan, job, now)
+    world = _Alternatives(plan, job, now)
     if at is None:
         at = max(job.request.start_s or 0, world.since_s) if job.placement is None else world.since_s
     is_at_once = job.start_s is not None and job.start_s <= world.since_s
@@ -271,7 +197,7 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
             together = world.least_together(constraints)
     moment = None
     if world.ask is not None:
-        lacks = sorted(_Meeting(world, world.ask, at).lacks(), key=lambda lack: lack.at_s)
+        lacks = sorted(Meeting(world, world.ask, at).lacks(), key=lambda lack: lack.at_s)
         moment = Moment(at, tuple(lacks))
     return Why(
         job,
@@ -286,39 +212,8 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
     )
 
 
-class _World:
-    """What a job would meet if it came now: what all others hold, on a cluster of its own."""
-
-    def __init__(self, plan: Plan, job: Job, now: int) -> None:
-        self.job, self.system, self.now = job, plan.system, now
-        self.jobs = [other for other in plan.jobs.values() if other.id != job.id]
-        self.cluster, self.empty = Cluster(plan.system), Cluster(plan.system)
-        self.down = [name for name in plan.cluster.names if not plan.cluster.is_up(name)]
-        for name in self.down:
-            self.cluster.set_up(name, up=False)
-        for other in self.jobs:
-            if other.placement is not None and other.placement.end > other.placement.start:
-                self.cluster.book(other.placement)
-        # the placement in the same copy, as consumers know a job by the array of its nodes
-        known = {id(plan.cluster.used): self.cluster.used}
-        self.consumers, placement = deepcopy((plan.consumers, job.placement), known)
-        if placement is not None and placement.end > placement.start:
-            self.consumers.revoke(job.user, job.group, placement)
-        has_begun = placement is not None and placement.start <= now
-        self.since_s = max(job.submit_s if has_begun else max(now, job.submit_s), plan.since)
-        self.until_s = plan.until
-        self.ask = self._prepared(job.request, plan.system)
-
-    def _prepared(self, request: Request, system: System) -> Ask | None:
-        cluster = self.empty if system is self.system else Cluster(system)
-        try:
-            return cluster.prepare(request)
-        except TooMuchError:
-            return None
-
-    def clock(self, time_s: int) -> str:
-        """Write a time."""
-        return clock(time_s, self.now)
+class _Alternatives(World):
+    """What a job's start depends on in its world, and when it would start without some of that."""
 
     # ------------------------------------------------------------------ what its start depends on
 
@@ -342,7 +237,7 @@ class _World:
             yield Constraint(Cause.CONSUMER, "", words)
         if ask.is_exclusive:
             yield Constraint(Cause.JOBS, "", "nodes that other jobs use")
-        for name in _needed(ask) if not ask.is_exclusive else ():
+        for name in resources_of(ask) if not ask.is_exclusive else ():
             yield Constraint(Cause.JOBS, name, f"{'cores' if name == 'ncpus' else name} that other jobs hold")
         yield Constraint(Cause.CHUNKS, "", "each of its chunks must find a node with room for it")
 
@@ -454,7 +349,7 @@ class _World:
                 system = replace(system, reserves=tuple(r for r in system.reserves if r.resource != one.of))
             elif one.cause is Cause.ADMISSION:
                 system = replace(system, nodes=tuple(replace(node, admits=()) for node in system.nodes))
-        ask = self._prepared(request, system)
+        ask = self.prepared(request, system)
         resources = self.cluster.resources
         columns = [resources.index(one.of) for one in gone if one.cause is Cause.JOBS and one.of in resources]
         if ask is None or not columns:
@@ -463,241 +358,8 @@ class _World:
         chunks[:, columns] = 0  # what nobody holds has room on every node that suits
         return replace(ask, chunks=chunks.ravel())
 
-    @contextmanager
-    def changed(self, freed: Collection[str], *, is_up: bool = False) -> Iterator[Cluster]:
-        """Let nobody hold some resources, or any at all if one has no name, and let nodes be up."""
-        is_empty = "" in freed
-        for cluster in (self.cluster, self.empty):
-            for name in self.down:
-                cluster.set_up(name, up=is_up)
-        used = dict(self.cluster.used)
-        for name, vector in used.items():
-            if is_empty or name in freed:  # consumers look here, too
-                self.cluster.used[name] = RUSV(vector.most, defect=vector.most - vector.available)
-        try:
-            yield self.empty if is_empty else self.cluster
-        finally:
-            self.cluster.used.update(used)
-            for name in self.down:
-                self.cluster.set_up(name, up=False)
-
-
-class _Meeting:
-    """What a job would run into if it started at a time."""
-
-    def __init__(self, world: _World, ask: Ask, at_s: int) -> None:
-        self.world, self.ask, self.job = world, ask, world.job
-        self.start, self.end = at_s, at_s + ask.lasts_s
-        self.kinds = world.system.kinds
-        asked = ask, self.job.user, self.job.group, at_s, self.end - 1
-        self.views = world.consumers.views(*asked)
-        with world.changed(_needed(ask)):
-            self.bounds = world.consumers.views(*asked)
-
-    def lacks(self) -> Iterator[Lack]:
-        """Find all that it would lack."""
-        yield from self._of_time()
-        short = [lack for name in _needed(self.ask) if (lack := self._short(name)) is not None]
-        beyond = self._beyond_limits({lack.of for lack in short})
-        found = [*short, *([beyond] if beyond is not None else [])]
-        if self.world.cluster.find(self.ask, self.start, self.end, self.views) is None:
-            room = self._without_room()
-            if room is not None and all(room.at_s < lack.at_s for lack in short):
-                found.append(room)
-            elif not found and self.ask.is_exclusive and self.views:
-                words = "the nodes that it would get have, as a whole, more than limits and pools leave it"
-                found.append(Lack(Cause.CONSUMER, "", self.start, words))
-            elif not found:
-                words = "each sort of its chunks finds room, but not all of them at once"
-                found.append(Lack(Cause.CHUNKS, "", self.start, words))
-        yield from found
-
-    def _from(self, time_s: int) -> str:
-        return "then" if time_s == self.start else f"from {self.world.clock(time_s)} on"
-
-    def _of_time(self) -> Iterator[Lack]:
-        request, clock_of = self.job.request, self.world.clock
-        if self.start < self.world.since_s:
-            what = "it had not come yet" if self.start < self.job.submit_s else "that is past"
-            yield Lack(Cause.PAST, "", self.start, what)
-        if self.end > self.world.until_s:
-            words = f"it would end at {clock_of(self.end)}, its reservation does at {clock_of(self.world.until_s)}"
-            yield Lack(Cause.DEADLINE, "", max(self.world.until_s, self.start), words)
-        if request.start_s is not None and request.start_s != self.start:
-            yield Lack(Cause.START, "", self.start, f"it asks to start at {clock_of(request.start_s)}")
-        if request.deadline_s is not None and self.end > request.deadline_s:
-            words = f"it would end at {clock_of(self.end)}, and must have by {clock_of(request.deadline_s)}"
-            yield Lack(Cause.DEADLINE, "", max(request.deadline_s, self.start), words)
-
-    def _short(self, name: str) -> Lack | None:
-        """Say how much of a resource is not free in all, whatever the nodes."""
-        vector, needed = self.world.cluster.used[name], self.ask.totals[name]
-        second = self._first_short(vector, needed)
-        if second is None:
-            return None
-        free = max(vector.free_at(second), 0)
-        holders = self._holders(second, lambda job: _total(job, name))
-        left = f"only {amount(name, free, self.kinds).partition(' ')[0]}" if free else "none"
-        is_one = free < 2 or self.kinds[name] is Kind.SIZE
-        words = f"it needs {amount(name, needed, self.kinds)} for {format_duration(self.ask.lasts_s)}; "
-        words += f"{self._from(second)} {left} {'is' if is_one else 'are'} free"
-        if broken := vector.most - vector.available:
-            words += f", {amount(name, broken, self.kinds)} being on nodes that are down"
-        if holders:
-            verb = "holds what is used" if len(holders) == 1 else "hold what is used"
-            words += f": {self._named(holders, lambda items: amount(name, items, self.kinds))} {verb}"
-        return Lack(Cause.JOBS, name, second, words, needed, free, holders)
-
-    def _beyond_limits(self, short: Collection[str]) -> Lack | None:
-        """Say which limit or pool leaves too little of what is free."""
-        met: list[tuple[int, str]] = []
-        for name, needed in self.ask.totals.items():
-            # what others hold is said elsewhere: with it only where all of it together is too much
-            view = self.bounds.get(name) if name in short else self.views.get(name)
-            if view is not None and (found := self._first_short(view, needed)) is not None:
-                met.append((found, name))
-        if not met:
-            return None
-        second, name = min(met)
-        job = self.job
-        told = self.world.consumers.explain(self.ask, job.user, job.group, self.start, self.end - 1)
-        words = f"{'' if second == self.start else f'{self._from(second)} '}it meets {told[0] if told else 'a limit'}"
-        own = self._holders(second, lambda other: _total(other, name) if _is_kin(job, other) else 0)
-        if own:
-            words += f"; its user or group has then {self._named(own, lambda items: amount(name, items, self.kinds))}"
-        free = max((self.bounds if name in short else self.views)[name].free_at(second), 0)
-        return Lack(Cause.CONSUMER, name, second, words, self.ask.totals[name], free, own)
-
-    def _first_short(self, vector: RUSV, needed: int) -> int | None:
-        times = (time for time in vector.steps[0].tolist() if self.start < time < self.end)
-        return next((time for time in (self.start, *times) if vector.free_at(time) < needed), None)
-
-    # ------------------------------------------------------------------ on nodes
-
-    def _without_room(self) -> Lack | None:
-        """Say which sort of chunks is the first to find too little room on nodes."""
-        sorts = zip(self.ask.wanted.tolist(), *(a.reshape(len(self.ask.wanted), -1) for a in self._sorts), strict=True)
-        found = (self._sort_without_room(wanted, chunk.tolist(), suits) for wanted, chunk, suits in sorts)
-        return min((lack for lack in found if lack is not None), key=lambda lack: lack.at_s, default=None)
-
-    @property
-    def _sorts(self) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        return self.ask.chunks, self.ask.suits
-
-    def _sort_without_room(self, wanted: int, chunk: list[int], suits: NDArray[np.int8]) -> Lack | None:
-        nodes, down = self.world.system.nodes, set(self.world.down)
-        needs = {name: items for name, items in zip(self.world.cluster.resources, chunk, strict=True) if items}
-        places = [place for place in self.ask.order.tolist() if suits[place] and nodes[place].name not in down]
-        rooms = {place: self._room(place, needs, wanted) for place in places}
-        second = self._first_below(wanted, rooms.values())
-        if second is None:
-            return None
-        fits = {place: next(many for time, many in reversed(room) if time <= second) for place, room in rooms.items()}
-        full = {place for place, many in fits.items() if not many}
-        holders = self._holders(second, lambda job: len(full.intersection(_nodes(job))))
-        free, what = sum(fits.values()), ", ".join(amount(name, items, self.kinds) for name, items in needs.items())
-        each = f"{what}{' each' if wanted > 1 else ''}"
-        if free:
-            with_room = f"on {len(places) - len(full)} of {len(places)} nodes that would do"
-            words = f"only {free} of its {wanted} chunks ({each}) {'have' if free > 1 else 'has'} room, {with_room}"
-        else:
-            chunks = f"none of its {wanted} chunks" if wanted > 1 else "its only chunk"
-            where = "any of the" if wanted > 1 else "none of the"
-            words = f"{chunks} ({each}) has room on {where} {len(places)} nodes that would do"
-        words += " if nobody else is there" if self.ask.is_exclusive else ""
-        if "ncpus" in needs:
-            spare = self.world.cluster.used["ncpus"].free_at(second)
-            words += f", though {amount('ncpus', spare, self.kinds)} {'is' if spare == 1 else 'are'} free in all"
-        words = words if second == self.start else f"{self._from(second)} {words}"
-        if holders:
-            words += f": {self._named(holders, _on_nodes)} {'is' if len(holders) == 1 else 'are'} in the way"
-        return Lack(Cause.CHUNKS, what, second, words, wanted, free, holders)
-
-    def _room(self, place: int, needs: Mapping[str, int], most: int) -> list[tuple[int, int]]:
-        """Give how many chunks have room on a node from a time on; it never grows."""
-        resources = self.world.cluster.resources
-        held = self.world.cluster.used_on(self.world.system.nodes[place].name)
-        usable = dict(zip(resources, self.ask.usable.reshape(-1, len(resources))[place].tolist(), strict=True))
-        times = {time for vector in held.values() for time in vector.steps[0].tolist() if self.start < time < self.end}
-        most = 1 if self.ask.how == SCATTER else most
-        found: list[tuple[int, int]] = []
-        for time in (self.start, *sorted(times)):
-            used = {name: vector.at(time) for name, vector in held.items()}
-            fits = (max(usable[name] - used[name], 0) // need for name, need in needs.items())
-            most = 0 if self.ask.is_exclusive and any(used.values()) else min([most, *fits])
-            if not found or most < found[-1][1]:
-                found.append((time, most))
-        return found
-
-    def _first_below(self, wanted: int, rooms: Iterable[Sequence[tuple[int, int]]]) -> int | None:
-        """Give the first second at which fewer chunks than wanted have room on all nodes together."""
-        changes: Counter[int] = Counter({self.start: 0})
-        for room in rooms:
-            before = 0
-            for time, fits in room:
-                changes[time] += fits - before
-                before = fits
-        times = sorted(changes)
-        totals = accumulate(changes[time] for time in times)
-        return next((time for time, total in zip(times, totals, strict=True) if total < wanted), None)
-
-    # ------------------------------------------------------------------ who
-
-    def _holders(self, second: int, items: Callable[[Job], int]) -> tuple[Holder, ...]:
-        """Give who has how much at a time."""
-        there = [(job, job.placement.end) for job in self.world.jobs if _is_there(job, second) and job.placement]
-        found = [Holder(job.id, job.user, many, end) for job, end in there if (many := items(job))]
-        return tuple(sorted(found, key=lambda holder: -holder.items))
-
-    def _named(self, holders: Sequence[Holder], words: Callable[[int], str]) -> str:
-        told = [f"{one.job} ({words(one.items)} until {self.world.clock(one.until_s)})" for one in holders[:_FEW]]
-        if len(holders) > _FEW:
-            told.append(f"{len(holders) - _FEW} more")
-        listed = f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
-        return f"job{'s' if len(told) > 1 else ''} {listed}"
-
-
-def amount(resource: str, items: int, kinds: Mapping[str, Kind]) -> str:
-    """Write an amount of a resource.
-
-    Examples
-    --------
-    >>> from asa.backends.openccs.requests import STANDARD_KINDS
-    >>> amount("ncpus", 1, STANDARD_KINDS), amount("mem", 3 << 30, STANDARD_KINDS), amount("gpus", 2, STANDARD_KINDS)
-    ('1 core', '3g of mem', '2 gpus')
-    """
-    if kinds.get(resource) is Kind.SIZE:
-        return f"{Size(items)} of {resource}"
-    name = "cores" if resource == "ncpus" else resource
-    return f"{items:,} {name.removesuffix('s') if items == 1 else name}"
-
-
-def _on_nodes(many: int) -> str:
-    return f"on {many} node{'' if many == 1 else 's'}"
-
-
-def _needed(ask: Ask) -> list[str]:
-    return [name for name, items in ask.totals.items() if items]
-
 
 def _without(named: str, chunk: Chunk) -> Chunk:
     return replace(
         chunk, properties={key: value for key, value in chunk.properties.items() if f"{key}={value}" != named}
     )
-
-
-def _is_kin(job: Job, other: Job) -> bool:
-    return (job.user != "" and job.user == other.user) or (job.group != "" and job.group == other.group)
-
-
-def _is_there(job: Job, second: int) -> bool:
-    return job.placement is not None and job.placement.start <= second < job.placement.end
-
-
-def _total(job: Job, resource: str) -> int:
-    return job.placement.totals.get(resource, 0) if job.placement is not None else 0
-
-
-def _nodes(job: Job) -> list[int]:
-    found: list[int] = job.placement.nodes.tolist() if job.placement is not None else []
-    return found

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from asa.backends.openccs.cluster import Ask, Placement
-from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, Items, Limit, load_limits
+from asa.backends.openccs.limits import HORIZON_S, Access, Consumers, FreePool, Items, Limit
+from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.rusv import RUSV, Slot

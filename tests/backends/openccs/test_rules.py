@@ -1,7 +1,8 @@
 """Rules of the plan that a user would expect, and found missing."""
 
 import pytest
-from asa.backends.openccs.limits import Items, Limit, load_limits
+from asa.backends.openccs.limits import Items, Limit
+from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.rusv import RUSV, Slot

@@ -6,12 +6,13 @@ import random
 import numpy as np
 import pytest
 from asa.backends.openccs.jobs import Job, Phase
+from asa.backends.openccs.lacks import Cause
 from asa.backends.openccs.limits import Access, Consumers, FreePool, Items, Limit
 from asa.backends.openccs.picture import clock, names
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import Admission, Node, Reserve, System, oculus
-from asa.backends.openccs.why import Cause, why
+from asa.backends.openccs.why import why
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
