@@ -34,6 +34,7 @@ __all__ = [
     "Facility",
     "Finding",
     "Foresight",
+    "Growing",
     "JobSpec",
     "JobState",
     "JobStatus",
@@ -94,8 +95,9 @@ class Step:
     command
         What to run; ignored by simulators.
     cores
-        Cores that the job keeps from here to its end, where it then gives others back; 0 for all that it has. A site
-        that cannot take them back leaves the job as wide as it is.
+        Cores that the job keeps from here on, where it then gives others back; 0 for all that it has. A site that
+        cannot take them back leaves the job as wide as it is. If they are more than it had, the step begins when they
+        have joined (`Growing`); a site where jobs cannot grow does not wait for them.
     tasks, cpus_per_task, nodes
         What the step would ask for in a job of its own, which is all that it is to see of the job where the batch
         system tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as
@@ -146,6 +148,8 @@ class JobSpec:
         What to run in place of `command`, where it is several commands; their names differ.
     nodes, memory_bytes, gpus, partition, account
         Further demands; 0 and empty mean no demand.
+    burst_buffer_bytes
+        Fast storage that all nodes of the job share while it runs; ignored where there is none.
     cpus_per_task
         Cores that belong together on one node, for one task each; `cores` is a multiple.
     options
@@ -191,6 +195,7 @@ class JobSpec:
     cpus_per_task: int = 1
     options: tuple[str, ...] = ()
     local: bool = False
+    burst_buffer_bytes: int = 0
 
 
 class JobState(StrEnum):
@@ -314,12 +319,17 @@ class Capabilities:
     shrink_by
         A running job can give cores back in multiples of so many, those of a node where only whole nodes are taken
         back; 0 if it cannot.
-    grow
-        Whether a running job can get more.
+    grow_by
+        A running job can get more cores, in multiples of so many, by a second job whose cores join its own (`Growing`);
+        0 if it cannot.
     most_queued
         Jobs that a user may have in the queue at a time; None where there is no limit or none is known.
     charges
         What a user pays for: all that is ``allocated``, or only what is ``used``, so that idle cores cost nothing.
+    plans
+        Whether every job is given a start when it comes, so that one can be asked for beforehand (`Planning`).
+    burst_buffer_bytes
+        Its burst buffer; None where what jobs ask of one is not looked at.
     """
 
     system: str
@@ -331,11 +341,13 @@ class Capabilities:
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
     shrink_by: int = 0
-    grow: bool = False
+    grow_by: int = 0
     most_queued: int | None = None
     charges: Literal["allocated", "used"] = "allocated"
+    plans: bool = False
+    burst_buffer_bytes: int | None = None
 
-    def impossible(self, spec: JobSpec) -> str | None:  # noqa: PLR0911 - one for each limit
+    def impossible(self, spec: JobSpec) -> str | None:
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.
 
         Examples
@@ -349,11 +361,17 @@ class Capabilities:
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         if cores > self.max_cores:
             return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"
+        buffer, most_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
+        if most_buffer is not None and buffer > most_buffer:
+            return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(most_buffer)}"
         name = spec.partition or self.partition
         if self.partitions and spec.partition and spec.partition not in self.partitions:
             return f"asks for partition {spec.partition!r}, which is not there; known: {', '.join(self.partitions)}"
-        if (limits := self.partitions.get(name)) is None:
-            return None
+        limits = self.partitions.get(name)
+        return None if limits is None else self._beyond(spec, name, limits, cores)
+
+    def _beyond(self, spec: JobSpec, name: str, limits: PartitionLimits, cores: int) -> str | None:
+        """Say which limit of its partition a job is beyond."""
         where = f"in partition {name!r}, which gives at most"
         if limits.max_walltime_s is not None and spec.walltime_s > limits.max_walltime_s:
             return f"asks for {format_duration(spec.walltime_s)} {where} {format_duration(limits.max_walltime_s)}"
@@ -530,6 +548,39 @@ class Adjustable(Protocol):
         ------
         BackendError
             The site cannot, or refuses.
+        """
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A backend whose jobs can get more cores after they started: by a second job, whose cores join the first's."""
+
+    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+        """Ask for more cores for a job, and return the id of the second job, which waits for them in the queue.
+
+        The second job is eligible while the first runs, and asks for the time that the first has left. Its state tells
+        how it goes: it is pending as long as there are none, running once they have joined, and it ends with the first,
+        or when the first gives the last of them back. To cancel it withdraws the wish, or gives the cores back. From a
+        step on that keeps more cores than the job had before (`Step.cores`), the payload waits for these.
+
+        Parameters
+        ----------
+        job_id
+            The first job, pending or running.
+        cores
+            How many more, a multiple of `Capabilities.grow_by`.
+        token
+            Tells the second job from every other, as `JobSpec.token` does; `Backend.find` knows it.
+
+        Raises
+        ------
+        JobNotFoundError
+            The site does not know the first job.
+        SubmitRejectedError
+            There will never be so many.
+        BackendError
+            The site cannot, or the first job has ended.
         """
         ...
 

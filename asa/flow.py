@@ -50,7 +50,7 @@ _SEVERAL = ("options", "inputs", "outputs")
 _TIME = ((Real, str, timedelta), 'seconds, or text such as "40min"')
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     **dict.fromkeys(("cores", "nodes", "cpus_per_task", "gpus", "retries"), (Integral, "a whole number")),
-    "memory": ((Integral, str), 'bytes, or text such as "4G"'),
+    **dict.fromkeys(("memory", "burst_buffer"), ((Integral, str), 'bytes, or text such as "4G"')),
     **dict.fromkeys(("walltime", "expected"), _TIME),
     **dict.fromkeys(("partition", "account"), (str, "text")),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
@@ -68,7 +68,7 @@ class Resources(TypedDict, total=False):
     ----------
     cores, nodes, cpus_per_task, gpus
         One core if neither cores nor nodes are given.
-    memory
+    memory, burst_buffer
         Bytes, or text such as ``"4G"``.
     walltime, expected
         An hour if not given; `expected` may be ``"learn"``.
@@ -89,6 +89,7 @@ class Resources(TypedDict, total=False):
     cpus_per_task: int
     gpus: int
     memory: int | str
+    burst_buffer: int | str
     walltime: Duration
     expected: Duration
     partition: str
@@ -447,9 +448,10 @@ def _fields(asked: Resources, where: str) -> dict[str, Any]:
     elif expected is not None:
         fields["expected_run_s"] = _seconds("expected", expected, where)
     fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
-    if "memory" in fields:
-        memory = fields.pop("memory")
-        fields["memory_bytes"] = _parsed(parse_memory, "memory", memory, where) if isinstance(memory, str) else memory
+    for size in ("memory", "burst_buffer"):
+        if size in fields:
+            asked = fields.pop(size)
+            fields[f"{size}_bytes"] = _parsed(parse_memory, size, asked, where) if isinstance(asked, str) else asked
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

@@ -73,8 +73,8 @@ class Stage:
         Names of the stages that must have ended well before.
     command
         What to run: text for `sh`.
-    memory_bytes, gpus
-        Further needs, for the whole stage.
+    memory_bytes, gpus, burst_buffer_bytes
+        Further needs, for the whole stage. A burst buffer is fast storage that a job has while it runs.
     partition, account
         Where its job is sent and who is charged; the site's defaults if not given.
     script
@@ -134,6 +134,7 @@ class Stage:
     learns_run: bool = False
     input_size: float | None = None
     run_spread: float = 0.0
+    burst_buffer_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -147,6 +148,7 @@ class Stage:
             ("nodes", self.nodes, 1, MOST_CORES),
             ("gpus", self.gpus, 0, MOST_CORES),
             ("bytes of memory", self.memory_bytes, 0, _MOST_MEMORY_BYTES),
+            ("bytes of burst buffer", self.burst_buffer_bytes, 0, _MOST_MEMORY_BYTES),
             ("cores a task", self.cpus_per_task, 1, MOST_CORES),
             ("retries", self.retries, 0, MOST_RETRIES),
         ):

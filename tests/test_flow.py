@@ -124,7 +124,13 @@ def test_a_flow_is_a_workflow_file_too(tmp_path):
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -n 4\necho hello\n")
     flow = Flow("all")
     flow.stage(
-        "a", script=tmp_path / "job.sh", nodes=2, memory="4G", environment={"A": "1"}, walltime=timedelta(hours=2)
+        "a",
+        script=tmp_path / "job.sh",
+        nodes=2,
+        memory="4G",
+        burst_buffer="2T",
+        environment={"A": "1"},
+        walltime=timedelta(hours=2),
     )
     flow.stage("b", tasks_file="list", cpus_per_task=4, after="a", retries=2, options=["--exclusive"], local=True)
     (tmp_path / "all.toml").write_text(write_workflow(flow.workflow))

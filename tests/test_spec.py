@@ -52,6 +52,7 @@ def test_a_file_becomes_a_workflow(tmp_path):
         ('walltime = "30min"', 'walltime = "soon"', 7, "no duration"),
         ('walltime = "30min"', "walltime = 30", 7, "in quotes"),
         ('memory = "4G"', 'memory = "4Q"', 10, "no memory size"),
+        ('memory = "4G"', 'burst_buffer = "4Q"', 10, "no memory size"),
         ("cores = 64", 'cores = "many"', 6, "cores"),
         ("cores = 64", "cores = 0", 6, "must be 1 or more, not 0"),
         ('after = ["project"]', 'after = ["projekt"]', 17, "'projekt', which is no stage\nDid you mean 'project'"),

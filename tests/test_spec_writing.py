@@ -41,6 +41,7 @@ def stages(draw, name, before):
         expected_run_s=draw(st.sampled_from([None, walltime_s])),
         after=tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ()),
         memory_bytes=draw(st.integers(0, 1 << 40)),
+        burst_buffer_bytes=draw(st.sampled_from([0, 1, 1 << 30, 20 << 40])),
         gpus=draw(st.integers(0, 4)),
         partition=draw(TEXT),
         account=draw(TEXT),

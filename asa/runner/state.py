@@ -246,6 +246,7 @@ class RunState:
             nodes=_nodes_for(cores, per_node, max(stage.nodes or 0 for stage in stages)),
             memory_bytes=max(stage.memory_bytes for stage in stages),
             gpus=max(stage.gpus for stage in stages),
+            burst_buffer_bytes=max(stage.burst_buffer_bytes for stage in stages),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
             # a dependency that a site drops starts the job, but not the payload
             awaits=tuple(self._token(name) for name in before) if planned.keep is not Keep.NOTHING else (),

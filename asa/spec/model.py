@@ -286,6 +286,12 @@ class StageSettings(_Model):
         examples=["4G", "512M"],
     )
     gpus: Gpus | None = Field(default=None, description="GPUs that it needs, in all.", examples=[4])
+    burst_buffer: Memory | None = Field(
+        default=None,
+        description="Fast storage that all its nodes share while it runs, where the machine has a burst buffer; written "
+        "as memory is.",
+        examples=["500G", "20T"],
+    )
     partition: str | None = Field(
         default=None, description="Where its job is sent; the site's own choice if not given.", examples=["batch"]
     )
@@ -383,6 +389,7 @@ class StageSpec(StageSettings):
             command=str(self.command or ""),
             memory_bytes=self.memory or 0,
             gpus=self.gpus or 0,
+            burst_buffer_bytes=self.burst_buffer or 0,
             partition=str(self.partition or ""),
             account=str(self.account or ""),
             script=script,

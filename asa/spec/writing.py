@@ -80,6 +80,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
         ("memory", _text(_memory(stage.memory_bytes)) if stage.memory_bytes else ""),
         ("gpus", _number(stage.gpus) if stage.gpus else ""),
+        ("burst_buffer", _text(_memory(stage.burst_buffer_bytes)) if stage.burst_buffer_bytes else ""),
         ("partition", _text(stage.partition) if stage.partition else ""),
         ("account", _text(stage.account) if stage.account else ""),
         ("options", _list(stage.options)),

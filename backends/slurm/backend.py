@@ -302,6 +302,7 @@ class SlurmBackend:
             nodes=spec.nodes,
             memory_bytes=spec.memory_bytes,
             gpus=spec.gpus,
+            burst_buffer_bytes=spec.burst_buffer_bytes,
             partition=spec.partition or defaults.partition,
             account=spec.account or defaults.account,
             qos=defaults.qos,

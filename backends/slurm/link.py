@@ -14,6 +14,7 @@ from typing import Protocol
 
 __all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord", "count_gpus"]
 
+_GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
@@ -42,6 +43,8 @@ class SlurmJob:
         by `cores` where those are not given.
     gpus
         For the whole job.
+    burst_buffer_bytes
+        For the whole job, shared by its nodes.
     partition, account, qos, constraint
         Empty for the site's default.
     dependency
@@ -71,6 +74,7 @@ class SlurmJob:
     nodes: int = 0
     memory_bytes: int = 0
     gpus: int = 0
+    burst_buffer_bytes: int = 0
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -82,6 +86,12 @@ class SlurmJob:
     comment: str = ""
     cpus_per_task: int = 1
     options: tuple[str, ...] = ()
+
+    @property
+    def burst_buffer(self) -> str:
+        """What it asks of burst buffers, in the words of DataWarp's plugin; empty for nothing."""
+        gigabytes = -(-self.burst_buffer_bytes // _GB)
+        return f"capacity={gigabytes}GB access=striped type=scratch" if gigabytes else ""
 
     @property
     def tasks(self) -> int:

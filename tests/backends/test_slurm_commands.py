@@ -379,10 +379,12 @@ def test_only_what_a_job_asks_for_is_told():
     asked = options(
         nodes=2, memory_bytes=(5 << 20) + 1, gpus=3, partition="p", account="a", qos="q", constraint="c&d", held=True,
         dependency="afterok:1", begin_s=NOW, comment="asa:t", walltime_s=3601, stdout="/a%j",
+        burst_buffer_bytes=(5 * 10**9) + 1,
     )  # fmt: skip
     assert {
         "--nodes=2", "--mem=3M", "--gpus=3", "--partition=p", "--account=a", "--qos=q", "--constraint=c&d", "--hold",
         "--dependency=afterok:1", f"--begin=uts{NOW}", "--comment=asa:t", "--time=61", "--output=/a%%j",
+        "--bb=capacity=6GB access=striped type=scratch",
     } <= set(asked)  # fmt: skip
 
 

@@ -21,6 +21,7 @@ JOB = SlurmJob(
     nodes=2,
     memory_bytes=3 * 1024**3,
     gpus=4,
+    burst_buffer_bytes=5 * 10**9,
     partition="normal",
     account="test",
     qos="high",

@@ -125,6 +125,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
         "nodes": job.nodes,
         "mem" if job.nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
         "gpus": job.gpus,
+        "bb": job.burst_buffer,
         "partition": job.partition,
         "account": job.account,
         "qos": job.qos,

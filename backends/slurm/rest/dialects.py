@@ -71,6 +71,7 @@ class Dialect(ABC):
             "constraints": job.constraint,
             "dependency": job.dependency,
             "comment": job.comment,
+            "burst_buffer": job.burst_buffer,
         }
         asked |= {key: value for key, value in texts.items() if value}
         if job.cpus_per_task > 1:
