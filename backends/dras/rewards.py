@@ -1,0 +1,147 @@
+"""What a selection is worth: the paper's two objectives, and the protocol for one's own (Section III-A).
+
+The agent selects one job at a time, and is rewarded for each: the paper's means over the jobs selected are of one job.
+Every job is selected once, so that the rewards of all schedules of a load have equally many terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from .state import Integers
+
+__all__ = ["Capability", "Capacity", "Reward", "Selection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A job that was selected to start or to be reserved for, and what there is afterwards.
+
+    Parameters
+    ----------
+    size, wait_s
+        Its nodes, and for how long it has waited.
+    longest_wait_s
+        Of all that waited, it included.
+    requests_s, waits_s
+        Of each job that still waits: what it asks for, and for how long it has waited. One that was reserved for waits.
+    used, nodes
+        Nodes that are not free, and all.
+    """
+
+    size: int
+    wait_s: int
+    longest_wait_s: int
+    requests_s: Integers
+    waits_s: Integers
+    used: int
+    nodes: int
+
+
+class Reward(Protocol):
+    """An objective, as the reward for selecting a job."""
+
+    def __call__(self, selection: Selection) -> float:
+        """Value a selection."""
+        ...
+
+    def worth(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
+    ) -> NDArray[np.float64]:
+        """Say for each of some jobs what it adds if it starts now; for rivals that choose several jobs at once.
+
+        Parameters
+        ----------
+        sizes, requests_s, waits_s
+            Of each: nodes, what it asks for, for how long it has waited.
+        longest_wait_s, waiting
+            Longest wait and number of all that wait.
+        nodes
+            All nodes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """Equation 1: nobody starves, large jobs go first, and the machine is used.
+
+    ``wait t / t_max + size n / N + used N_used / N``, where t and n are of the job selected, t_max is the longest wait
+    in the queue, and N counts nodes. Where nobody has waited yet, the first term is 0.
+
+    Parameters
+    ----------
+    wait, size, used
+        The weights.
+    """
+
+    wait: float = 1 / 3
+    size: float = 1 / 3
+    used: float = 1 / 3
+
+    def __call__(self, selection: Selection) -> float:
+        """Value a selection."""
+        return (
+            self.wait * selection.wait_s / max(selection.longest_wait_s, 1)
+            + (self.size * selection.size + self.used * selection.used) / selection.nodes
+        )
+
+    def worth(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
+    ) -> NDArray[np.float64]:
+        """Say what each of some jobs adds: its nodes count as large, and as used."""
+        del requests_s, waiting
+        worth: NDArray[np.float64] = (
+            self.wait * waits_s / max(longest_wait_s, 1) + (self.size + self.used) * sizes / nodes
+        )
+        return worth
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Equation 2: jobs start soon, short ones above all.
+
+    ``sum over the c jobs that wait of -1 / t``, divided by c.
+
+    Parameters
+    ----------
+    of
+        What t is. The paper calls the time that a job asks for t, in Section II-A, and also its wait, below Equation
+        1; it does not say which is meant in Equation 2. A sum of -1 / wait is best served by starting whoever came
+        last; one of -1 / request counts what each job that waits adds to the mean slowdown, as in DeepRM, from which
+        the equation is. So it is the ``request``, if not said otherwise; ``wait`` is the other reading.
+    least_s
+        A shorter time counts as so much, as nothing can be divided by 0.
+    unit_s
+        In which t is counted; it only scales the reward.
+    """
+
+    of: Literal["request", "wait"] = "request"
+    least_s: int = 60
+    unit_s: int = 3600
+
+    def __post_init__(self) -> None:
+        if self.of not in ("request", "wait") or min(self.least_s, self.unit_s) < 1:
+            raise InputError(f"{self} cannot be", where="reward", hint="Give request or wait, and times from 1 s on.")
+
+    def __call__(self, selection: Selection) -> float:
+        """Value a selection."""
+        times = selection.requests_s if self.of == "request" else selection.waits_s
+        return -float(np.mean(self._inverse(times))) if len(times) else 0.0
+
+    def worth(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, longest_wait_s: int, waiting: int, nodes: int
+    ) -> NDArray[np.float64]:
+        """Say what each of some jobs adds: it no longer waits."""
+        del sizes, longest_wait_s, nodes
+        return self._inverse(requests_s if self.of == "request" else waits_s) / waiting
+
+    def _inverse(self, times_s: Integers) -> NDArray[np.float64]:
+        inverse: NDArray[np.float64] = self.unit_s / np.maximum(times_s, self.least_s)
+        return inverse

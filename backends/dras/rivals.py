@@ -1,0 +1,177 @@
+"""What DRAS is compared with (Section IV-A), on the same engine and by the same information.
+
+First come first served with EASY backfilling, and others, are in `asa.backends.simulated.policies`. Decima-PG is an
+agent of one level: see `asa.backends.dras.weights.Agent`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from asa.backends.simulated.policies import QueueView
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+from asa.plugins import unknown_name
+
+from .rewards import Capability, Capacity, Reward
+from .scheduler import Mode, OneLevel, Selecting, TwoLevels
+from .state import Integers
+from .weights import load_agent
+
+__all__ = [
+    "AtRandom",
+    "First",
+    "Knapsack",
+    "Largest",
+    "bin_packing",
+    "dras",
+    "knapsack",
+    "pack",
+    "random_fit",
+]
+
+REWARDS = {"capability": Capability, "capacity": Capacity}
+
+
+class First:
+    """Chooses the oldest. On two levels that is EASY backfilling, which then tells how each job started."""
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        """Choose one of some jobs: say its place among them."""
+        del view, jobs
+        return 0
+
+
+class Largest:
+    """Chooses the one of most nodes, the older of two (BinPacking)."""
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        """Choose one of some jobs: say its place among them."""
+        return int(view.demand[jobs, 0].argmax())
+
+
+class AtRandom:
+    """Chooses any (Random).
+
+    Parameters
+    ----------
+    seed
+        The same seed gives the same choices.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        """Choose one of some jobs: say its place among them."""
+        del view
+        return int(self._rng.integers(len(jobs)))
+
+
+class Knapsack(Selecting):
+    """Starts the jobs that are worth most together (Optimization).
+
+    At each pass these are the best of all sets that fit, by dynamic programming, if a set is worth the sum of what its
+    jobs add to the objective (`Reward.worth`). It never reserves.
+
+    Parameters
+    ----------
+    objective
+        What jobs are worth.
+    window
+        So many jobs, the oldest, are chosen from; all for 0.
+    reward
+        The objective, if rewards are to be reckoned.
+    """
+
+    def __init__(self, objective: Reward, *, window: int = 0, reward: Reward | None = None) -> None:
+        super().__init__(First(), window=window, reward=reward)
+        self._objective = objective
+
+    def _pass(self, view: QueueView) -> None:
+        queue, free = view.queue, int(view.free[0])
+        jobs = queue[: self.window]
+        jobs = jobs[view.demand[jobs, 0] <= free]
+        if not len(jobs):
+            return
+        sizes, waits = view.demand[jobs, 0], view.now - view.submit
+        worth = self._objective.worth(
+            sizes,
+            view.request[jobs],
+            waits[jobs],
+            longest_wait_s=int(waits[queue].max()),
+            waiting=len(queue),
+            nodes=int(view.capacity[0]),
+        )
+        for job in jobs[pack(sizes, worth, free)].tolist():
+            self._start(view, job, Mode.READY)
+            self._selected(view, job)
+
+
+def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.intp]:
+    """Solve a 0-1 knapsack: choose those that fit and are worth most together, the first of equals.
+
+    Parameters
+    ----------
+    sizes, worth
+        Of each: whole numbers, 1 or more; and any numbers.
+    room
+        Into which the sizes have to fit.
+
+    Returns
+    -------
+    ndarray
+        Places of the chosen, ascending.
+
+    Examples
+    --------
+    >>> pack(np.array([5, 4, 3]), np.array([6.0, 4.0, 3.0]), 7).tolist()
+    [1, 2]
+    """
+    if sizes.sum() <= room:
+        return np.flatnonzero(worth >= 0)
+    best = np.zeros(room + 1)
+    taken = np.zeros((len(sizes), room + 1), dtype=np.bool_)
+    for place in range(len(sizes) - 1, -1, -1):  # so that the oldest is decided on first when read back
+        size = int(sizes[place])
+        if size > room:
+            continue
+        with_it = best[: room + 1 - size] + worth[place]
+        np.greater_equal(with_it, best[size:], out=taken[place, size:])
+        best[size:] = np.maximum(best[size:], with_it)
+    chosen = []
+    for place in range(len(sizes)):
+        if taken[place, room]:
+            chosen.append(place)
+            room -= int(sizes[place])
+    return np.array(chosen, dtype=np.intp)
+
+
+# ---------------------------------------------------------------------- by name
+
+
+def dras(*, weights: str = "", sample: bool = False, seed: int = 0) -> OneLevel | TwoLevels:
+    """Let a trained agent of a file (weights=FILE) select, reserve and backfill; it does not learn (DRAS)."""
+    if not weights:
+        raise InputError(
+            "no trained agent is named", where="dras", hint="Give the file that training wrote: weights=best.npz."
+        )
+    return load_agent(weights).scheduler(sample=sample, seed=seed)
+
+
+def bin_packing(*, window: int = 0) -> OneLevel:
+    """Start the largest job that fits, again and again; reserve for none (BinPacking)."""
+    return OneLevel(Largest(), window=window)
+
+
+def random_fit(*, window: int = 0, seed: int = 0) -> OneLevel:
+    """Start any job that fits, again and again; reserve for none (Random)."""
+    return OneLevel(AtRandom(seed), window=window)
+
+
+def knapsack(*, objective: str = "capability", window: int = 0) -> Knapsack:
+    """Start the set of jobs that is worth most by DRAS's objective, capability or capacity; reserve for none."""
+    if objective not in REWARDS:
+        error: InputError = unknown_name("objective", objective, list(REWARDS))
+        raise error
+    return Knapsack(REWARDS[objective](), window=window)

@@ -1,0 +1,216 @@
+"""Passes in which jobs are selected one at a time: on two levels, as DRAS does (Section III-B), or on one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from asa.backends.simulated.policies import QueueView
+
+from asa.errors import InputError
+
+from .rewards import Reward, Selection
+from .state import Integers
+
+__all__ = ["Chooser", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels"]
+
+
+class Mode(IntEnum):
+    """How a job came to start."""
+
+    READY = 1
+    """It was selected, and fitted."""
+    RESERVED = 2
+    """It was selected, did not fit, and started at the earliest time at which it could."""
+    BACKFILLED = 3
+    """It was selected beside one that was reserved for, which it did not delay."""
+
+
+class Chooser(Protocol):
+    """What selects jobs."""
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        """Choose one of some jobs, at least one, that are in order of age: say its place among them."""
+        ...
+
+
+@runtime_checkable
+class Student(Chooser, Protocol):
+    """A chooser that learns from what it is rewarded for."""
+
+    def credit(self, reward: float) -> None:
+        """Be rewarded for the last choice."""
+        ...
+
+    def end_instance(self) -> None:
+        """Learn that a pass in which something was chosen is over."""
+        ...
+
+
+class Selecting(ABC):
+    """What the passes have in common.
+
+    Parameters
+    ----------
+    chooser
+        What selects.
+    window
+        So many jobs, the oldest, are offered to it at once; all for 0.
+    reward
+        The objective, if rewards are to be reckoned. One that learns needs one.
+
+    Attributes
+    ----------
+    modes
+        By job that started, how.
+    total_reward, selections
+        Sum of the rewards, and of how many selections, so far.
+    """
+
+    def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:
+        if window < 0:
+            raise InputError(f"a window of {window} jobs cannot be", where="scheduler", hint="Give 1 or more, or 0.")
+        self.chooser = chooser
+        self.window = window or None
+        self.reward = reward
+        self.modes: dict[int, Mode] = {}
+        self.total_reward = 0.0
+        self.selections = 0
+        self._student = chooser if isinstance(chooser, Student) else None
+        if self._student is not None and reward is None:
+            raise InputError("nothing can be learned without a reward", where="scheduler", hint="Give one.")
+
+    def schedule(self, view: QueueView) -> None:
+        """Do a scheduling pass."""
+        if len(view.free) > 1:
+            raise InputError(
+                f"sees one pool, and the machine has {len(view.free)}",
+                where="scheduler",
+                hint="Take another scheduler for machines of several resources.",
+            )
+        before = self.selections
+        self._pass(view)
+        if self._student is not None and self.selections > before:
+            self._student.end_instance()
+
+    @abstractmethod
+    def _pass(self, view: QueueView) -> None: ...
+
+    def _choose(self, view: QueueView, jobs: Integers) -> int:
+        """Have one of the oldest of some jobs chosen."""
+        offered = jobs[: self.window]
+        return int(offered[self.chooser.choose(view, offered)])
+
+    def _start(self, view: QueueView, job: int, mode: Mode) -> None:
+        view.start(job)
+        self.modes[job] = mode
+
+    def _selected(self, view: QueueView, job: int) -> None:
+        """Reckon what a selection is worth; it has been done."""
+        self.selections += 1
+        if self.reward is None:
+            return
+        now, queue, nodes = view.now, view.queue, int(view.capacity[0])
+        waits, wait = now - view.submit[queue], now - int(view.submit[job])
+        reward = self.reward(
+            Selection(
+                size=int(view.demand[job, 0]),
+                wait_s=wait,
+                longest_wait_s=max(int(waits.max(initial=0)), wait),
+                requests_s=view.request[queue],
+                waits_s=waits,
+                used=nodes - int(view.free[0]),
+                nodes=nodes,
+            )
+        )
+        self.total_reward += reward
+        if self._student is not None:
+            self._student.credit(reward)
+
+
+class OneLevel(Selecting):
+    """Starts what is selected among jobs that fit, until none fits, and never reserves for any."""
+
+    def _pass(self, view: QueueView) -> None:
+        waiting = view.queue
+        while len(waiting := waiting[view.demand[waiting, 0] <= view.free[0]]):
+            job = self._choose(view, waiting)
+            self._start(view, job, Mode.READY)
+            self._selected(view, job)
+            waiting = waiting[waiting != job]
+
+
+class TwoLevels(Selecting):
+    """Selects what starts; when that does not fit, reserves for it, and selects what starts beside it.
+
+    Level 1 offers the oldest jobs. One that is selected and fits starts; one that does not fit is reserved for, at the
+    earliest time at which enough nodes are expected. Level 2 then offers the oldest of the jobs that would not delay
+    it: they end by then as far as they ask for, or take only nodes that it will not need; until there are none.
+
+    The reservation stands, at later passes too, until its job starts, at the time that it was promised or sooner: until
+    then level 1 is over. (Except that its job is withdrawn, or nodes go away, which may delay it, or make it impossible
+    and end it.) With a chooser that always takes the first job, this is EASY backfilling.
+
+    Attributes
+    ----------
+    reserved
+        The job that is reserved for; None if none is.
+    promised
+        By job that was reserved for, the start that it was promised at first.
+    """
+
+    def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:
+        super().__init__(chooser, window=window, reward=reward)
+        self.reserved: int | None = None
+        self.promised: dict[int, int] = {}
+
+    def _pass(self, view: QueueView) -> None:
+        queue = view.queue
+        waiting = queue[view.demand[queue, 0] <= view.capacity[0]]
+        if self.reserved is not None:
+            waiting = self._serve(view, self.reserved, waiting)
+        while self.reserved is None and len(waiting):
+            job = self._choose(view, waiting)
+            if view.demand[job, 0] <= view.free[0]:
+                self._start(view, job, Mode.READY)
+            else:
+                self.reserved = job
+                self.promised[job] = _earliest(view, job)[0]
+            waiting = waiting[waiting != job]
+            self._selected(view, job)
+        if self.reserved is not None:
+            self._backfill(view, self.reserved, waiting)
+
+    def _serve(self, view: QueueView, job: int, waiting: Integers) -> Integers:
+        """Start the job that is reserved for, if its time has come; say who else waits."""
+        others: Integers = waiting[waiting != job]
+        if len(others) == len(waiting):  # it is no longer in the queue, or cannot run for now
+            self.reserved = None
+        elif view.demand[job, 0] <= view.free[0]:
+            self.reserved = None
+            self._start(view, job, Mode.RESERVED)
+        return others
+
+    def _backfill(self, view: QueueView, reserved: int, waiting: Integers) -> None:
+        while len(waiting := waiting[view.demand[waiting, 0] <= view.free[0]]):
+            begin, spare = _earliest(view, reserved)
+            is_short = view.now + view.request[waiting] <= begin
+            waiting = waiting[is_short | (view.demand[waiting, 0] <= spare)]
+            if not len(waiting):
+                return
+            job = self._choose(view, waiting)
+            self._start(view, job, Mode.BACKFILLED)
+            self._selected(view, job)
+            waiting = waiting[waiting != job]
+
+
+def _earliest(view: QueueView, job: int) -> tuple[int, int]:
+    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then."""
+    running, size = view.running, int(view.demand[job, 0])
+    ends = view.expected_end[running]
+    free = view.free[0] + np.cumsum(view.demand[running, 0])
+    begin = int(ends[np.searchsorted(free, size)])
+    last = int(np.searchsorted(ends, begin, side="right")) - 1
+    return begin, int(free[last]) - size

@@ -1,0 +1,220 @@
+"""Files of trained agents, and of training that goes on: arrays of numbers and a header in JSON, nothing that runs.
+
+They are NumPy's ``.npz``, read without pickles. Arrays are stored as they are, not compressed, and what they say of
+their sizes is checked before any is read: a file cannot take more memory than it has bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from asa.errors import StateError
+
+from .agents import Actor
+from .network import Floats, Kind, Shape
+from .rewards import Reward
+from .scheduler import OneLevel, TwoLevels
+from .state import SCALE_S
+
+__all__ = ["Agent", "load_agent", "read_file", "save_agent", "write_file"]
+
+_FORMAT: Final = "asa dras"
+_VERSION: Final = 1
+_HEADER: Final = "header"
+_LONGEST_HEADER: Final = 1 << 24
+_DAMAGED: Final = "It was changed or cut off: take another copy, or train anew."
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A network that was trained, and what it was trained for.
+
+    Parameters
+    ----------
+    shape, parameters
+        Of the network.
+    scale_s
+        Scale of times in its input.
+    levels
+        2 for DRAS; 1 for an agent that never reserves, as Decima-PG.
+    reward
+        What it was rewarded for, in words.
+    command
+        How it was trained, as a command or in words, so that it can be done again.
+    """
+
+    shape: Shape
+    parameters: Mapping[str, Floats]
+    scale_s: int = SCALE_S
+    levels: Literal[1, 2] = 2
+    reward: str = ""
+    command: str = ""
+
+    def scheduler(self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None) -> OneLevel | TwoLevels:
+        """Make a scheduler of it, which acts and never learns.
+
+        Parameters
+        ----------
+        sample, seed
+            As for `Actor`.
+        reward
+            An objective by which to reckon how well it does.
+        """
+        actor = Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
+        return (TwoLevels if self.levels == 2 else OneLevel)(actor, window=self.shape.window, reward=reward)
+
+
+_Size = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    content: Literal["agent"]
+    kind: Kind
+    nodes: _Size
+    window: _Size
+    hidden: tuple[_Size, _Size]
+    scale_s: _Size
+    levels: Literal[1, 2]
+    reward: str
+    command: str
+
+
+def save_agent(agent: Agent, path: str | Path) -> None:
+    """Write an agent into a file, in place of what was there, all at once.
+
+    Raises
+    ------
+    StateError
+        The file cannot be written.
+    """
+    shape = agent.shape
+    header = _Header(
+        content="agent",
+        kind=shape.kind,
+        nodes=shape.nodes,
+        window=shape.window,
+        hidden=shape.hidden,
+        scale_s=agent.scale_s,
+        levels=agent.levels,
+        reward=agent.reward,
+        command=agent.command,
+    )
+    write_file(path, header.model_dump(), agent.parameters)
+
+
+def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent:
+    """Read an agent from a file that `save_agent` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    nodes
+        Of the machine that it is wanted for; any if not given.
+
+    Raises
+    ------
+    StateError
+        The file cannot be read, is damaged, of another version, or of an agent for a machine of another size.
+    """
+    header, arrays = read_file(path)
+    if header.get("content") != "agent":
+        raise StateError("is no trained agent", where=str(path), hint="Training writes agents as best.npz.")
+    try:
+        told = _Header.model_validate(header)
+        shape = Shape(told.kind, told.nodes, told.window, told.hidden)
+    except (ValidationError, ValueError) as error:
+        raise StateError(f"has a header that makes no sense: {error}", where=str(path), hint=_DAMAGED) from error
+    if nodes is not None and shape.nodes != nodes:
+        raise StateError(
+            f"was trained for {shape.nodes} nodes, and there are {nodes}",
+            where=str(path),
+            hint=f"Take an agent that was trained for {nodes} nodes, or train one.",
+        )
+    sizes = {name: array.shape for name, array in arrays.items() if array.dtype == np.float32}
+    if sizes != shape.arrays or not all(np.isfinite(array).all() for array in arrays.values()):
+        raise StateError("holds other numbers than its header says", where=str(path), hint=_DAMAGED)
+    return Agent(shape, arrays, told.scale_s, told.levels, told.reward, told.command)
+
+
+def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once.
+
+    Raises
+    ------
+    StateError
+        The file cannot be written.
+    """
+    file = Path(path)
+    draft = file.with_name(file.name + ".draft")
+    text = json.dumps({"format": _FORMAT, "version": _VERSION, **header})
+    try:
+        with draft.open("wb") as stream:
+            np.savez(stream, **{_HEADER: np.frombuffer(text.encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
+        draft.replace(file)
+    except OSError as error:
+        raise StateError(f"cannot be written: {error.strerror}", where=str(file), hint="Name another file.") from error
+
+
+def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_file` wrote.
+
+    Raises
+    ------
+    StateError
+        The file cannot be read, is damaged, or of another version.
+    """
+    file = str(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = {info.filename: info.file_size for info in archive.infolist() if _is_plain(info)}
+            if len(sizes) < len(archive.infolist()) or sizes.get(f"{_HEADER}.npy", _LONGEST_HEADER) >= _LONGEST_HEADER:
+                raise StateError("is no file of an agent", where=file, hint=_DAMAGED)
+            header = json.loads(_array(archive, f"{_HEADER}.npy").tobytes())
+            if not isinstance(header, dict) or header.pop("format", None) != _FORMAT:
+                raise StateError("is no file of an agent", where=file, hint="Give one that training wrote.")
+            version = header.pop("version", None)
+            if version != _VERSION:
+                raise StateError(
+                    f"is of version {version}, and this program reads {_VERSION}",
+                    where=file,
+                    hint="Upgrade asa-client, or train anew.",
+                )
+            names = [name for name in sizes if name != f"{_HEADER}.npy"]
+            return header, {name.removesuffix(".npy"): _array(archive, name) for name in names}
+    except OSError as error:
+        raise StateError(f"cannot be read: {error.strerror}", where=file, hint="Check the path.") from error
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise StateError(f"is no file of an agent: {error}", where=file, hint=_DAMAGED) from error
+
+
+def _is_plain(info: zipfile.ZipInfo) -> bool:
+    return info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Read an array, if it says of itself that it is of numbers, and as large as it is."""
+    data = archive.read(name)
+    stream = io.BytesIO(data)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError(f"{name} is of another format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.kind not in "fui" or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"{name} is not what it says")
+    stream.seek(0)
+    array: NDArray[Any] = np.load(stream, allow_pickle=False)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,158 @@
+"""Agents are kept in files that are safe to read, and refused where they do not fit."""
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from asa.backends.dras.network import Shape, initial
+from asa.backends.dras.rivals import dras
+from asa.backends.dras.scheduler import OneLevel, TwoLevels
+from asa.backends.dras.weights import Agent, load_agent, save_agent
+from asa.backends.simulated.cluster import Cluster, Load
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import NEVER, JobTable
+
+from asa.errors import InputError, StateError
+
+SHAPE = Shape("pg", 16, 4, (8, 6))
+
+
+@pytest.fixture
+def agent():
+    parameters = initial(SHAPE, np.random.default_rng(0))
+    return Agent(SHAPE, parameters, 3600, 2, "Capability()", "asa dras train mine.swf --seed 1")
+
+
+@pytest.fixture
+def file(agent, tmp_path):
+    save_agent(agent, tmp_path / "agent.npz")
+    return tmp_path / "agent.npz"
+
+
+def test_an_agent_is_read_as_it_was_written(agent, file):
+    """Numbers and words."""
+    read = load_agent(file, nodes=16)
+    assert (read.shape, read.scale_s, read.levels) == (agent.shape, agent.scale_s, agent.levels)
+    assert (read.reward, read.command) == (agent.reward, agent.command)
+    for name, array in agent.parameters.items():
+        np.testing.assert_array_equal(read.parameters[name], array)
+    assert [path.name for path in file.parent.iterdir()] == ["agent.npz"]
+
+
+def test_another_machine_is_refused_with_what_to_do(file):
+    """Both numbers are told."""
+    with pytest.raises(StateError, match=r"agent.npz: was trained for 16 nodes, and there are 32\n.*for 32 nodes"):
+        load_agent(file, nodes=32)
+
+
+def change(file, *, header=None, arrays=None, compressed=False, pickled=False):
+    """Write a file again with something else in it."""
+    with np.load(file) as kept:
+        held = {name: kept[name] for name in kept.files}
+    told = json.loads(held["header"].tobytes()) | (header or {})
+    held["header"] = np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)
+    held |= arrays or {}
+    if pickled:
+        held["last"] = np.array([{"a": 1}], dtype=object)
+    (np.savez_compressed if compressed else np.savez)(file, **held)
+
+
+def lying(file):
+    """An array that says it is larger than it is."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("more.npy", stream.getvalue() + bytes(8))
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda file: change(file, header={"version": 2}), r"version 2, and this program reads 1\n.*train anew"),
+        (lambda file: change(file, header={"format": "other"}), "no file of an agent"),
+        (lambda file: change(file, header={"content": "training"}), r"no trained agent\n.*best\.npz"),
+        (lambda file: change(file, header={"nodes": 17}), r"other numbers than its header says\n.*another copy"),
+        (lambda file: change(file, header={"nodes": 1 << 40}), "header that makes no sense"),
+        (lambda file: change(file, header={"kind": "ppo"}), "header that makes no sense"),
+        (lambda file: change(file, header={"more": 1}), "header that makes no sense"),
+        (lambda file: change(file, arrays={"last_bias": np.full(4, np.nan, dtype=np.float32)}), "other numbers"),
+        (lambda file: change(file, arrays={"last_bias": np.zeros(4)}), "other numbers"),
+        (lambda file: change(file, arrays={"more": np.zeros(4, dtype=np.float32)}), "other numbers"),
+        (lambda file: change(file, compressed=True), "no file of an agent"),
+        (lambda file: change(file, pickled=True), "is not what it says"),
+        (lying, "is not what it says"),
+        (lambda file: file.write_bytes(file.read_bytes()[:300]), "no file of an agent"),
+        (lambda file: file.write_bytes(b"GARBAGE" * 99), "no file of an agent"),
+        (lambda file: file.unlink(), r"cannot be read: No such file or directory\nCheck the path"),
+        (lambda file: (file.unlink(), file.mkdir()), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_what_to_do(file, harm, words):
+    """Nothing that could run is in a file, nor anything larger than it."""
+    harm(file)
+    with pytest.raises(StateError, match=words) as refusal:
+        load_agent(file)
+    assert refusal.value.hint
+
+
+def test_what_cannot_be_written_is_told(agent, tmp_path):
+    """With its place."""
+    with pytest.raises(StateError, match="cannot be written"):
+        save_agent(agent, tmp_path / "nowhere" / "agent.npz")
+
+
+def test_an_agent_schedules_by_name(agent, file, tmp_path):
+    """On as many levels as it was trained for."""
+    rng = np.random.default_rng(1)
+    table = JobTable(
+        np.sort(rng.integers(0, 900, 80)), *[rng.integers(1, 99, 80) for _ in range(2)], rng.integers(1, 17, 80)
+    )
+    scheduler = dras(weights=str(file))
+    assert isinstance(scheduler, TwoLevels)
+    core = GeneralCore(Load(table, Cluster({"cores": 16})), scheduler)
+    core.run(NEVER - 1)
+    assert (core.start >= 0).all()
+    one = Agent(agent.shape, agent.parameters, agent.scale_s, levels=1)
+    save_agent(one, tmp_path / "one.npz")
+    assert isinstance(dras(weights=str(tmp_path / "one.npz")), OneLevel)
+    with pytest.raises(InputError, match=r"weights=best\.npz"):
+        dras()
+    other = GeneralCore(Load(table, Cluster({"cores": 20})), dras(weights=str(file)))
+    with pytest.raises(InputError, match="trained for 16 nodes, and there are 20"):
+        other.run(NEVER - 1)
+
+
+def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
+    """Nor does importing anything load it."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np, asa, asa.backends.dras.training\n"
+        "from asa.backends.dras.weights import load_agent\n"
+        "from asa.backends.dras.training import score\n"
+        "from asa.backends.dras.agents import learner\n"
+        "from asa.backends.simulated.table import JobTable\n"
+        "from asa.errors import MissingExtraError\n"
+        f"agent = load_agent({str(file)!r})\n"
+        "ten = np.arange(1, 11)\n"
+        "print(score(JobTable(ten, ten, ten, ten), 16, agent.scheduler()).max_wait_s >= 0)\n"
+        "try: learner(agent.shape)\n"
+        "except MissingExtraError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "True",
+        "learning needs PyTorch, which is not installed",
+        "pip install 'asa-client[dras]'",
+    ]
+
+
+def test_importing_loads_no_pytorch():
+    """`asa --help` stays quick."""
+    pytest.importorskip("torch")
+    code = "import sys, asa.backends.dras.training, asa.backends.dras.rivals; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
