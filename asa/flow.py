@@ -450,8 +450,8 @@ def _fields(asked: Resources, where: str) -> dict[str, Any]:
     fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
     for size in ("memory", "burst_buffer"):
         if size in fields:
-            asked = fields.pop(size)
-            fields[f"{size}_bytes"] = _parsed(parse_memory, size, asked, where) if isinstance(asked, str) else asked
+            given = fields.pop(size)
+            fields[f"{size}_bytes"] = _parsed(parse_memory, size, given, where) if isinstance(given, str) else given
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

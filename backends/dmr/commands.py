@@ -14,6 +14,8 @@ import typer
 
 from asa.errors import InputError
 
+from .serving import beside, serve, submit
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -43,6 +45,10 @@ app = typer.Typer(
     """,
     no_args_is_help=True,
 )
+
+
+for _command in (serve, submit, beside):
+    app.command()(_command)
 
 
 @app.command()

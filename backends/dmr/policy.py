@@ -24,22 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil
 
+from asa.dmr import Action
 from asa.errors import InputError
 
 __all__ = ["Action", "Answer", "Wish", "decide", "next_check"]
 
 _ROUNDING = 1e-9
-
-
-class Action(StrEnum):
-    """What a job is to do."""
-
-    NONE = "no action"
-    EXPAND = "expand"
-    SHRINK = "shrink"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 from asa.backends.dmr.policy import Action, Wish, decide, next_check
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.errors import InputError
@@ -101,7 +101,8 @@ def test_what_was_answered_is_not_taken_back(nodes, wish, free, queued):
     But that with a preferred size a job grows once nobody waits any more.
     """
     answer = decide(nodes, wish, free=free, queued=queued)
-    assume(answer.action is not NONE)
+    if answer.action is NONE:
+        return
     left = [need for place, need in enumerate(queued) if place != answer.promotes]
     taken = queued[answer.promotes] if answer.promotes is not None else 0
     again = decide(answer.nodes, wish, free=free + nodes - answer.nodes - taken, queued=left)

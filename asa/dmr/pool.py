@@ -1,0 +1,483 @@
+"""Processes of this machine that share the rows of arrays, and whose number changes while they work.
+
+Each process has its block of rows in a shared memory of its own, where the others can read it. When the number changes
+each process of the new set copies the rows that it is to have out of the blocks of the old set, all at once; then
+processes that are too many end. Processes that stay are not started anew.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from asa.errors import InputError, RunError
+
+from .distribution import Move, blocks, moves
+from .protocol import whole
+
+__all__ = ["Part", "Pool"]
+
+_END_S = 5.0  # who is told to end has so many seconds for it
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the blocks of an array are.
+
+    Parameters
+    ----------
+    dtype, row
+        Of its items, and the shape of a row.
+    sizes
+        Rows of each process.
+    names
+        Shared memories, one for each process.
+    """
+
+    dtype: DTypeLike
+    row: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def block(self, rank: int, memory: SharedMemory) -> NDArray[Any]:
+        """Look at the memory of a process as rows."""
+        return np.ndarray((self.sizes[rank], *self.row), self.dtype, memory.buf)
+
+
+class Part:
+    """What a process of a `Pool` has: its rows, and a view of those of the others.
+
+    Parameters
+    ----------
+    rank
+        Which process it is, from 0.
+    layouts
+        Of the arrays, by their names.
+    exchange
+        Hands a value to all and gets those of all.
+
+    Attributes
+    ----------
+    processes
+        How many there are.
+    rows, all_rows
+        Numbers of its rows, and of all.
+    arrays
+        Its rows of each array, to be read and written.
+    """
+
+    def __init__(self, rank: int, layouts: Mapping[str, _Layout], exchange: Callable[[Any], list[Any]]) -> None:
+        self.rank = rank
+        self._layouts = layouts
+        self._exchange = exchange
+        self._memories: dict[str, SharedMemory] = {}
+        self._blocks: dict[tuple[str, int], NDArray[Any]] = {}
+        sizes = next(iter(layouts.values())).sizes
+        self._starts = [0, *accumulate(sizes)]
+        self.processes = len(sizes)
+        self.all_rows = range(self._starts[-1])
+        self.rows = self.all_rows[self._starts[rank] : self._starts[rank + 1]]
+        self.arrays: dict[str, NDArray[Any]] = {name: self._block(name, rank) for name in layouts}
+
+    def row(self, name: str, index: int) -> NDArray[Any]:
+        """Look at a row of an array, whosever it is, by its number among all.
+
+        Raises
+        ------
+        InputError
+            There is no such row.
+        """
+        if index not in self.all_rows:
+            raise InputError(f"is none of {len(self.all_rows)} rows", where=f"row {index} of {name!r}")
+        rank = bisect_right(self._starts, index) - 1
+        row: NDArray[Any] = self._block(name, rank)[index - self._starts[rank]]
+        return row
+
+    def exchange(self, value: Any = None) -> list[Any]:
+        """Wait until all processes are here, and return what each of them brought, by rank."""
+        return self._exchange(value)
+
+    def _block(self, name: str, rank: int) -> NDArray[Any]:
+        if (name, rank) not in self._blocks:
+            layout = self._layouts[name]
+            memory = self._memories[layout.names[rank]] = SharedMemory(layout.names[rank])
+            self._blocks[name, rank] = layout.block(rank, memory)
+        return self._blocks[name, rank]
+
+    def _fetch(self, older: Mapping[str, _Layout], coming: Sequence[Move]) -> None:
+        """Copy rows out of the blocks of an older distribution."""
+        for name, layout in older.items():
+            for move in coming:
+                memory = SharedMemory(layout.names[move.source])
+                self.arrays[name][move.put] = layout.block(move.source, memory)[move.taken]
+                memory.close()
+
+    def _close(self) -> None:
+        self._blocks.clear()
+        self.arrays.clear()
+        for memory in self._memories.values():
+            with suppress(BufferError):  # the program kept a view of it: it is closed with the process
+                memory.close()
+
+
+class Pool:
+    """Processes that share the rows of arrays; a context, at whose end they and the arrays are gone.
+
+    They are started anew, not forked: what they are to run must be a function of a module, and a program that makes a
+    pool must begin with ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    processes
+        How many there are at first.
+    arrays
+        What they share, by name. All have equally many rows, distributed as by `blocks`. They are copied.
+
+    Raises
+    ------
+    InputError
+        The arrays cannot be shared so.
+    RunError
+        There is too little shared memory for them.
+
+    Examples
+    --------
+    >>> def double(part):
+    ...     part.arrays["x"] *= 2
+    >>> with Pool(2, {"x": [1, 2, 3]}) as pool:  # doctest: +SKIP
+    ...     pool.run(double)
+    ...     pool.resize(3)
+    ...     pool.collect("x")
+    array([2, 4, 6])
+    """
+
+    def __init__(self, processes: int, arrays: Mapping[str, ArrayLike]) -> None:
+        given = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        rows = _rows(given)
+        self._rows = rows
+        self._context = get_context("spawn")
+        self._workers: list[tuple[SpawnProcess, Connection]] = []
+        self._memories: list[SharedMemory] = []
+        self._layouts: dict[str, _Layout] = {}
+        try:
+            sizes = blocks(rows, whole(processes, "processes"))
+            self._layouts, self._memories = _allocate(given, sizes)
+            places = iter(self._memories)
+            for name, array in given.items():
+                for rank, rows_of in enumerate(np.split(array, list(accumulate(sizes))[:-1])):
+                    self._layouts[name].block(rank, next(places))[...] = rows_of
+            self._start(len(sizes))
+            self._give("hold", [(self._layouts, {}, [])] * len(sizes))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+        return len(self._workers)
+
+    def run(self, function: Callable[Concatenate[Part, _P], _R], *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
+        """Call a function in all processes at once, with what each has, and return their results by rank.
+
+        Raises
+        ------
+        RunError
+            It failed in one of them, with that process's traceback as a note; or one has died, and with it the pool.
+        """
+        return self._give("run", [(function, args, kwargs)] * self.processes)
+
+    def resize(self, processes: int) -> None:
+        """Change the number of processes, and redistribute the rows; once it returns, those that left have ended.
+
+        For a while there is memory for all arrays twice. Where memory or processes are wanting, all is as before.
+
+        Raises
+        ------
+        InputError
+            There cannot be so many.
+        RunError
+            There is too little shared memory; or a process has died, and with it the pool.
+        OSError
+            No process can be started.
+        """
+        sizes = blocks(self._rows, whole(processes, "processes"))
+        before = self.processes
+        if len(sizes) == before or not before:
+            return
+        older, oldest = self._layouts, self._memories
+        going = moves(next(iter(older.values())).sizes, sizes)
+        empty = {name: np.empty((0, *layout.row), layout.dtype) for name, layout in older.items()}
+        layouts, memories = _allocate(empty, sizes)
+        try:
+            self._start(len(sizes))
+        except BaseException:
+            self._end(before)
+            _free(memories)
+            raise
+        self._memories = [*oldest, *memories]  # should it fail from here on, all are freed with the pool
+        try:
+            self._give("hold", [(layouts, older, [m for m in going if m.target == n]) for n in range(len(sizes))])
+        except BaseException:
+            self.close()  # some have the new rows, others the old ones
+            raise
+        self._end(len(sizes))
+        self._layouts, self._memories = layouts, memories
+        _free(oldest)
+
+    def collect(self, name: str) -> NDArray[Any]:
+        """Put an array together."""
+        layout = self._layouts[name]
+        by_name = {memory.name: memory for memory in self._memories}
+        return np.concatenate([layout.block(rank, by_name[of]) for rank, of in enumerate(layout.names)])
+
+    def close(self) -> None:
+        """End all processes, whatever they do, and free the memory."""
+        for process, _ in self._workers:
+            process.terminate()
+        self._end(0)
+        _free(self._memories)
+        self._memories = []
+
+    def _start(self, processes: int) -> None:
+        """Start processes until there are so many."""
+        for rank in range(self.processes, processes):
+            ours, its = self._context.Pipe()
+            process = self._context.Process(target=_work, args=(rank, its), name=f"process {rank}", daemon=True)
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                its.close()
+            self._workers.append((process, ours))
+
+    def _end(self, processes: int) -> None:
+        """End processes until there are so many."""
+        leaving, self._workers = self._workers[processes:], self._workers[:processes]
+        for _, connection in leaving:
+            connection.close()  # which ends it
+        for process, _ in leaving:
+            process.join(_END_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+
+    def _give(self, what: Literal["hold", "run"], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Give each of the first processes a task, and wait for all results."""
+        sent = [ForkingPickler.dumps((what, *task)) for task in tasks]  # what cannot be sent is sent to none
+        try:
+            for rank, task in enumerate(sent):
+                with _whose(rank):
+                    self._workers[rank][1].send_bytes(task)
+            return self._results(len(sent))
+        except _DiedError as error:
+            process, _ = self._workers[error.rank]
+            process.join(_END_S)
+            died = RunError(
+                f"has died, exit code {process.exitcode}",
+                where=f"process {error.rank} of the pool",
+                hint="Its rows are lost: begin anew.",
+            )
+            self.close()
+            raise died from error
+        except RunError:
+            raise
+        except BaseException:
+            self.close()  # who was interrupted does not know where each of them is
+            raise
+
+    def _results(self, processes: int) -> list[Any]:
+        """Wait for the results of the first processes; meanwhile hand around what they exchange."""
+        connections = [connection for _, connection in self._workers[:processes]]
+        results: dict[int, Any] = {}
+        failures: dict[int, str] = {}
+        brought: dict[int, Any] = {}
+        quarrel = ""
+        while len(results) + len(failures) < processes:
+            busy = [one for rank, one in enumerate(connections) if rank not in {*results, *failures, *brought}]
+            for connection in wait(busy):
+                rank = connections.index(connection)  # type: ignore[arg-type] # it waits for sockets too
+                with _whose(rank):
+                    what, value = connections[rank].recv()
+                {"result": results, "failed": failures, "brought": brought}[what][rank] = value
+            if brought and len(results) + len(failures) + len(brought) == processes:
+                is_whole = len(brought) == processes
+                if results and not failures:
+                    quarrel = "some processes ended, while others waited for them in an exchange"
+                for rank in brought:
+                    with _whose(rank):
+                        connections[rank].send([brought[n] for n in range(processes)] if is_whole else None)
+                brought = {}
+        if quarrel:
+            raise RunError(quarrel, where="the pool", hint="All processes must exchange equally often.")
+        if failures:
+            rank, told = min((rank, told) for rank, told in failures.items() if told)
+            failed = RunError(told.strip().splitlines()[-1], where=f"process {rank} of the pool")
+            failed.add_note(told)
+            raise failed
+        return [results[rank] for rank in range(processes)]
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Count the rows of arrays.
+
+    Raises
+    ------
+    InputError
+        They have none, or not equally many, or cannot be shared.
+    """
+    if not arrays:
+        raise InputError("there are no arrays to share", where="arrays", hint="Give at least one.")
+    for name, array in arrays.items():
+        if not array.shape:
+            raise InputError("has no rows", where=f"array {name!r}", hint="Give it a dimension.")
+        if array.dtype.hasobject:
+            raise InputError("has objects, which processes cannot share", where=f"array {name!r}", hint="Use numbers.")
+    if len(rows := {len(array) for array in arrays.values()}) > 1:
+        told = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
+        raise InputError(f"arrays have different numbers of rows: {told}", where="arrays", hint="Give all the same.")
+    return rows.pop()
+
+
+def _allocate(
+    arrays: Mapping[str, NDArray[Any]], sizes: tuple[int, ...]
+) -> tuple[dict[str, _Layout], list[SharedMemory]]:
+    """Make memory for the blocks of arrays that are like these."""
+    layouts: dict[str, _Layout] = {}
+    memories: list[SharedMemory] = []
+    try:
+        for name, array in arrays.items():
+            row = array.shape[1:]
+            row_bytes = array.dtype.itemsize * prod(row)
+            for size in sizes:
+                memories.append(SharedMemory(create=True, size=max(size * row_bytes, 1)))
+                _reserve(memories[-1])
+            names = tuple(memory.name for memory in memories[-len(sizes) :])
+            layouts[name] = _Layout(array.dtype, row, sizes, names)
+    except BaseException:
+        _free(memories)
+        raise
+    return layouts, memories
+
+
+def _reserve(memory: SharedMemory) -> None:
+    """Take memory now: where there is none later, whoever writes to it is killed.
+
+    Raises
+    ------
+    RunError
+        There is not so much.
+    """
+    path = Path("/dev/shm", memory.name)  # noqa: S108 - where the system keeps it
+    try:
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, memory.size)
+    except OSError as error:
+        raise RunError(
+            f"there are no {memory.size:,} bytes of shared memory: {error.strerror}",
+            where=str(path.parent),
+            hint="Make room there; a container is given more when it is started, as by --shm-size.",
+        ) from error
+
+
+def _free(memories: Sequence[SharedMemory]) -> None:
+    for memory in memories:
+        memory.unlink()
+        with suppress(BufferError):  # somebody looks at it: it is closed with the process
+            memory.close()
+
+
+class _DiedError(Exception):
+    """A process has died."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.rank = rank
+
+
+@contextmanager
+def _whose(rank: int) -> Iterator[None]:
+    """Say whose connection it is that is broken."""
+    try:
+        yield
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise _DiedError(rank) from error
+
+
+class _AbandonedError(Exception):
+    """Others will not come to an exchange."""
+
+
+def _work(rank: int, connection: Connection) -> None:
+    """Do what the pool says, until it closes the connection or is no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the pool's business
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    part: Part | None = None
+
+    def exchange(value: Any) -> list[Any]:
+        connection.send(("brought", value))
+        brought: list[Any] | None = connection.recv()
+        if brought is None:
+            raise _AbandonedError
+        return brought
+
+    while True:
+        try:
+            what, *task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            result: Any = None
+            if what == "hold":
+                layouts, older, coming = task
+                former, part = part, Part(rank, layouts, exchange)
+                part._fetch(older, coming)  # noqa: SLF001 - the pool's other half
+                if former is not None:
+                    former._close()  # noqa: SLF001 - as above
+            else:
+                function, args, kwargs = task
+                result = function(part, *args, **kwargs)
+            connection.send(("result", result))
+        except _AbandonedError:
+            connection.send(("failed", ""))
+        except Exception:  # noqa: BLE001 - it is told to who called
+            connection.send(("failed", traceback.format_exc()))
+
+
+def _end_with_parent() -> None:
+    """Leave no process behind, however the parent ended."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)

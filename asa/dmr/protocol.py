@@ -1,0 +1,232 @@
+"""What programs and resource managers tell each other: one line of JSON each way, over a Unix socket.
+
+A program connects, sends a `Request`, reads a `Reply`, and closes. Each request says how many processes the program
+has, so that a manager whose reply was lost knows what became of it: a program that has fewer than it holds gave the
+others back.
+
+``check``
+    What is to be done? (Section 5.1.) What is answered holds at once: nodes of an expansion are the program's.
+``ask``
+    Likewise, but nothing holds yet: the program comes back for an expansion.
+``expand``
+    Nodes for so many processes, waited for (section 5.2.1).
+``done``
+    The program has so many processes now (section 5.2.2).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+from asa.errors import InputError
+
+__all__ = [
+    "ADDRESS",
+    "JOB",
+    "MOST_BYTES",
+    "PERIOD",
+    "PROCESSES",
+    "TIMEOUT",
+    "Action",
+    "Reply",
+    "Request",
+    "Wish",
+]
+
+ADDRESS = "ASA_DMR"
+"""Variable of a job's environment: path of the Unix socket at which its manager is asked."""
+
+JOB = "ASA_DMR_JOB"
+"""How the manager calls the job."""
+
+PROCESSES = "ASA_DMR_PROCESSES"
+"""With how many processes it begins."""
+
+PERIOD = "ASA_DMR_PERIOD"
+"""For so many seconds after an answer checks are ignored."""
+
+TIMEOUT = "ASA_DMR_TIMEOUT"
+"""An expansion is waited for so many seconds."""
+
+MOST_BYTES = 1 << 20
+"""No line is longer."""
+
+_VERSION = 1
+_What = Literal["check", "ask", "expand", "done"]
+
+
+class Action(StrEnum):
+    """What a program is to do."""
+
+    NONE = "no action"
+    EXPAND = "expand"
+    SHRINK = "shrink"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """To how many processes a program may be resized (section 5.1).
+
+    Parameters
+    ----------
+    minimum, maximum
+        At least and at most so many. More than it has, or fewer, asks for an expansion or a shrink (section 4.1).
+    factor
+        The number is multiplied or divided by a power of it.
+    preferred
+        How many it prefers, if it does.
+
+    Raises
+    ------
+    InputError
+        No program can be so.
+    """
+
+    minimum: int
+    maximum: int
+    factor: int = 2
+    preferred: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("minimum", "maximum", "factor", "preferred"):
+            value = getattr(self, name)
+            if value is not None or name != "preferred":
+                object.__setattr__(self, name, whole(value, name))
+        if self.minimum < 1:
+            raise InputError(f"{self.minimum} processes cannot run", where="minimum", hint="Give 1 or more.")
+        if self.maximum < self.minimum:
+            raise InputError(
+                f"is {self.maximum}, and the minimum {self.minimum}",
+                where="maximum",
+                hint="Give no less than the minimum.",
+            )
+        if self.factor < 2:
+            raise InputError(
+                f"no number of processes changes by a factor of {self.factor}", where="factor", hint="Give 2 or more."
+            )
+        if self.preferred is not None and not self.minimum <= self.preferred <= self.maximum:
+            raise InputError(
+                f"is {self.preferred}, and not between {self.minimum} and {self.maximum}",
+                where="preferred",
+                hint="Prefer a number of processes that the program may have, or none.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program says.
+
+    Parameters
+    ----------
+    what
+        ``check``, ``ask``, ``expand`` or ``done``; see above.
+    job
+        Which job it is.
+    processes
+        How many it has.
+    wish
+        For a check.
+    to
+        How many it wants, for an expansion.
+    wait_s
+        For how long that is to be waited for.
+    """
+
+    what: _What
+    job: str
+    processes: int
+    wish: Wish | None = None
+    to: int = 0
+    wait_s: float = 0.0
+
+    def told(self) -> dict[str, Any]:
+        """Give what is sent."""
+        return {"v": _VERSION, **asdict(self)}
+
+    @classmethod
+    def heard(cls, told: Mapping[str, Any]) -> Request:
+        """Read what was sent.
+
+        Raises
+        ------
+        ValueError
+            It cannot be understood.
+        """
+        try:
+            wish = told["wish"]
+            request = cls(
+                told["what"],
+                str(told["job"]),
+                whole(told["processes"], "processes"),
+                None if wish is None else Wish(**wish),
+                whole(told["to"], "to"),
+                float(told["wait_s"]),
+            )
+        except (KeyError, TypeError, InputError) as error:
+            raise ValueError(f"cannot be understood: {error}") from error
+        is_known = told.get("v") == _VERSION and request.what in get_args(_What)
+        if not is_known or (request.wish is None) != (request.what in ("expand", "done")):
+            raise ValueError("is of another version of asa")
+        if request.processes < 1 or not 0 <= request.wait_s < math.inf:
+            raise ValueError("asks for what cannot be")
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a manager answers.
+
+    Parameters
+    ----------
+    action
+        What the program is to do.
+    processes
+        How many it has then.
+    why
+        In words, for people.
+    """
+
+    action: Action
+    processes: int
+    why: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """Give what is sent."""
+        return {"v": _VERSION, **asdict(self)}
+
+    @classmethod
+    def heard(cls, told: Mapping[str, Any]) -> Reply:
+        """Read what was sent.
+
+        Raises
+        ------
+        ValueError
+            It cannot be understood.
+        """
+        try:
+            if told["v"] == _VERSION:
+                return cls(Action(told["action"]), whole(told["processes"], "processes"), str(told["why"]))
+        except (KeyError, TypeError, InputError) as error:
+            raise ValueError(f"cannot be understood: {error}") from error
+        raise ValueError("is of another version of asa")
+
+
+def whole(value: Any, where: str) -> int:
+    """Read a whole number, of Python's or of numpy's.
+
+    Raises
+    ------
+    InputError
+        It is none.
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise InputError(f"{value!r} is no whole number", where=where, hint="Give one, such as 4.")

@@ -1,0 +1,129 @@
+"""A manager of one job of any batch system that can take nodes back from a running job: it stands beside its program.
+
+It knows the batch system by its ports alone. These do not tell which nodes are free, so that it answers a shrink only
+where what the job gives back is enough by itself for one that waits; the batch system, whose order nobody here can
+change, may start another on it. And it answers no expansion, unless nodes that the program has left were refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from asa.backend import Adjustable, Backend
+from asa.dmr.protocol import Action, Reply, Request, Wish
+from asa.errors import BackendError
+from asa.waits import QueuedJob
+
+from . import policy
+
+__all__ = ["JobManager"]
+
+_MOST_JOBS = 1000
+_WHOLE = "whole nodes are given back here"
+
+
+class JobManager:
+    """Answers the program of one job, and has the batch system take back what that leaves; fits `desk.Clerk`.
+
+    Parameters
+    ----------
+    backend
+        The batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
+    job_id
+        The job.
+    processes
+        How many it begins with.
+    cores_per_process
+        Of the job, for each of them.
+    partition
+        Where the job runs: only who waits for that counts. Everybody, if not given.
+    """
+
+    def __init__(
+        self, backend: Backend, job_id: str, processes: int, *, cores_per_process: int = 1, partition: str = ""
+    ) -> None:
+        self._backend, self._job_id = backend, job_id
+        self._held, self._cores = processes, cores_per_process
+        self._partition = partition
+        self._waiting: dict[int | str, QueuedJob] = {}
+        self._refusal = "" if self._can_shrink else "this batch system takes no nodes back"
+        self._lock = threading.Lock()
+
+    @property
+    def _can_shrink(self) -> bool:
+        return isinstance(self._backend, Adjustable) and self._backend.capabilities.shrink_by > 0
+
+    def reply(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer the program; see `desk.Clerk`."""
+        request = Request.heard(told)
+        with self._lock:
+            if request.job != self._job_id or request.processes > self._held:
+                why = f"job {self._job_id} has {self._held} processes, not job {request.job} {request.processes}"
+                return Reply(Action.NONE, self._held, why).told()
+            if request.processes < self._held:
+                self._give_back(request.processes)
+            return self._answer(request).told()
+
+    def unheard(self, told: Mapping[str, Any]) -> None:
+        """Take nothing back, as nothing is done before the program acknowledges; see `desk.Clerk`."""
+
+    def _answer(self, request: Request) -> Reply:
+        """Answer a program of which it is known what it has: it may grow into what was refused."""
+        wish = request.wish
+        wanted = request.to if wish is None else min(wish.maximum, self._held)
+        if self._refusal and wanted == self._held > request.processes:
+            return Reply(Action.EXPAND, self._held, self._refusal)
+        if self._refusal or request.processes < self._held:
+            return Reply(Action.NONE, request.processes, self._refusal or _WHOLE)
+        if wish is None:
+            return Reply(Action.NONE, request.processes, "acknowledged")
+        return self._decide(wish)
+
+    def _decide(self, wish: Wish) -> Reply:
+        """Ask the policy."""
+        for event in self._backend.queue_events(_MOST_JOBS):
+            if event.what == "submitted" and event.job is not None:
+                self._waiting[event.key] = event.job
+            else:
+                self._waiting.pop(event.key, None)
+        partitions = {"", self._partition}
+        waiting = sorted(
+            (job for job in self._waiting.values() if not self._partition or job.partition in partitions),
+            key=lambda job: job.submit_s,
+        )
+        answer = policy.decide(
+            self._held,
+            policy.Wish(wish.minimum, wish.maximum, wish.factor, wish.preferred),
+            free=0,
+            queued=[-(-job.cores // self._cores) for job in waiting],
+        )
+        if answer.action is not policy.Action.SHRINK:
+            return Reply(Action.NONE, self._held, "nobody who waits could start by a shrink")
+        if not self._may_keep(answer.nodes):
+            return Reply(Action.NONE, self._held, _WHOLE)
+        why = "the program asks for it, or prefers it"
+        if answer.promotes is not None:
+            why = f"a job of {waiting[answer.promotes].cores} cores could start"
+        return Reply(Action.SHRINK, answer.nodes, why)
+
+    def _may_keep(self, processes: int) -> bool:
+        """Whether so many processes fill whole nodes, and the others what the batch system takes back."""
+        site = self._backend.capabilities
+        kept, given = processes * self._cores, (self._held - processes) * self._cores
+        return kept % max(site.cores_per_node, 1) == 0 and given % site.shrink_by == 0
+
+    def _give_back(self, processes: int) -> None:
+        """Have the batch system take back what the program has left; one that refuses is not asked again."""
+        if self._refusal or not isinstance(self._backend, Adjustable):
+            return
+        if not self._may_keep(processes):
+            return
+        nodes = processes * self._cores // max(self._backend.capabilities.cores_per_node, 1)
+        try:
+            self._backend.shrink(self._job_id, nodes)
+        except BackendError as error:
+            self._refusal = f"the batch system takes no nodes back: {error.message}"
+        else:
+            self._held = processes

@@ -1,0 +1,128 @@
+"""A resource manager's end of the DMR API: a Unix socket at which programs ask (section 5.1).
+
+Whoever can resize jobs can stand behind it: a `Clerk` answers, each request in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import socketserver
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from asa.dmr.protocol import MOST_BYTES
+from asa.errors import InputError
+
+__all__ = ["Clerk", "Desk"]
+
+_LONGEST_PATH = 107  # that a Unix socket can have
+_HEAR_S = 10.0  # who connects says something by then
+_LOOK_S = 0.05
+_PROBE_S = 1.0
+
+
+class Clerk(Protocol):
+    """Who answers."""
+
+    def reply(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer what was said. It may take its time.
+
+        Raises
+        ------
+        ValueError
+            It cannot be understood; nothing is answered.
+        """
+        ...
+
+    def unheard(self, told: Mapping[str, Any]) -> None:
+        """Take back what was answered: nobody was there any more to hear it."""
+        ...
+
+
+class Desk:
+    """A Unix socket, for as long as it is open.
+
+    Parameters
+    ----------
+    path
+        Of the socket, in a folder of the user's own. One that nobody serves any more is replaced.
+    clerk
+        Who answers.
+
+    Raises
+    ------
+    InputError
+        The path is too long for a socket, or cannot be used; or another serves it.
+    """
+
+    def __init__(self, path: Path, clerk: Clerk) -> None:
+        if len(os.fsencode(path)) > _LONGEST_PATH:
+            raise InputError(
+                f"is too long for a socket, which takes {_LONGEST_PATH} bytes",
+                where=str(path),
+                hint="Name a shorter path.",
+            )
+        if _is_served(path):
+            raise InputError("another resource manager serves it", where=str(path), hint="End that one, or use it.")
+        self.path = path
+        try:
+            path.unlink(missing_ok=True)
+            self._server = _Server(path, clerk)
+        except OSError as error:
+            raise InputError(f"cannot be a socket: {error.strerror}", where=str(path), hint="Name another.") from error
+        path.chmod(0o600)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOK_S,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        with suppress(OSError):
+            self.path.unlink()
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_S)
+        try:
+            probe.connect(str(path))
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, path: Path, clerk: Clerk) -> None:
+        super().__init__(str(path), _Visit)
+        self.clerk = clerk
+
+
+class _Visit(socketserver.StreamRequestHandler):
+    timeout = _HEAR_S
+    server: _Server
+
+    def handle(self) -> None:
+        """Hear one line, and answer it with one."""
+        try:
+            told = json.loads(self.rfile.readline(MOST_BYTES))
+            if not isinstance(told, dict):
+                return
+            answer = json.dumps(self.server.clerk.reply(told)).encode()
+        except (OSError, ValueError):  # it went, or cannot be understood
+            return
+        try:
+            self.wfile.write(answer + b"\n")
+        except OSError:
+            self.server.clerk.unheard(told)

@@ -1,0 +1,484 @@
+"""A resource manager for this machine that resizes its jobs while they run, as programs ask by `asa.dmr`.
+
+Some of the machine's cores are taken for so many nodes with one process each. Jobs start in the order of their
+submission, and nobody overtakes, but for who was promoted by a shrink (section 4.3). Who may resize is decided by
+`policy.decide`, and done by the steps of `mechanics.Ledger`:
+
+- An expansion is a resizer job that goes before all others. Where the answer holds at once its nodes are free.
+  Otherwise it waits, and is cancelled in its time (section 5.2.1).
+- A shrink was promised to a job that is to start. Its nodes are free when the program has acknowledged that the
+  processes on them have ended (section 5.2.2), or has ended itself. Until then they are nobody else's: neither are they
+  promised again, nor does another expand into them.
+
+What a job leaves running when it ends is ended, and all its nodes are free.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from asa.backends.local.processes import tell_session
+
+from asa.backend import JobState
+from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, Reply, Request, Wish
+from asa.errors import InputError
+
+from . import policy
+from .desk import Desk
+from .mechanics import Ledger, Resizer
+
+__all__ = ["SOCKET", "LocalManager", "ManagedJob"]
+
+SOCKET = "socket"
+"""What its socket is called, in its folder."""
+
+_GRACE_S = 2.0  # who is told to end has so many seconds for it
+_LOOK_S = 0.02
+
+
+@dataclass(slots=True)
+class ManagedJob:
+    """A job of a `LocalManager`.
+
+    Parameters
+    ----------
+    number, name, nodes
+        As it was submitted.
+    output
+        File of what it writes.
+    submit_s, start_s, end_s
+        Seconds since 1970.
+    state
+        How it stands.
+    exit_code
+        Of its process; negative for a signal.
+    reason
+        Why it could not be started.
+    sizes
+        From when on it held how many nodes.
+    """
+
+    number: int
+    name: str
+    nodes: int
+    output: Path
+    submit_s: float
+    state: JobState = JobState.PENDING
+    start_s: float | None = None
+    end_s: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    sizes: list[tuple[float, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Running:
+    job: ManagedJob
+    process: subprocess.Popen[bytes]
+    target: int | None = None  # to which it was told to shrink
+    is_cancelled: bool = False
+
+
+class LocalManager:
+    """Runs jobs on some nodes of this machine, and resizes those that ask; a context, at whose end all have ended.
+
+    Parameters
+    ----------
+    nodes
+        How many there are.
+    grows
+        Whether a running job can be given more. Some batch systems can only take nodes back.
+    folder
+        Where its socket is, and what jobs write. One that ends with it, if not given.
+    tell
+        Is called with what happens, in words.
+    clock
+        Seconds since 1970.
+
+    Raises
+    ------
+    InputError
+        There can be no such manager.
+
+    Examples
+    --------
+    >>> with LocalManager(4) as manager:  # doctest: +SKIP
+    ...     program = manager.submit(["python", "program.py"], nodes=4)
+    ...     manager.wait(program)
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        grows: bool = True,
+        folder: Path | None = None,
+        tell: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if nodes < 1:
+            raise InputError(f"{nodes} nodes cannot run jobs", where="nodes", hint="Give 1 or more.")
+        self._ledger = Ledger(nodes)
+        self._grows, self._clock = grows, clock
+        self._tell = tell or (lambda _: None)
+        self._changed = threading.Condition()
+        self._jobs: dict[int, ManagedJob] = {}
+        self._orders: dict[int, tuple[list[str], dict[str, str], str]] = {}  # of jobs that wait, in their order
+        self._promoted: list[int] = []
+        self._resizers: dict[int, Resizer] = {}
+        self._running: dict[int, _Running] = {}
+        self._watchers: list[threading.Thread] = []
+        self._is_closed = False
+        self._temporary = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="asa-dmr-")
+            folder = Path(self._temporary.name)
+        self._folder = folder
+        self._desk = Desk(self._folder / SOCKET, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def address(self) -> Path:
+        """Path of its socket."""
+        return self._desk.path
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return self._ledger.nodes
+
+    @property
+    def free(self) -> int:
+        """How many are idle."""
+        with self._changed:
+            return self._ledger.free
+
+    # ------------------------------------------------------------------ users
+
+    def submit(
+        self,
+        command: Sequence[str],
+        nodes: int,
+        *,
+        name: str = "",
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> int:
+        """Submit a job, and return its number.
+
+        Parameters
+        ----------
+        command
+            A program and its arguments.
+        nodes
+            On how many it is to start.
+        name
+            For people; the program's, if not given.
+        environment
+            Its variables; those of this process, if not given.
+        folder
+            Where it runs; here, if not given.
+
+        Raises
+        ------
+        InputError
+            It could never start.
+        """
+        if not command:
+            raise InputError("has no command", where="job", hint="Name a program, and its arguments.")
+        if not 1 <= nodes <= self.nodes:
+            raise InputError(
+                f"asks for {nodes} nodes, and there are {self.nodes}",
+                where=f"job {name or command[0]!r}",
+                hint=f"Ask for 1 to {self.nodes}.",
+            )
+        with self._changed:
+            if self._is_closed:
+                raise InputError("the manager is closed", where=f"job {name or command[0]!r}", hint="Start another.")
+            number = len(self._jobs) + 1
+            output = self._folder / f"{number}.out"
+            name = name or Path(command[0]).name
+            self._jobs[number] = ManagedJob(number, name, nodes, output, self._clock())
+            variables = dict(os.environ if environment is None else environment)
+            self._orders[number] = list(command), variables, str(folder or Path.cwd())
+            self._tell(f"job {number} ({name}) asks for {nodes} nodes")
+            self._schedule()
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Cancel a job; of one that has ended, do nothing."""
+        with self._changed:
+            if self._orders.pop(number, None) is not None:
+                self._end(self._jobs[number], JobState.CANCELLED)
+            elif (running := self._running.get(number)) is not None:
+                running.is_cancelled = True
+                tell_session(running.process.pid, signal.SIGTERM)
+
+    def job(self, number: int) -> ManagedJob:
+        """Tell how a job stands now."""
+        with self._changed:
+            job = self._jobs[number]
+            return replace(job, sizes=list(job.sizes))
+
+    def wait(self, number: int, timeout_s: float | None = None) -> ManagedJob:
+        """Wait for a job's end, or for so long, and tell how it stands then."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs[number].state.is_final, timeout_s)
+            return self.job(number)
+
+    def close(self) -> None:
+        """End all jobs, and answer nobody any more."""
+        with self._changed:
+            self._is_closed = True
+            for number in [*self._orders, *self._running]:
+                self.cancel(number)
+            self._changed.notify_all()
+        for watcher in self._watchers:
+            watcher.join(_GRACE_S)
+        with self._changed:
+            for running in self._running.values():
+                tell_session(running.process.pid, signal.SIGKILL)
+        for watcher in self._watchers:
+            watcher.join()
+        self._desk.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    # ------------------------------------------------------------------ programs
+
+    def reply(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a program, or who submits a job; see `Clerk`."""
+        if told.get("what") == "submit":
+            return self._take_in(told)
+        request = Request.heard(told)
+        with self._changed:
+            running = self._running.get(int(request.job)) if request.job.isdecimal() else None
+            if running is None:
+                return Reply(Action.NONE, request.processes, f"no job {request.job!r} runs here").told()
+            held = self._held(running)
+            if request.processes > held:
+                why = f"job {request.job} holds {held} nodes, and says that it has {request.processes} processes"
+                return Reply(Action.NONE, held, why).told()
+            self._settle(running, request.processes)
+            return self._answer(running, request).told()
+
+    def _answer(self, running: _Running, request: Request) -> Reply:
+        """Answer a program of which it is known what it has."""
+        if request.what == "expand":
+            return self._expand(running, request.to, request.wait_s)
+        if request.wish is None:
+            return Reply(Action.NONE, request.processes, "acknowledged")
+        answer = self._decide(running, request.wish)
+        if request.what == "check" and answer.action is Action.EXPAND:
+            granted = self._expand(running, answer.processes, 0.0)
+            return replace(granted, why=granted.why or answer.why)
+        return answer
+
+    def unheard(self, told: Mapping[str, Any]) -> None:
+        """Take back what a program did not hear; see `Clerk`."""
+        if told.get("what") == "submit":
+            return  # the job was wanted, whoever has gone
+        request = Request.heard(told)
+        with self._changed:
+            running = self._running.get(int(request.job)) if request.job.isdecimal() else None
+            if running is not None and request.processes <= self._held(running):
+                self._settle(running, request.processes)
+
+    def _take_in(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            number = self.submit(
+                told["command"],
+                told["nodes"],
+                name=told["name"],
+                environment=told["environment"],
+                folder=Path(told["folder"]),
+            )
+        except InputError as error:
+            return {"error": error.message, "where": error.where, "hint": error.hint}
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"cannot be understood: {error}") from error
+        return {"job": number, "output": str(self._jobs[number].output)}
+
+    def _held(self, running: _Running) -> int:
+        return self._ledger.held[running.job.number]
+
+    def _settle(self, running: _Running, processes: int) -> None:
+        """Take back the nodes that a program has no process on."""
+        running.target = None
+        if processes < self._held(running):
+            self._ledger.lower(running.job.number, processes)
+            self._resized(running)
+            self._schedule()
+
+    def _resized(self, running: _Running) -> None:
+        job, held = running.job, self._held(running)
+        self._tell(f"job {job.number} ({job.name}) has {held} nodes, and had {job.sizes[-1][1]}")
+        job.sizes.append((self._clock(), held))
+
+    def _decide(self, running: _Running, wish: Wish) -> Reply:
+        """Ask the policy, with the nodes and the queue that nothing was promised of, nor to."""
+        held = self._held(running)
+        coming = sum(self._held(one) - one.target for one in self._running.values() if one.target is not None)
+        left = self._ledger.free + coming - sum(resizer.nodes for resizer in self._resizers.values())
+        waiting = []
+        for job in self._queue():
+            if job.number in self._promoted and job.nodes <= left:
+                left -= job.nodes  # it will start on what comes
+            else:
+                waiting.append(job)
+        free = max(min(self._ledger.free, left), 0)
+        wanted = policy.Wish(wish.minimum, wish.maximum, wish.factor, wish.preferred)
+        answer = policy.decide(held, wanted, free=free, queued=[job.nodes for job in waiting])
+        if answer.action is policy.Action.EXPAND and not self._grows:
+            return Reply(Action.NONE, held, "nodes can only be given back here")
+        promoted = None if answer.promotes is None else waiting[answer.promotes]
+        if answer.action is policy.Action.SHRINK:
+            running.target = answer.nodes
+        if promoted is not None and promoted.number not in self._promoted:
+            self._promoted.append(promoted.number)
+        return Reply(Action(answer.action), answer.nodes, _why(answer, held, wish, promoted, waiting))
+
+    def _expand(self, running: _Running, nodes: int, wait_s: float) -> Reply:
+        """Give a job more nodes by a resizer job, which is waited for."""
+        number, held = running.job.number, self._held(running)
+        if not self._grows or not held < nodes <= self.nodes:
+            return Reply(Action.NONE, held, f"job {number} of {held} nodes cannot be given {nodes} here")
+        resizer = self._resizers[number] = Resizer(number, nodes - held, self._clock() + wait_s)
+        self._schedule()
+        self._changed.wait_for(lambda: number not in self._resizers or self._is_closed, wait_s)
+        if self._resizers.get(number) is resizer:
+            del self._resizers[number]
+            self._schedule()
+            return Reply(Action.NONE, held, f"{resizer.nodes} nodes did not come free in {wait_s:g} s")
+        if number not in self._running:
+            return Reply(Action.NONE, held, "the job has ended")
+        return Reply(Action.EXPAND, nodes, "" if not wait_s else "its nodes are free")
+
+    # ------------------------------------------------------------------ jobs
+
+    def _schedule(self) -> None:
+        """Start and expand whatever may, in its order."""
+        for number, resizer in list(self._resizers.items()):
+            if resizer.nodes > self._ledger.free:
+                break
+            del self._resizers[number]
+            self._ledger.expand(resizer, number=-number)
+            self._resized(self._running[number])
+        else:
+            for job in self._queue():
+                if job.nodes > self._ledger.free:
+                    break
+                self._start(job)
+        self._changed.notify_all()
+
+    def _queue(self) -> list[ManagedJob]:
+        """Give the jobs that wait, in their order."""
+        others = [number for number in self._orders if number not in self._promoted]
+        return [self._jobs[number] for number in (*self._promoted, *others)]
+
+    def _start(self, job: ManagedJob) -> None:
+        command, environment, folder = self._orders.pop(job.number)
+        if job.number in self._promoted:
+            self._promoted.remove(job.number)
+        variables = {ADDRESS: str(self.address), JOB: str(job.number), PROCESSES: str(job.nodes)}
+        try:
+            with job.output.open("wb") as output:
+                process = subprocess.Popen(  # noqa: S603 - what the user wants run
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env={**environment, **variables},
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            job.reason = f"cannot be started: {error}"
+            self._end(job, JobState.FAILED)
+            return
+        self._ledger.allocate(job.number, job.nodes)
+        job.state, job.start_s = JobState.RUNNING, self._clock()
+        job.sizes.append((job.start_s, job.nodes))
+        running = self._running[job.number] = _Running(job, process)
+        self._tell(f"job {job.number} ({job.name}) starts on {job.nodes} nodes")
+        watcher = threading.Thread(target=self._watch, args=(running,), daemon=True)
+        self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+        watcher.start()
+
+    def _watch(self, running: _Running) -> None:
+        """Wait for a job's end; what it left running ends too. Its number is not given away before."""
+        job, process = running.job, running.process
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        _end_rest(process.pid)
+        with self._changed:
+            job.exit_code = process.wait()
+            self._resizers.pop(job.number, None)
+            del self._running[job.number]
+            self._ledger.end(job.number)
+            if running.is_cancelled:
+                self._end(job, JobState.CANCELLED)
+            else:
+                self._end(job, JobState.FAILED if process.returncode else JobState.COMPLETED)
+            self._schedule()
+
+    def _end(self, job: ManagedJob, state: JobState) -> None:
+        job.state, job.end_s = state, self._clock()
+        if job.number in self._promoted:
+            self._promoted.remove(job.number)
+        code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+        self._tell(f"job {job.number} ({job.name}) is {state}{code}{f': {job.reason}' if job.reason else ''}")
+        self._changed.notify_all()
+
+
+def _end_rest(session: int) -> None:
+    """End what a job's first process left running, which may yet tidy up."""
+    deadline_s = time.monotonic() + _GRACE_S
+    tell_session(session, signal.SIGTERM)
+    while _has_others(session) and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+    tell_session(session, signal.SIGKILL)
+
+
+def _has_others(session: int) -> bool:
+    """Whether a session has more processes than the first."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != session:
+            with suppress(OSError, ProcessLookupError):
+                if os.getsid(int(entry.name)) == session:
+                    return True
+    return False
+
+
+def _why(
+    answer: policy.Answer, held: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
+) -> str:
+    """Say in words what an answer is for."""
+    if answer.action is policy.Action.NONE:
+        return "nothing is gained by a change"
+    if held < wish.minimum or held > wish.maximum:
+        return "the program asks for it"
+    if promoted is not None:
+        return f"lets job {promoted.number} ({promoted.name}) start on {promoted.nodes} nodes"
+    if answer.action is policy.Action.SHRINK:
+        return "the program prefers fewer, and others wait"
+    if wish.preferred is not None and waiting:
+        return "the program prefers more"
+    return "nobody who waits can use the free nodes" if waiting else "nodes are free, and nobody waits"

@@ -1,0 +1,192 @@
+"""``asa dmr serve``, ``submit`` and ``beside``: resource managers for programs that shrink and grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asa.errors import InputError, UnavailableError
+
+__all__ = ["beside", "serve", "submit"]
+
+_ANSWER_S = 10.0
+_OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables in which a job finds its id
+
+_Folder = Annotated[
+    Path | None,
+    typer.Option(help="Of the manager's socket, and of what jobs write; one of the user's own, if not given.",
+                 metavar="DIR", show_default=False),
+]  # fmt: skip
+
+
+def serve(
+    nodes: Annotated[int, typer.Option(help="How many nodes, with one process each.", min=1)],
+    folder: _Folder = None,
+    *,
+    no_grow: Annotated[bool, typer.Option("--no-grow", help="Let running jobs give nodes back, and get none.")] = False,
+) -> None:
+    """Run jobs on this machine, and resize those that ask by `asa.dmr`, until it is interrupted.
+
+    Jobs start in the order of their submission. Prints what happens. All jobs end with it.
+
+    Exit codes: 0 interrupted, 2 the input cannot be used.
+    """
+    from .manager import LocalManager
+
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: is_over.set())
+    with LocalManager(nodes, grows=not no_grow, folder=_made(folder), tell=_tell) as manager:
+        _tell(f"{nodes} nodes; asked at {manager.address}")
+        is_over.wait()
+
+
+def submit(
+    command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
+    nodes: Annotated[int, typer.Option(help="On how many it is to start.", min=1)] = 1,
+    name: Annotated[str, typer.Option(help="For people.")] = "",
+    folder: _Folder = None,
+) -> None:
+    """Submit a job to the manager that `asa dmr serve` started.
+
+    Exit codes: 0 submitted, 1 no manager answers, 2 the input cannot be used.
+    """
+    from .manager import SOCKET
+
+    told = {
+        "what": "submit",
+        "command": command,
+        "nodes": nodes,
+        "name": name,
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+    }
+    path = (folder or _default_folder()) / SOCKET
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_ANSWER_S)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(told).encode() + b"\n")
+            with connection.makefile("rb") as heard:
+                answer = json.loads(heard.readline())
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"no resource manager answers: {error}", where=str(path), hint="Start one with `asa dmr serve`."
+        ) from error
+    if "error" in answer:
+        raise InputError(answer["error"], where=answer["where"], hint=answer["hint"])
+    sys.stdout.write(f"job {answer['job']}, which writes to {answer['output']}\n")
+
+
+def beside(
+    command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
+    *,
+    processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1)],
+    cores: Annotated[int, typer.Option(help="Of the job, for each process.", min=1)] = 1,
+    job: Annotated[str, typer.Option(help="Its id; that of the job that this runs in, if not given.")] = "",
+    partition: Annotated[str, typer.Option(help="Where the job runs, likewise.")] = "",
+    backend: Annotated[str | None, typer.Option(help="The batch system.", metavar="NAME", show_default=False)] = None,
+    site: Annotated[str | None, typer.Option(help="Site file.", metavar="NAME", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting of the batch system.", metavar="KEY=VALUE")
+    ] = None,
+) -> None:
+    """Run a program inside a job of a batch system, and let it shrink as it asks by `asa.dmr`.
+
+    Nodes that its processes have left are given back to the batch system. It gets none. Who waits is known as of the
+    latest look at the queue, which may be minutes ago: a site is not asked more often.
+
+    Exit codes: the program's; 2 the input cannot be used.
+    """
+    from asa.dmr.protocol import ADDRESS, JOB, PROCESSES
+    from asa.sites import open_facility
+
+    from .beside import JobManager
+    from .desk import Desk
+    from .manager import SOCKET
+
+    number = job or next((os.environ[name] for name in _OF_A_JOB if os.environ.get(name)), "")
+    if not number:
+        raise InputError("this is no job of a batch system", where="--job", hint="Say which job it is.")
+    where = partition or os.environ.get("SLURM_JOB_PARTITION", "")
+    told = dict(_setting(text) for text in settings or [])
+    with tempfile.TemporaryDirectory(prefix="asa-dmr-") as name:
+        opened = open_facility(backend, site, told).facility.connect(Path(name, "run"))
+        manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
+        desk = Desk(Path(name, SOCKET), manager)
+        variables = {ADDRESS: str(desk.path), JOB: number, PROCESSES: str(processes)}
+        try:
+            code = _run(command, {**os.environ, **variables})
+        finally:
+            desk.close()
+    raise typer.Exit(code)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Run a program, which is told what this process is told, and return its exit code as a shell does.
+
+    Raises
+    ------
+    InputError
+        It cannot be started.
+    """
+    try:
+        program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
+    except OSError as error:
+        raise InputError(f"cannot be started: {error.strerror}", where=command[0], hint="Name a program.") from error
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda told, _: program.send_signal(told))
+    code = program.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InputError(f"{text!r} sets nothing", where="--set", hint="Write it as in --set poll=5s.")
+    return name, value
+
+
+def _default_folder() -> Path:
+    """Name the folder of the user's manager."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        return Path(runtime, "asa-dmr")
+    return Path(tempfile.gettempdir(), f"asa-dmr-{os.getuid()}")
+
+
+def _made(folder: Path | None) -> Path:
+    """Make the folder, which others are not to write to.
+
+    Raises
+    ------
+    InputError
+        It cannot be made, or belongs to another.
+    """
+    path = (folder or _default_folder()).absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = path.stat().st_uid
+    except OSError as error:
+        raise InputError(
+            f"cannot be made a folder: {error.strerror}", where=f"--folder {path}", hint="Name another."
+        ) from error
+    if owner != os.getuid():
+        raise InputError("belongs to another user", where=f"--folder {path}", hint="Name another.")
+    return path
+
+
+def _tell(what: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {what}\n")
+    sys.stdout.flush()

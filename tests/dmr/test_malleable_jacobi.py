@@ -1,0 +1,24 @@
+"""The example: it really shrinks and grows, and computes the same."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "malleable_jacobi.py"
+
+
+def test_it_shrinks_grows_and_computes_the_same():
+    begun_s = time.monotonic()
+    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    told = [line.strip() for line in done.stdout.splitlines()]
+    sizes = [int(found[1]) for line in told if (found := re.match(r"[\d.]+ s +(\d) +[\d,]+  ", line))]
+    assert sizes == [4, 2, 4, 4], "it begins, shrinks, expands and ends"
+    order = ["rigid, on 2 nodes: submitted", "shrink: lets job 2 (rigid) start", "rigid, on 2 nodes: ended", "expand: "]
+    places = [next(place for place, line in enumerate(told) if words in line) for words in order]
+    assert places == sorted(places)
+    assert told[-1] == "The results are the same, to the last bit."
+    assert time.monotonic() - begun_s < 60
