@@ -16,7 +16,7 @@ from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
 from asa.parallel import available_cores, pool, shared
 from asa.runner import Run, run_all
-from asa.strategies import load_strategy
+from asa.strategies import lacking, load_strategy
 from asa.workflow import Workflow
 
 __all__ = ["CompareRun", "Comparison", "Interval", "compare", "group", "mean_interval", "workflow_maker"]
@@ -63,20 +63,21 @@ class Comparison:
         Raises
         ------
         InputError
-            Nothing to compare, an unknown strategy, or a workflow wider than the machine.
+            Nothing to compare, a strategy that is unknown or needs what the site lacks, or a workflow wider than it.
         """
         if not self.seeds:
             raise InputError("there are no runs to compare", where="--seeds", hint="Ask for at least one.")
         if not self.strategies:
             raise InputError("there is nothing to compare", where="--strategies", hint="Name at least one strategy.")
+        capabilities = self.site.capabilities
         for strategy in self.strategies:
-            load_strategy(strategy)
+            if lack := lacking(load_strategy(strategy), capabilities):
+                raise InputError(lack, where=f"strategy {strategy!r}", hint="Take another, or another scheduler.")
         plugins.load("asa.estimators", self.estimator)
         if not 0 <= self.spread <= 1:
             raise InputError(f"a spread of {self.spread} cannot be", where="--spread", hint="Give 0 to 1.")
         if self.history < 0:
             raise InputError(f"a history of {self.history} jobs cannot be", where="--history", hint="Give 0 or more.")
-        capabilities = self.site.capabilities
         for cores in self.cores:
             workflow = self.make_workflow(cores)
             for stage in workflow.stages.values():

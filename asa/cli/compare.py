@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.check import ParametersOption
+from asa.cli.asked import split_settings
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, RunError
 
@@ -20,13 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
+_SIMULATED = "simulated"
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 
 
 def compare(
     workflow: Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")],
-    parameters: ParametersOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as "
+            "in malleable=0.5; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Which simulator: simulated, openccs, bbsched, dmr, or another that `asa list` shows.")
+    ] = _SIMULATED,
     system: Annotated[
         str | None,
         typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False),
@@ -67,8 +79,12 @@ def compare(
         typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
     ] = 0.0,
     scheduler: Annotated[
-        str, typer.Option(help="The machine's scheduler: easy, or another that `asa list` shows.")
-    ] = "easy",
+        str | None,
+        typer.Option(
+            help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
+            show_default=False,
+        ),
+    ] = None,
     poll: Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)] = 10,
     jobs: Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")] = False,
@@ -85,6 +101,8 @@ def compare(
     On a centre: `asa compare montage --system hpc2n --cores 28,56,112 --seeds 20`
 
     On a log: `asa compare blast --trace CTC-SP2.swf.gz --cores 112 --no-age-accrues`
+
+    Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --set malleable=0.5`
     """
     from asa.cli.progress import with_progress
     from asa.experiment import Comparison
@@ -98,8 +116,16 @@ def compare(
         from asa.drawing import check_figure_path
 
         check_figure_path(plot)
-    site = _site(system, trace, trace_cores, age_accrues=age_accrues, poll_s=poll, scheduler=scheduler)
-    make_workflow, counts = _workflow(workflow, cores, dict(given_settings(parameters)), site)
+    parameters, others = split_settings(workflow, dict(given_settings(settings)))
+    rules: dict[str, Any] = {"age_accrues": age_accrues, "poll_s": poll}
+    if backend != _SIMULATED:
+        rules |= others
+        if scheduler is not None:
+            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
+    else:
+        rules |= {"scheduler": scheduler or "easy", "scheduler_settings": others}
+    site = _site(backend, system, trace, trace_cores, rules)
+    make_workflow, counts = _workflow(workflow, cores, parameters, site)
     comparison = Comparison(
         make_workflow=make_workflow,
         site=site,
@@ -131,7 +157,9 @@ def compare(
         )
 
 
-def _site(system: str | None, trace: Path | None, trace_cores: int | None, **rules: Any) -> Site:
+def _site(
+    backend: str, system: str | None, trace: Path | None, trace_cores: int | None, rules: dict[str, Any]
+) -> Site:
     from asa import plugins
 
     if system is not None and trace is not None:
@@ -140,7 +168,13 @@ def _site(system: str | None, trace: Path | None, trace_cores: int | None, **rul
         )
     if trace is None and trace_cores is not None:
         raise InputError("there is no log for it", where="--trace-cores", hint="Give --trace too.")
-    make = plugins.load("asa.backends", "simulated")
+    make = plugins.load("asa.backends", backend)
+    if not hasattr(make, "open"):
+        raise InputError(
+            f"{backend!r} is no simulator, in which the same moment comes again and again",
+            where="--backend",
+            hint=f"Known: {_SIMULATED}, openccs, bbsched, dmr.",
+        )
     if trace is not None:
         return cast("Site", make(trace=trace, trace_cores=trace_cores, **rules))
     return cast("Site", make(system or "hpc2n", **rules))

@@ -77,6 +77,9 @@ class Exact:
         """Find the front of a problem."""
         if not len(problem.jobs):
             return problem.front(np.zeros((1, 0), dtype=np.bool_), "exact", is_exact=True, work=0)
+        if problem.has_room_for_all:
+            picked = np.ones((1, len(problem.jobs)), dtype=np.bool_)
+            return problem.front(picked, "exact", is_exact=True, work=0)
         if len(problem.jobs) > MOST_JOBS:
             return self.otherwise.solve(problem)
         search = _Search(problem)
@@ -144,7 +147,8 @@ class _Search:
             seen(rest.ravel()), seen(self._sums.ravel()), room, seen(self._counts.ravel()),
             seen(np.array(pairs, dtype=np.int64).ravel()), len(pairs), seen(paired.ravel()),
         )  # fmt: skip
-        self._is_goal = np.isin(np.arange(width), problem.goal_parts)
+        self._is_goal = np.zeros(width, dtype=np.bool_)
+        self._is_goal[problem.goal_parts] = True
         self._known = np.empty((0, len(problem.goals)), dtype=np.int64)
 
     def _grow(self, most_labels: int) -> tuple[list[Integers], Integers, Integers]:

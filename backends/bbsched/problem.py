@@ -305,6 +305,13 @@ class Problem:
         self.losses = window.uses.shape[1] - len(system.per_node)
 
     @property
+    def has_room_for_all(self) -> bool:
+        """All jobs fit together, and nothing speaks against any: so no other selection is as good."""
+        limited = len(self.limits)
+        used = self.start[:limited] + self.uses[:, :limited].sum(axis=0)
+        return bool((used <= self.limits).all() and (self.goal_parts < self.losses).all())
+
+    @property
     def layout(self) -> tuple[Any, ...]:
         """What the kernels are told first: the jobs, how usages are laid out, what they are for, and what is free."""
         steps = np.diff(self.window.system.each, axis=0).T

@@ -97,7 +97,7 @@ class WindowScheduler:
         system: System,
         method: Method,
         *,
-        order: BaseOrder = "fcfs",
+        order: str = "fcfs",
         window: int = 20,
         starvation_bound: int = 50,
     ) -> None:
@@ -227,8 +227,11 @@ class _Pass:
         """Let jobs start that do not delay the one with the reservation: the first that does not fit, if none has."""
         view, demand, limited = self._view, self._view.demand, self._limited
         if head < 0:
-            rest = rest[np.all(demand[rest, :limited] <= view.capacity[:limited], axis=1)]  # some may be away
-            for place, job in enumerate(rest.tolist()):
+            whole = list(self._scheduler.system.pools.values())
+            if (view.capacity[:limited] < whole[:limited]).any():  # who asks for what is away holds nobody up
+                rest = rest[np.all(demand[rest, :limited] <= view.capacity[:limited], axis=1)]
+            for place in range(len(rest)):
+                job = int(rest[place])
                 if (demand[job, :limited] > self.free[:limited]).any():
                     head, rest = job, rest[place:]
                     break
@@ -237,7 +240,7 @@ class _Pass:
                 self._begin(job, taken)
             else:
                 return
-        rest = np.ascontiguousarray(rest[rest != head])
+        rest = rest[1:] if rest[0] == head else np.ascontiguousarray(rest[rest != head])
         if not len(rest):
             return
         until, spare = self.reserve(head)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
+from asa.backends.simulated.cluster import BURST_BUFFER
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.swf import Trace, read_swf
 from asa.backends.simulated.table import JobTable
@@ -35,9 +36,19 @@ from asa.errors import InputError, UnknownNameError, near
 
 from .system import NODES, Integers, Kind, System
 
-__all__ = ["BUFFER", "CORI_DAYS", "NAMES", "SSD", "Workload", "cori", "is_normal", "load_workloads", "theta"]
+__all__ = [
+    "BUFFER",
+    "CORI_DAYS",
+    "NAMES",
+    "SSD",
+    "Workload",
+    "cori",
+    "is_normal",
+    "load_workloads",
+    "theta",
+]
 
-BUFFER: Final = "burst buffer"
+BUFFER: Final = BURST_BUFFER
 SSD: Final = "ssd"
 NAMES: Final = (
     *(f"{machine}-{kind}" for machine in ("cori", "theta") for kind in ("original", "s1", "s2", "s3", "s4")),

@@ -157,7 +157,7 @@ class OpenCcsCore:
     # ------------------------------------------------------------------ the loop
 
     def run(self, until: int) -> None:
-        while (moment := self._next_event()) <= until:
+        while (moment := self._next_event()) <= until and moment < NEVER:
             self.begin_second(moment)
             if self.ended:
                 return

@@ -16,16 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .machine import SYSTEMS, Machine
-    from .site import SimulatedBackend, SimulatedSite
+    from .site import SchedulerSite, SimulatedBackend, SimulatedSite
     from .swf import Trace, read_swf
     from .workload import WorkloadModel
 
-__all__ = ["SYSTEMS", "Machine", "SimulatedBackend", "SimulatedSite", "Trace", "WorkloadModel", "read_swf"]
+__all__ = [
+    "SYSTEMS",
+    "Machine",
+    "SchedulerSite",
+    "SimulatedBackend",
+    "SimulatedSite",
+    "Trace",
+    "WorkloadModel",
+    "read_swf",
+]
 
 # loaded when they are named: the command line loads this package for its commands alone, which need no numpy
 _PLACES = {
     "SYSTEMS": ".machine",
     "Machine": ".machine",
+    "SchedulerSite": ".site",
     "SimulatedBackend": ".site",
     "SimulatedSite": ".site",
     "Trace": ".swf",

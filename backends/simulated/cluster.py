@@ -6,6 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,10 @@ from asa.errors import InputError
 
 from .table import LATEST_S, NEVER, JobTable
 
-__all__ = ["Cluster", "Load", "Outage", "read_outages"]
+__all__ = ["BURST_BUFFER", "Cluster", "Load", "Outage", "read_outages"]
+
+BURST_BUFFER: Final = "burst buffer"
+"""The pool of a burst buffer, in GB: what jobs that ask for one take from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,14 @@ Conventions
    fits now and either ends by its request no later than the shadow time, or takes only cores that the head will not
    need then.
 4. A job that runs for longer than it asked for is killed at its limit.
+5. A client's job gets more cores by a second job, which waits in the queue like any other, and whose cores join the
+   first's when it starts. It ends with the first, however that ends. Cores are given back in the opposite order.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 
 from asa.backend import DependencyType, JobState
 
-from .cores.base import Core, Fate, PlanningCore
+from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 
 __all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
@@ -73,12 +75,35 @@ class ClientJob:
     reason: str = ""
     doomed: bool = field(default=False)
     beside: bool = False
-    shrinks: tuple[tuple[int, int], ...] = ()
+    joins: int | None = None  # number of the job that its cores are for
+    widths: tuple[tuple[int, int, bool], ...] = ()  # from which second of the payload on how wide at most, or at least
+    place: int = 0  # so many of them are past
+    stood: tuple[tuple[int, int], ...] = ()  # at which second of the payload it stood still, for how many
+    stands: int = UNSTARTED  # since when it does, for want of cores
+
+    @property
+    def payload_end(self) -> int:
+        """When the payload ends if nothing more happens; NEVER if it waits for something."""
+        return NEVER if self.stands != UNSTARTED else self.moment(self.run)
 
     @property
     def will_time_out(self) -> bool:
         """The payload would need longer than the allocation lasts."""
-        return self.payload_start == UNSTARTED or self.payload_start + self.run > self.start + self.request
+        return self.payload_end > self.start + self.request
+
+    def done(self, now: int) -> int:
+        """Count the seconds of the payload that are done, once it has begun."""
+        until = now if self.stands == UNSTARTED else self.stands
+        return until - self.payload_start - sum(lasted for _, lasted in self.stood)
+
+    def moment(self, second: int, *, before: bool = False) -> int:
+        """When so many seconds of the payload were done, or will be: after it stood still there, or before it did."""
+        if self.payload_start == UNSTARTED:
+            return NEVER
+        if self.stands != UNSTARTED and (second > (there := self.done(0)) or (second == there and not before)):
+            return NEVER
+        stood = sum(lasted for at, lasted in self.stood if at < second or (at == second and not before))
+        return self.payload_start + second + stood
 
 
 def _fast_core() -> Any:
@@ -157,11 +182,14 @@ class Engine:
         partition: int = 0,
         beside: bool = False,
         shrinks: Iterable[tuple[int, int]] = (),
+        grows: Iterable[tuple[int, int]] = (),
+        amounts: Mapping[str, int] | None = None,
     ) -> int:
         """Submit a client's job now and return its number; the next `advance` schedules it.
 
         One that runs `beside` the machine takes none of its cores, and starts as soon as nothing keeps it back. One
-        that `shrinks` has a new width from each of some moments on, in seconds from the beginning of its payload.
+        that `shrinks` is not wider from each of some seconds of its payload on; where it `grows`, its payload stands
+        still until it has so many cores (see `grow`). Of `pools` that there are it takes `amounts`, beside its cores.
         """
         if min(cores, request, run) < 1 or cores > self.capacity:
             raise ValueError(f"a job of {cores} cores that asks for {request} s and runs {run} s cannot be")
@@ -179,8 +207,12 @@ class Engine:
             frozenset(awaits),
             frozenset(posts),
             beside=beside,
-            shrinks=tuple(shrinks),
+            widths=tuple(sorted([(*shrink, False) for shrink in shrinks] + [(*grow, True) for grow in grows])),
         )
+        if amounts:
+            if not isinstance(self._core, PooledCore):
+                raise ValueError("a machine of cores alone")
+            self._core.ask(job.index, amounts)
         self.clients.append(job)
         self._consider(job)
         return len(self.clients) - 1
@@ -196,6 +228,7 @@ class Engine:
         elif job.state is JobState.RUNNING:
             job.state, job.end = JobState.CANCELLED, self.now
             self._give_back(job)
+            self._measure_joined(job)
         else:
             return
         self._changed[number] = None
@@ -223,7 +256,7 @@ class Engine:
         number
             The job.
         cores
-            Its new width, at least 1.
+            Its new width, at least 1, with what joined it; that is given back first.
         left
             Seconds, at least 1, that the rest of its payload takes at the new width; as before if not given. The limit
             stays.
@@ -236,13 +269,45 @@ class Engine:
         job = self.clients[number]
         if cores < 1 or (left is not None and left < 1):
             raise ValueError(f"a job of {cores} cores with {left} s left cannot be")
-        if job.state is not JobState.RUNNING or not self._core.resize(job.index, cores, job.start + job.request):
+        more = cores - self.width(number)
+        if job.state is not JobState.RUNNING or (more > 0 and not self._resize(job, more)):
             return False
-        job.cores = cores
+        for other in (*reversed(self._joined(number)), job):
+            if -other.cores < more < 0:
+                self._resize(other, more)
+                break
+            if more < 0:
+                more += other.cores
+                self._end(other)
         if left is not None:
-            job.run = left + (self.now - job.payload_start if job.payload_start != UNSTARTED else 0)
+            job.run = left + (job.done(self.now) if job.payload_start != UNSTARTED else 0)
             self._plan_end(job)
         return True
+
+    def grow(self, number: int, cores: int) -> int:
+        """Ask for more cores for a client's job, and return the number of the job that waits for them.
+
+        That one is eligible while the other runs, asks for the time that the other has left, and may be cancelled,
+        which gives its cores back.
+
+        Parameters
+        ----------
+        number
+            The job; it has not ended, and is not itself one that joins another.
+        cores
+            How many more.
+        """
+        job = self.clients[number]
+        if job.state.is_final or job.beside or job.joins is not None or cores + self.width(number) > self.capacity:
+            raise ValueError(f"job {number} cannot get {cores} more cores")
+        left = job.request if job.start == UNSTARTED else max(job.start + job.request - self.now, 1)
+        other = self.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
+        self.clients[other].joins = number
+        return other
+
+    def width(self, number: int) -> int:
+        """Count the cores of a client's job, with what has joined it."""
+        return self.clients[number].cores + sum(other.cores for other in self._joined(number))
 
     # ------------------------------------------------------------------ the loop
 
@@ -300,6 +365,14 @@ class Engine:
         """Start of each background job, -1 while it waits."""
         return self._core.start
 
+    def ends(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When background jobs that started ended, or will; NEVER where that may still change, or is not known yet."""
+        known = getattr(self._core, "end", None)
+        if known is None:
+            ends: NDArray[np.int64] = self.start[rows] + np.minimum(self.table.run[rows], self.table.request[rows])
+            return ends
+        return np.where(known[rows] == UNSTARTED, NEVER, known[rows])
+
     @property
     def free_cores(self) -> int:
         """Idle cores now."""
@@ -309,6 +382,11 @@ class Engine:
     def queued(self) -> NDArray[np.int64]:
         """Job indices in queue order; indices from ``len(table)`` on are the client's."""
         return self._core.queued
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        """What the machine has, by name, where that is more than cores."""
+        return self._core.pools if isinstance(self._core, PooledCore) else {}
 
     def planned_start(self, cores: int, request: int, since: int) -> int | None:
         """When a job would be planned to start if it came now and may not before a time; None where nobody plans."""
@@ -336,7 +414,7 @@ class Engine:
         while self._timers and self._timers[0][0] == core.now:
             job = self.clients[heappop(self._timers)[1]]
             self._consider(job)
-            self._shrink(job)
+            self._reach(job)
         core.end_second()
         self._take_told()
 
@@ -344,6 +422,7 @@ class Engine:
         """Take up what became of the client's jobs, other than that their payloads ended."""
         rows = len(self.table)
         news, self._core.told[:] = list(self._core.told), []
+        news.sort(key=lambda one: self.clients[one.job - rows].joins is None)  # no job loses what is lost already
         for job_index, fate, again in news:
             job = self.clients[job_index - rows]
             self._changed[job_index - rows] = None
@@ -353,9 +432,12 @@ class Engine:
                 job.planned_end, job.reason = NEVER, _REASONS[fate]
                 if again:
                     job.state, job.start, job.payload_start = JobState.PENDING, UNSTARTED, UNSTARTED
+                    job.place, job.stood, job.stands = 0, (), UNSTARTED
+                    self._leave_behind(job)
                 else:
                     job.state, job.end = JobState.FAILED, self.now
                     self._settle(job)
+                self._measure_joined(job)
         for job_index, fate, _ in news:
             for job in self.clients if fate is Fate.STARTED else ():
                 if any(need.on == job_index - rows and need.type is DependencyType.AFTER for need in job.needs):
@@ -364,7 +446,10 @@ class Engine:
     def _begin(self, job: ClientJob) -> None:
         job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
         job.launched, self._launched = self._launched, self._launched + 1
-        if job.awaits <= self._posted:
+        if job.joins is not None:
+            job.payload_start = self.now
+            self._measure_joined(job)
+        elif job.awaits <= self._posted:
             self._begin_payload(job)
         else:
             self._plan_end(job)
@@ -372,22 +457,87 @@ class Engine:
     def _begin_payload(self, job: ClientJob) -> None:
         job.payload_start = self.now
         self._plan_end(job)
-        for after, _ in job.shrinks:
-            heappush(self._timers, (self.now + after, job.index - len(self.table)))
-
-    def _shrink(self, job: ClientJob) -> None:
-        """Let a running job have the width that it is to have by now."""
-        if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED:
-            return
-        cores = min((width for after, width in job.shrinks if job.payload_start + after <= self.now), default=job.cores)
-        if cores < job.cores:
-            self.resize(job.index - len(self.table), cores)
-            self._changed[job.index - len(self.table)] = None
+        self._await_width(job)
 
     def _plan_end(self, job: ClientJob) -> None:
-        limit = job.start + job.request
-        job.planned_end = limit if job.payload_start == UNSTARTED else min(job.payload_start + job.run, limit)
+        job.planned_end = min(job.payload_end, job.start + job.request)
         self._core.push_end(job.index, job.planned_end)
+
+    # ------------------------------------------------------------------ how wide a client's job is
+
+    def _await_width(self, job: ClientJob) -> None:
+        """Look at a running job again when it is to have another width."""
+        if job.place < len(job.widths):
+            moment = job.moment(job.widths[job.place][0], before=True)
+            heappush(self._timers, (max(moment, self.now), job.index - len(self.table)))
+
+    def _reach(self, job: ClientJob) -> None:
+        """Let a running job have the width that it is to have by now."""
+        number = job.index - len(self.table)
+        if job.state is not JobState.RUNNING or job.payload_start == UNSTARTED or job.stands != UNSTARTED:
+            return
+        reached = False
+        while job.stands == UNSTARTED and job.place < len(job.widths):
+            second, width, at_least = job.widths[job.place]
+            if job.done(self.now) < second:
+                break
+            job.place, reached = job.place + 1, True
+            if not at_least and width < self.width(number):
+                self.resize(number, width)
+            self._measure(job)
+        if reached:
+            self._changed[number] = None
+            if job.stands == UNSTARTED:
+                self._await_width(job)
+
+    def _measure(self, job: ClientJob) -> None:
+        """Let a payload stand still while it lacks cores, and go on when it has them."""
+        number = job.index - len(self.table)
+        _, width, at_least = job.widths[job.place - 1] if job.place else (0, 0, False)
+        lacks = at_least and self.width(number) < width
+        if job.state is not JobState.RUNNING or lacks == (job.stands != UNSTARTED):
+            return
+        if lacks:
+            job.stands = self.now
+        else:
+            there, since, job.stands = job.done(self.now), job.stands, UNSTARTED
+            job.stood += ((there, self.now - since),)
+            self._await_width(job)
+        self._changed[number] = None
+        self._plan_end(job)
+
+    def _measure_joined(self, other: ClientJob) -> None:
+        """Look at the job whose cores another's are, or were."""
+        if other.joins is not None:
+            self._measure(self.clients[other.joins])
+
+    def _joined(self, number: int) -> list[ClientJob]:
+        return [job for job in self.clients if job.joins == number and job.state is JobState.RUNNING]
+
+    def _resize(self, job: ClientJob, more: int) -> bool:
+        if not self._core.resize(job.index, job.cores + more, job.start + job.request):
+            return False
+        job.cores += more
+        return True
+
+    def _end(self, other: ClientJob) -> None:
+        """End a job that joins another, as it is of no more use."""
+        if other.state is JobState.RUNNING:
+            other.state, other.end = JobState.COMPLETED, self.now
+            self._give_back(other)
+            self._changed[other.index - len(self.table)] = None
+            self._settle(other)
+        elif other.state is JobState.PENDING:
+            self.cancel(other.index - len(self.table))
+
+    def _leave_behind(self, job: ClientJob) -> None:
+        """End what joined a job that goes back into the queue; what was to join it waits for its next start."""
+        number = job.index - len(self.table)
+        for other in self._joined(number):
+            self._end(other)
+        for other in self.clients:
+            if other.joins == number and other.state is JobState.PENDING:
+                self._dequeue(other)
 
     def _complete(self, job: ClientJob) -> None:
         if job.state is not JobState.RUNNING or job.planned_end != self.now:
@@ -407,6 +557,9 @@ class Engine:
 
     def _settle(self, ended: ClientJob) -> None:
         """Post an ended job's tokens and look again at the jobs that waited for it."""
+        for job in self.clients:
+            if job.joins == ended.index - len(self.table):
+                self._end(job)
         if ended.state is JobState.COMPLETED and ended.posts:
             self._posted |= ended.posts
             for job in self.clients:

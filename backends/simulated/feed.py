@@ -54,7 +54,7 @@ class QueueFeed:
             older = np.arange(first)
             shown = start[older] == UNSTARTED
             if ends:
-                shown |= start[older] + np.minimum(table.run[older], table.request[older]) > now
+                shown |= engine.ends(older) > now
             new = np.concatenate([older[shown], np.arange(first, upto)])
         else:
             new = np.arange(self._next, upto)
@@ -67,7 +67,7 @@ class QueueFeed:
         kinds = [_SUBMITTED, _STARTED]
         if ends:
             ran = np.concatenate([self._running, started])
-            end = start[ran] + np.minimum(table.run[ran], table.request[ran])
+            end = engine.ends(ran)
             over = end <= now
             self._running = ran[~over]
             rows.append(ran[over])

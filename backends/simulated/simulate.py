@@ -123,12 +123,15 @@ class Schedule:
         Seconds, in the order of its table; -1 for a job that could never start.
     oddities
         How many jobs what befell, by words, beside what the log says.
+    spans
+        Where jobs were resized: rows, and since when until when each held how many cores.
     """
 
     log: Trace
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     oddities: dict[str, int]
+    spans: tuple[NDArray[np.int64], ...] | None = None
 
 
 def schedule(
@@ -183,7 +186,8 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
         raise InputError("this scheduler knows no outages", where="--outages", hint="Take another, or leave it out.")
     core = maker.core(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0)
     core.run(NEVER - 1)
-    return Schedule(log, core.start, core.start + log.table.run, {})
+    end = getattr(core, "end", core.start + log.table.run)
+    return Schedule(log, core.start, end, {}, getattr(core, "spans", None))
 
 
 @contextmanager
@@ -231,6 +235,10 @@ def summary(done: Schedule) -> dict[str, Any]:
     wait, run = start - submit, end - start
     if not len(wait):
         raise InputError("no job could ever start", where=str(log.path), hint="See what is away.")
+    held = run * cores
+    if done.spans is not None:
+        rows, since, until, widths = done.spans
+        held = np.bincount(rows, (until - since) * widths, len(table))[done.start >= 0]
     span = max(int(end.max() - table.submit.min()), 1)
     sizes = np.ceil(np.log2(cores)).astype(np.int8)
 
@@ -242,7 +250,7 @@ def summary(done: Schedule) -> dict[str, Any]:
             "median_wait_s": float(median),
             "p95_wait_s": float(p95),
             "bounded_slowdown": float(np.maximum(1.0, (waits + runs) / np.maximum(runs, _SHORTEST_S)).mean()),
-            "utilisation": float((runs * cores[some]).sum() / (log.cores * span)),
+            "utilisation": float(held[some].sum() / (log.cores * span)),
             "mean_queue_length": float(waits.sum() / span),
         }
 
@@ -301,7 +309,8 @@ def _over_time(done: Schedule, width: int) -> tuple[NDArray[np.float64], NDArray
         return total
 
     part = edges[1] - edges[0]
-    busy = np.diff(integral(start, end, cores)) / (part * done.log.cores)
+    held = (start, end, cores) if done.spans is None else done.spans[1:]
+    busy = np.diff(integral(*held)) / (part * done.log.cores)
     waiting = np.diff(integral(submit, start, np.ones_like(start))) / part
     return busy, waiting, edges
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
-from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError
+from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
+from asa.plugins import load
 from asa.waits import QueueEvent
 
-from .cluster import Cluster, Load
+from .cluster import BURST_BUFFER, Cluster, Load
 from .cores import slow
+from .cores.base import PlanningCore, PooledCore
 from .engine import ClientJob, Engine, Need
 from .feed import QueueFeed
 from .machine import Machine
@@ -27,10 +31,11 @@ from .swf import Trace, read_swf
 from .table import NEVER, UNSTARTED, JobTable
 from .workload import WorkloadModel
 
-__all__ = ["SimulatedBackend", "SimulatedSite"]
+__all__ = ["PlanningBackend", "SchedulerSite", "SimulatedBackend", "SimulatedSite"]
 
 _DAY = 86400
 _TWIN_EXIT = 86
+_GB = 10**9
 
 
 class SimulatedBackend:
@@ -47,8 +52,8 @@ class SimulatedBackend:
         that is told at once. Times that it reads are exact either way.
     users
         Whose jobs the background's are; -1 where that is not known.
-    shrink
-        Whether a running job can give cores back.
+    shrink, grow
+        Whether a running job can give cores back, and get more.
     """
 
     def __init__(
@@ -59,8 +64,9 @@ class SimulatedBackend:
         poll_s: int = 0,
         users: NDArray[np.int32] | None = None,
         shrink: bool = True,
+        grow: bool = True,
     ) -> None:
-        self._shrinks = shrink
+        self._shrinks, self._grows = shrink, grow
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._engine = engine
         self._machine = machine
@@ -78,6 +84,8 @@ class SimulatedBackend:
             cores_per_node=self._machine.cores_per_node,
             age_accrues=self._engine.age_accrues,
             shrink_by=self._machine.shrink_by if self._shrinks else 0,
+            grow_by=self._machine.shrink_by if self._grows else 0,
+            burst_buffer_bytes=_bytes(self._engine.pools),
         )
 
     @property
@@ -112,6 +120,25 @@ class SimulatedBackend:
     def cancel(self, job_id: str) -> None:
         """Cancel a job; it takes effect at once."""
         self._engine.cancel(self._number(job_id))
+
+    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+        """Ask for more cores for a job; see `asa.backend.Growing`."""
+        engine, number = self._engine, self._number(job_id)
+        where = f"job {job_id!r}"
+        job = engine.clients[number]
+        if not self._grows or job.beside or job.joins is not None:
+            raise BackendError("cannot get more cores here", where=where, hint="Submit a wider one.")
+        if job.state.is_final:
+            raise BackendError("has ended", where=where, hint="Submit another.")
+        cores = self._machine.allocated(cores)
+        if not 1 <= cores <= engine.capacity - engine.width(number):
+            raise SubmitRejectedError(
+                f"is to get {cores} more cores on a machine of {engine.capacity}", where=where, hint="Ask for fewer."
+            )
+        resizer = str(engine.grow(number, cores) + 1)
+        if token:
+            self._tokens.setdefault(token, []).append(resizer)
+        return resizer
 
     def hold(self, job_id: str) -> None:
         """Keep a pending job from starting."""
@@ -158,24 +185,6 @@ class SimulatedBackend:
                 )
         return float(job.start)
 
-    def planned_start(self, spec: JobSpec, submit_s: float) -> float:
-        """When a job would be planned to start if it were submitted at a time; see `asa.backend.Planning`.
-
-        Raises
-        ------
-        BackendError
-            The machine's scheduler makes no plan.
-        """
-        start = self._engine.planned_start(*self._ask(spec), math.ceil(submit_s))
-        if start is None:
-            hint = "Take one that plans, as openccs."
-            raise BackendError("the machine's scheduler makes no plan that could be asked", hint=hint)
-        return float(start)
-
-    def _ask(self, spec: JobSpec) -> tuple[int, int]:
-        """Tell a job's cores and its duration."""
-        return self._machine.allocated(spec.cores, spec.nodes), math.ceil(spec.walltime_s)
-
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
         cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
@@ -190,6 +199,7 @@ class SimulatedBackend:
         if spec.run_s is None:
             raise InputError("has no run time", where=where, hint="A simulator must be told `run_s`.")
         needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
+        widths = list(self._widths(spec, cores))
         number = engine.submit(
             cores=cores,
             request=math.ceil(spec.walltime_s),
@@ -201,27 +211,43 @@ class SimulatedBackend:
             awaits=spec.awaits,
             posts=spec.posts,
             beside=spec.local,
-            shrinks=self._shrinking(spec, cores) if self._shrinks else (),
+            shrinks=[(second, width) for second, width, wider in widths if not wider],
+            grows=[(second, width) for second, width, wider in widths if wider],
+            amounts=self._amounts(spec),
         )
         if engine is self._engine and all(step.slot_s for step in spec.steps):
             self._steps[number] = spec.steps
         return number
 
-    def _shrinking(self, spec: JobSpec, cores: int) -> list[tuple[int, int]]:
-        """Say how many seconds after its payload began a job gets narrower, and how narrow."""
-        widths = [
-            (math.ceil(step.slot_s[0]), self._machine.allocated(step.cores))
-            for step in spec.steps
-            if step.cores and step.slot_s
-        ]
-        return [(after, width) for after, width in widths if width < cores]
+    def _amounts(self, spec: JobSpec) -> dict[str, int]:
+        """Say what a job takes beside cores, of what the machine has."""
+        whole_gb = self._engine.pools.get(BURST_BUFFER)
+        asked_gb = math.ceil(spec.burst_buffer_bytes / _GB)
+        if whole_gb is None or not asked_gb or spec.local:
+            return {}
+        if asked_gb > whole_gb:
+            raise SubmitRejectedError(
+                f"asks for {asked_gb} of the machine's {whole_gb} GB of burst buffer",
+                where=f"job {spec.name!r}",
+                hint="Ask for what it has.",
+            )
+        return {BURST_BUFFER: asked_gb}
+
+    def _widths(self, spec: JobSpec, cores: int) -> Iterator[tuple[int, int, bool]]:
+        """Say from which second of its payload on a job is to be how wide, and whether that is wider than before."""
+        for step in spec.steps:
+            width = self._machine.allocated(step.cores) if step.cores else cores
+            if step.slot_s and (self._grows if width > cores else self._shrinks and width < cores):
+                yield math.ceil(step.slot_s[0]), width, width > cores
+                cores = width
 
     def _step_times(self, number: int, job: ClientJob) -> Iterator[StepTimes]:
         """Tell of the steps of a job that have begun."""
         until = self.now() if job.end == UNSTARTED else job.end
         for step in self._steps.get(number, ()) if job.payload_start != UNSTARTED else ():
             assert step.slot_s is not None
-            start, end = (job.payload_start + math.ceil(after) for after in step.slot_s)
+            start = job.moment(math.ceil(step.slot_s[0]))
+            end = job.moment(math.ceil(step.slot_s[1]), before=True)
             if start <= until:
                 cores = self._machine.allocated(step.cores) if step.cores and self._shrinks else 0
                 yield StepTimes(step.name, float(start), float(end) if end <= until else None, cores)
@@ -269,6 +295,27 @@ class SimulatedBackend:
         return not other.state.is_final
 
 
+class PlanningBackend(SimulatedBackend):
+    """A simulated machine whose scheduler plans, so that it can be asked for a start (`asa.backend.Planning`)."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the simulated site can do."""
+        return replace(super().capabilities, plans=True)
+
+    def planned_start(self, spec: JobSpec, submit_s: float) -> float:
+        """When a job would be planned to start if it were submitted at a time; see `asa.backend.Planning`."""
+        cores = self._machine.allocated(spec.cores, spec.nodes)
+        start = self._engine.planned_start(cores, math.ceil(spec.walltime_s), math.ceil(submit_s))
+        assert start is not None
+        return float(start)
+
+
+def _bytes(pools: Mapping[str, int]) -> int | None:
+    """Tell the size of a machine's burst buffer."""
+    return pools[BURST_BUFFER] * _GB if BURST_BUFFER in pools else None
+
+
 def _whole(name: str, value: int | str) -> int:
     try:
         return int(value)
@@ -310,10 +357,10 @@ class SimulatedSite:
         Whether a dependent job's age counts from its submission, see `asa.backend.Capabilities`.
     poll_s
         The client looks at the queue once in so many seconds.
-    shrink
-        Whether a running job can give cores back.
-    scheduler
-        Name of the machine's scheduler, see `asa.backends.simulated.policies.scheduler`.
+    shrink, grow
+        Whether a running job can give cores back, and get more.
+    scheduler, scheduler_settings
+        Name of the machine's scheduler, and its settings as text; see `asa.backends.simulated.policies.scheduler`.
     model
         A workload of one's own in place of a preset.
     seed
@@ -342,7 +389,9 @@ class SimulatedSite:
         age_accrues: bool | str = True,
         poll_s: int | str = 10,
         shrink: bool | str = True,
+        grow: bool | str = True,
         scheduler: str = "easy",
+        scheduler_settings: Mapping[str, str] | None = None,
         model: WorkloadModel | None = None,
         seed: int | str = 0,
     ) -> None:
@@ -362,10 +411,18 @@ class SimulatedSite:
             self.machine = self.model.machine
         self.age_accrues = _truth("age_accrues", age_accrues)
         self.shrink = _truth("shrink", shrink)
+        self.grow = _truth("grow", grow)
         self.poll_s = poll_s
         self.scheduler = scheduler
-        if scheduler != "easy":
-            find_scheduler(scheduler)  # now is the time to refuse it
+        self.scheduler_settings = dict(scheduler_settings or {})
+        self._plans, self._buffer = False, None
+        if scheduler != "easy" or self.scheduler_settings:
+            found = find_scheduler(scheduler, self.scheduler_settings)  # now is the time to refuse it
+            if isinstance(found, CoreMaker):
+                nothing = JobTable(*np.empty((4, 0), dtype=np.int64))
+                core = found.core(self.machine.cores, nothing, now=0)
+                self._plans = isinstance(core, PlanningCore)
+                self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
         self._worlds: dict[int, Engine] = {}
 
     @property
@@ -377,6 +434,9 @@ class SimulatedSite:
             self.machine.cores_per_node,
             self.age_accrues,
             shrink_by=self.machine.shrink_by if self.shrink else 0,
+            grow_by=self.machine.shrink_by if self.grow else 0,
+            plans=self._plans,
+            burst_buffer_bytes=self._buffer,
         )
 
     @property
@@ -384,7 +444,8 @@ class SimulatedSite:
         """What a user should know of the machine, and how often a log's oddities met which rule."""
         notes = [slow()] if slow() else []
         if self.scheduler != "easy":
-            notes.append(f"the machine's scheduler is {self.scheduler}")
+            given = "".join(f", {name} {value}" for name, value in self.scheduler_settings.items())
+            notes.append(f"the machine's scheduler is {self.scheduler}{given}")
         if self.trace is not None:
             notes += [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
         return notes
@@ -424,20 +485,21 @@ class SimulatedSite:
         return self.open(self.seed)
 
     def open(self, seed: int) -> SimulatedBackend:
-        """Open the world of a seed at the moment when the user arrives."""
+        """Open the world of a seed at the moment when the user arrives; it can be asked for starts if it plans them."""
         if seed not in self._worlds:
             self.prepare([seed])
         engine = self._worlds[seed].fork()
         engine.age_accrues = self.age_accrues
         users = self.trace.users if self.trace is not None else None
-        return SimulatedBackend(engine, self.machine, poll_s=self.poll_s, users=users, shrink=self.shrink)
+        make = PlanningBackend if self._plans else SimulatedBackend
+        return make(engine, self.machine, poll_s=self.poll_s, users=users, shrink=self.shrink, grow=self.grow)
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores
         if self.scheduler == "easy":
             return Engine(cores, table)
         now = int(table.submit[0]) if len(table) else 0
-        found = find_scheduler(self.scheduler)
+        found = find_scheduler(self.scheduler, self.scheduler_settings)
         if isinstance(found, CoreMaker):
             return Engine(cores, table, core=found.core(cores, table, now=now))
         from .cores.general import GeneralCore  # noqa: PLC0415 - numba takes a third of a second to import
@@ -472,3 +534,33 @@ class SimulatedSite:
             raise TraceError("is too short for a run to begin in it", where=where, hint="Give a longer log.")
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
         return int(rng.integers(first + margin, last - margin))
+
+
+class SchedulerSite(SimulatedSite):
+    """A simulated site with a scheduler of its own, whose settings are the site's.
+
+    Parameters
+    ----------
+    system
+        As `SimulatedSite` has it.
+    settings
+        Those of `SimulatedSite`, and those of the scheduler but its seed.
+
+    Raises
+    ------
+    InputError
+        There is no such setting, or a value makes no sense.
+    """
+
+    SCHEDULER: ClassVar[str]
+
+    def __init__(self, system: str | None = None, **settings: Any) -> None:
+        of_site = inspect.signature(SimulatedSite).parameters
+        of_scheduler = inspect.signature(load("asa.schedulers", self.SCHEDULER)).parameters
+        known = dict.fromkeys((*of_site, *of_scheduler))
+        if unknown := next((name for name in settings if name not in known), ""):
+            hint = f"{near(unknown, known)}Known: {', '.join(known)}."
+            raise InputError(f"there is no setting {unknown!r}", where=unknown, hint=hint)
+        given = {name: value for name, value in settings.items() if name in of_site}
+        others = {name: str(value) for name, value in settings.items() if name not in of_site}
+        super().__init__(system, **{"scheduler": self.SCHEDULER, "scheduler_settings": others} | given)

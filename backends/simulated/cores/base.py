@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..table import JobTable
 
-__all__ = ["Core", "Fate", "PlanningCore", "Told"]
+__all__ = ["Core", "Fate", "PlanningCore", "PooledCore", "Told"]
 
 
 class Fate(IntEnum):
@@ -130,4 +131,18 @@ class PlanningCore(Core, Protocol):
 
     def planned(self, index: int) -> int:
         """Tell the planned start of a job that waits."""
+        ...
+
+
+@runtime_checkable
+class PooledCore(Core, Protocol):
+    """A core of a machine that has more to give than cores."""
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        """What there is of each pool, by name."""
+        ...
+
+    def ask(self, index: int, amounts: Mapping[str, int]) -> None:
+        """Let a client's job that is not queued yet take amounts of pools, beside its cores."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -370,6 +370,19 @@ class GeneralCore:
         self._s[k.USERS] = users
         arrays["demand"][index * len(arrays["free"]) + source] = cores
         return index
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        return self.load.cluster.pools
+
+    def ask(self, index: int, amounts: Mapping[str, int]) -> None:
+        names = list(self.pools)
+        for name, amount in amounts.items():
+            if name not in names:
+                raise InputError(f"there is no pool {name!r}", where="job", hint=f"Known: {', '.join(names)}.")
+            if not 0 <= amount <= self.pools[name]:
+                raise InputError(f"asks for {amount} of {self.pools[name]}", where=f"pool {name}")
+            self._arrays["demand"][index * len(names) + names.index(name)] = amount
 
     def push_end(self, index: int, end: int) -> None:
         ends = self._arrays["ends"]

@@ -7,6 +7,7 @@ import pytest
 from asa.backends.openccs.core import OpenCcsCore
 from asa.backends.openccs.drift import drift
 from asa.backends.openccs.site import OpenCcsSite
+from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import NEVER, JobTable
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from asa.backend import JobSpec, JobState, Planning
 from asa.errors import InputError
+from asa.experiment import Comparison, workflow_maker
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.testing import check_backend
@@ -148,13 +150,25 @@ def test_a_client_s_job_may_leave_shrink_and_wait_for_others():
     assert world.clients[held].start == 30
 
 
-def test_it_is_a_backend_like_any_other(tmp_path):
-    """With a log that leaves the machine to the client."""
+@pytest.fixture
+def quiet(tmp_path):
+    """A log that leaves the machine to the client."""
     path = tmp_path / "quiet.swf"
     moments = np.arange(100, dtype=np.int64) * 10_000
     ones = np.ones(100, dtype=np.int64)
     write_swf(path, JobTable(moments, ones, ones, ones), cores=64)
-    check_backend(lambda: OpenCcsSite(trace=path).open(seed=3))
+    return path
+
+
+def test_it_is_a_backend_like_any_other(quiet):
+    check_backend(lambda: OpenCcsSite(trace=quiet).open(seed=3))
+
+
+def test_a_wait_for_nothing_ends():
+    log = table([(0, 5, 0, 1)])
+    world = Engine(CORES, log, core=OpenCcsCore(CORES, log, now=0))
+    assert world.advance(NEVER) == []
+    assert world.exhausted
 
 
 def test_a_planned_start_is_asked_and_kept():
@@ -177,22 +191,25 @@ def test_a_strategy_that_asks_learns_nothing():
     world = OpenCcsSite("hpc2n").open(seed=2)
     [result] = run_all(world, [Run(flow, load_strategy("asa-asks"))])
     assert result.outcome == "completed"
-    from asa.backends.simulated import SimulatedSite
 
+
+@pytest.mark.parametrize("strategy", ["asa-asks", "asa-naive-asks"])
+def test_a_strategy_that_asks_is_refused_where_nobody_plans(quiet, strategy):
+    flow = Workflow("flow", [Stage("a", cores=28, walltime_s=600)])
     with pytest.raises(InputError, match="asks a batch system that plans"):
-        run_all(NoPlan(SimulatedSite("hpc2n").open(seed=2)), [Run(flow, load_strategy("asa-asks"))])
+        run_all(SimulatedSite(trace=quiet).open(seed=2), [Run(flow, load_strategy(strategy))])
+    told = Comparison(workflow_maker("blast"), SimulatedSite(trace=quiet), (16,), ("per-stage", strategy), (1,))
+    with pytest.raises(InputError, match="asks a batch system that plans"):
+        told.check()
+    arguments = ("compare", "blast", "--trace", quiet, "--cores", 16, "--seeds", 1, "--strategies", strategy)
+    assert "asks a batch system that plans" in asa(*arguments, code=2).stderr
+    assert strategy in asa(*arguments, "--scheduler", "openccs").stdout
 
 
-class NoPlan:
-    """A backend that cannot be asked."""
-
-    def __init__(self, inner):
-        self._inner = inner
-
-    def __getattr__(self, name):
-        if name == "planned_start":
-            raise AttributeError(name)
-        return getattr(self._inner, name)
+@pytest.mark.parametrize("scheduler", ["easy", "conservative", "openccs"])
+def test_only_a_machine_that_plans_can_be_asked(quiet, scheduler):
+    world = SimulatedSite(trace=quiet, scheduler=scheduler).open(seed=1)
+    assert isinstance(world, Planning) == world.capabilities.plans == (scheduler == "openccs")
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""BBSched as the scheduler of a simulated machine: a queue in which jobs ask for burst buffer, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import JobTable
+
+from asa.errors import InputError, UnknownNameError
+
+from .comparison import SOLVERS
+from .methods import load_method
+from .scheduler import WindowScheduler, make_load
+from .system import Integers, System
+from .workloads import BUFFER
+
+__all__ = ["Queue", "bbsched"]
+
+_SPREAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What makes such a machine; a `asa.backends.simulated.policies.CoreMaker`.
+
+    Nodes are counted as cores. Some of the background's jobs ask for burst buffer: for each of their cores from an
+    eighth to eight times as much as the machine has for each of its, log-uniform. That is twice their part in the mean:
+    where every second one asks, burst buffer and cores are about as scarce. (The paper's requests do not depend on
+    width. On a machine that runs hundreds of jobs at once, few of them could run beside each other.)
+
+    Parameters
+    ----------
+    method, solver, order, window, starvation_bound
+        See `WindowScheduler`; the first two by name.
+    gb_per_core
+        Burst buffer for each core of the machine.
+    share
+        Of the background's jobs, which ask for some.
+    seed
+        Of who asks, and for how much.
+    """
+
+    method: str = "bbsched"
+    solver: str = "exact"
+    order: str = "fcfs"
+    window: int = 20
+    starvation_bound: int = 50
+    gb_per_core: int = 4
+    share: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._scheduler(System(1, {BUFFER: 1}))  # now is the time to refuse it
+        if self.gb_per_core < 1 or not 0 <= self.share <= 1 or self.seed < 0:
+            raise InputError(
+                f"{self.gb_per_core} GB a core, for {self.share} of the jobs, drawn by {self.seed}",
+                where="bbsched",
+                hint="Give 1 GB or more, a share from 0 to 1, and a seed from 0 on.",
+            )
+
+    def core(self, capacity: int, table: JobTable, *, now: int) -> GeneralCore:
+        """Make one."""
+        whole_gb = capacity * self.gb_per_core
+        system = System(capacity, {BUFFER: whole_gb})
+        return GeneralCore(
+            make_load(system, table, {BUFFER: self._asked(table, whole_gb)}), self._scheduler(system), now=now
+        )
+
+    def _asked(self, table: JobTable, whole_gb: int) -> Integers:
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
+        asks = rng.random(len(table)) < self.share
+        factor = np.exp(rng.uniform(-1.0, 1.0, len(table)) * np.log(_SPREAD))
+        amounts = np.clip(np.rint(table.cores * self.gb_per_core * factor), 1, whole_gb)
+        return np.where(asks, amounts, 0).astype(np.int64)
+
+    def _scheduler(self, system: System) -> WindowScheduler:
+        if self.solver not in SOLVERS:
+            raise UnknownNameError(
+                f"no solver is called {self.solver!r}", where="bbsched", hint=f"Known: {', '.join(SOLVERS)}."
+            )
+        method = load_method(self.method, system, SOLVERS[self.solver]())
+        return WindowScheduler(
+            system, method, order=self.order, window=self.window, starvation_bound=self.starvation_bound
+        )
+
+
+def bbsched(
+    *,
+    method: str = "bbsched",
+    solver: str = "exact",
+    order: str = "fcfs",
+    window: int = 20,
+    starvation_bound: int = 50,
+    gb_per_core: int = 4,
+    share: float = 0.5,
+    seed: int = 0,
+) -> Queue:
+    """Select from a window at the front of the queue so that cores and burst buffer are used well (BBSched)."""
+    return Queue(method, solver, order, window, starvation_bound, gb_per_core, share, seed)

@@ -1,0 +1,28 @@
+"""A simulated site whose scheduler looks after burst buffer as well."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from asa.backends.simulated import SchedulerSite
+
+__all__ = ["BBSchedSite"]
+
+
+class BBSchedSite(SchedulerSite):
+    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with BBSched as the scheduler.
+
+    It has a burst buffer, for which the background's jobs ask, and the client's may (`JobSpec.burst_buffer_bytes`).
+
+    Parameters
+    ----------
+    system, settings
+        As `SchedulerSite` has them; the scheduler's are those of `asa.backends.bbsched.queue.bbsched`.
+
+    Examples
+    --------
+    >>> BBSchedSite("hpc2n", window=10).capabilities.burst_buffer_bytes // 10**12
+    67
+    """
+
+    SCHEDULER: ClassVar[str] = "bbsched"

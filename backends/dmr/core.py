@@ -1,0 +1,609 @@
+"""A machine on which some of the jobs that run can be resized, as the policy of the DMR paper decides.
+
+The queue is EASY's: by age, or by age and size as in the study, and who does not delay the first that waits may go
+ahead. What is more than that:
+
+- Running jobs check once in their period, and are answered by `asa.backends.dmr.policy.decide`. Those that are due
+  within a second are asked in their order, after its scheduling pass, until none of them has anything to do.
+- An expansion is a resizer job: it stands before all others, and takes its cores if they are idle. Asynchronously it
+  may have to wait, and is cancelled at its time-out; its job stands still for as long.
+- A shrink gives its cores back when all have acknowledged, and the queued job that gains by it stands first.
+- A moldable job starts on the largest of its sizes that may start.
+
+Limits are of work, not of time: a job that is left with half of its cores is given as much longer as it needs for what
+it had time for; one that grows, less; and time for the resize itself. So no job is killed for having been resized, and
+its expected end, by which EASY reserves, moves along. The first in the queue can be delayed by this in the two ways
+that section 4.3 has it: a shrink lets another go before it, and an expansion takes idle cores that nobody in the queue
+could use, until the job's expected end, which does not move later by more than the expansion lasts.
+
+A check that comes to nothing costs `Costs.none_s`, and a job that checks is slower by this share of its period. What
+is due is so at whole seconds; what is computed, and how long a resize lasts, are not whole: cores are given back, and
+jobs end, at the next second.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+from math import ceil, inf
+
+import numpy as np
+from asa.backends.simulated.cores.base import Fate, Told
+from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
+from numpy.typing import NDArray
+
+from .applications import Job, Kind
+from .mechanics import Costs, Resizer
+from .policy import Action, Answer, decide
+
+__all__ = ["DmrCore"]
+
+Integers = NDArray[np.int64]
+
+_WEEK_S = 7 * 86400
+_ROUNDING = 1e-6  # of seconds that were divided and multiplied
+
+
+class _What(IntEnum):
+    """What is due; in this order within a second."""
+
+    ACKNOWLEDGED = 0
+    """The processes that leave have finished."""
+    STOPPED = 1
+    """What is to be read again has been written."""
+    TIMED_OUT = 2
+    """A resizer job has waited for long enough."""
+    CHECK = 3
+
+
+@dataclass(slots=True)
+class _Run:
+    """A running job whose run time is not the log's, or may come to be another."""
+
+    job: Job
+    run: int  # seconds, in the log
+    request: int
+    asked: int  # cores that it asked for
+    cores: int  # that it computes on
+    slower: float = 1.0  # than in the log
+    since: float = 0.0  # it computes from then on
+    left: float = 1.0  # share of its work
+    limit: float = 1.0  # share of its request
+    end: int = NEVER
+    expected: int = NEVER  # by its request
+    checked: int = UNSTARTED  # since when checks are ignored for a period
+    held_since: int = UNSTARTED
+    due: int = 0  # number of what is due for it, if anything is
+    answer: Answer | None = None  # of the check before
+    gives: float = inf  # the most that it would give to let another start, as far as that is sure
+    takes: float = 0  # the least that it would take
+
+    def compute(self, now: int) -> None:
+        """Account for what was computed up to now."""
+        if now > self.since:
+            self.left = max(self.left - (now - self.since) / (self.run * self.slower), 0.0)
+            self.limit -= (now - self.since) / (self.request * self.slower)
+            self.since = float(now)
+
+    @property
+    def iterations(self) -> int:
+        """How many are done, if it is computed up to now."""
+        return int(self.job.application.iterations * (1.0 - self.left) + _ROUNDING)
+
+
+class DmrCore:
+    """Queue, running jobs and clock; see `asa.backends.simulated.cores.base.Core`.
+
+    Parameters
+    ----------
+    capacity
+        Cores of the machine. To policy and mechanics each is a node.
+    table
+        The background load: what runs take, and ask for, on the cores that are asked for.
+    now
+        Where the clock begins.
+    jobs
+        Describes the job of a row, the same each time; None for a rigid one. Of its application counts how speed
+        depends on size; its iterations only say where phases begin.
+    costs
+        Of resizing.
+    asynchronous
+        What is answered to a check is done at the next one.
+    requeues
+        A job that is resized writes its data, stops, and waits in the queue, with its age, for as many cores as it is
+        to have; then it reads its data. `costs` say how long this takes, by their `Checkpoints`.
+    size
+        Weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000.
+
+    Attributes
+    ----------
+    end
+        Of each background job, -1 while it has not ended.
+
+    Notes
+    -----
+    Who was answered that there is nothing to do is asked again when cores or queue have changed, as the answer depends
+    on nothing else. Such a change costs O(r + q) in the running and the queued jobs.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        table: JobTable,
+        *,
+        now: int,
+        jobs: Callable[[int], Job | None],
+        costs: Costs | None = None,
+        asynchronous: bool = False,
+        requeues: bool = False,
+        size: float = 0.0,
+    ) -> None:
+        rows = len(table)
+        self.capacity, self.table, self.now, self.free = capacity, table, now, capacity
+        self.ended: list[int] = []
+        self.told: list[Told] = []
+        self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
+        self.end: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
+        self._jobs, self._costs = jobs, costs or Costs()
+        self._asynchronous, self._requeues = asynchronous, requeues
+        self._older_s = size / 1000.0 * _WEEK_S / capacity  # that a core makes a job
+        columns = (table.submit, table.run, table.request, table.cores)
+        self._submits, self._lasts, self._requests, self._widths = (column.tolist() for column in columns)
+        self._next = 0
+        self._clients: list[tuple[int, int]] = []  # cores and request
+        self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request with it
+        self._options: dict[int, list[tuple[int, int]]] = {}  # of queued jobs with several sizes, from large to small
+        self._needs: list[int] | None = None  # least sizes in the queue, once asked for
+        self._held: dict[int, int] = {}
+        self._releases: list[tuple[int, int]] = []  # expected ends of those that run, sorted
+        self._ends: list[tuple[int, int, int]] = []  # heap of end, order, job; some outdated
+        self._runs: dict[int, _Run] = {}
+        self._stopped: dict[int, _Run] = {}
+        self._resizers: list[Resizer] = []  # that wait
+        self._events: list[tuple[int, _What, int, int]] = []  # heap of time, what is due, row, number; some outdated
+        self._leaving: dict[int, tuple[int, int]] = {}  # who gives back when how many, of those that run
+        self._dormant: dict[int, None] = {}  # who was answered that there is nothing to do
+        self._spans: list[tuple[int, int, int, int]] = []  # that those in `_runs` held
+        self._order = 0
+        self._due = self._changed = False
+
+    def fork(self) -> DmrCore:
+        twin = copy.copy(self)
+        for name in _LISTS:
+            setattr(twin, name, getattr(self, name).copy())
+        twin._runs = {row: copy.copy(run) for row, run in self._runs.items()}
+        twin._stopped = {row: copy.copy(run) for row, run in self._stopped.items()}
+        return twin
+
+    # ------------------------------------------------------------------ views
+
+    @property
+    def queued(self) -> Integers:
+        return np.array([job for _, _, job, _, _ in self._queue], dtype=np.int64)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._next >= len(self.table)
+
+    @property
+    def spans(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """Rows, and since when until when they held how many cores: in the order of rows, as far as that is over."""
+        resized = np.array(self._spans, dtype=np.int64).reshape(-1, 4)
+        is_plain = self.end != UNSTARTED
+        is_plain[resized[:, 0]] = False
+        rows = np.flatnonzero(is_plain)
+        plain = np.column_stack((rows, self.start[rows], self.end[rows], self.table.cores[rows]))
+        spans = np.concatenate((plain, resized))
+        row, since, until, cores = spans[np.argsort(spans[:, 0], kind="stable")].T
+        return row, since, until, cores
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, until: int) -> None:
+        while (moment := self._next_event()) <= until and moment < NEVER:
+            self.begin_second(moment)
+            if self.ended:
+                return
+            self.end_second()
+            if self.told:
+                return
+        if until < NEVER - 1:
+            self.now = max(self.now, until)
+
+    def _next_event(self) -> int:
+        moment: int = self._submits[self._next] if self._next < len(self._submits) else NEVER
+        if self._ends:
+            moment = min(moment, self._ends[0][0])
+        return min(moment, self._events[0][0]) if self._events else moment
+
+    def begin_second(self, now: int) -> None:
+        self.now = now
+        while self._ends and self._ends[0][0] <= now:
+            end, _, job = heappop(self._ends)
+            if job >= len(self._submits):
+                self.ended.append(job)
+            elif (run := self._runs.get(job)) is not None:
+                if run.end == end:
+                    self.end[job] = now
+                    self._take_away(job, run)
+            elif job in self._held:
+                self.end[job] = now
+                self.give_back(job, self.start.item(job) + self._requests[job])
+
+    def end_second(self) -> None:
+        while self._next < len(self._submits) and self._submits[self._next] <= self.now:
+            self._enter(self._next, self._submits[self._next])
+            self._next += 1
+        while self._events and self._events[0] < (self.now, _What.CHECK):
+            self._happen()
+        self.schedule()
+
+    def schedule(self) -> None:
+        while True:
+            if self._due:
+                self._pass()
+            if self._changed:
+                self._wake()
+            if not self._events or self._events[0][0] > self.now:
+                return
+            self._happen()
+
+    # ------------------------------------------------------------------ the queue
+
+    def _enter(self, job: int, since: int) -> None:
+        """Let a job wait in its place."""
+        sizes = self._sizes(job)
+        if len(sizes) > 1:
+            self._options[job] = sizes
+        self._order += 1
+        insort(self._queue, (since - self._older_s * sizes[0][0], self._order, job, *sizes[-1]))
+        self._stir()
+
+    def _sizes(self, job: int) -> list[tuple[int, int]]:
+        """Give the sizes that a job can start with, from large to small, and for how long it asks with each."""
+        if job >= len(self._submits):
+            return [self._clients[job - len(self._submits)]]
+        if (run := self._stopped.get(job)) is not None:
+            return [(run.cores, _whole(run.request * run.slower * run.limit + self._read_s(run)))]
+        cores, request = self._widths[job], self._requests[job]
+        described = self._jobs(job)
+        if described is None or described.kind is not Kind.MOLDABLE:
+            return [(cores, request)]
+        run_s = described.application.run_s
+        return [(size, _whole(request * (run_s(size) / run_s(cores)))) for size in described.starts_on()]
+
+    def _stir(self) -> None:
+        """Have everything looked at again."""
+        self._needs = None
+        self._due = self._changed = True
+
+    def _promote(self, place: int) -> None:
+        """Let a job stand first, behind those that do already."""
+        rank, _, job, need, lasts = self._queue[place]
+        if rank > -inf:
+            del self._queue[place]
+            self._order += 1
+            insort(self._queue, (-inf, self._order, job, need, lasts))
+            self._stir()
+
+    def _pass(self) -> None:
+        """Go through the queue, resizer jobs first."""
+        shadow, extra = self._move_resizers()
+        started = False
+        for entry in self._queue.copy() if self.free else ():
+            if not self.free:
+                break
+            _, _, job, need, lasts = entry
+            if need > self.free:
+                if shadow == NEVER:
+                    shadow, extra = self._reserve(need)
+                continue
+            for size, asks_s in self._options.get(job) or ((need, lasts),):
+                in_time = self.now + asks_s <= shadow
+                if size <= self.free and (in_time or size <= extra):
+                    extra -= 0 if in_time else size
+                    del self._queue[bisect_left(self._queue, entry)]
+                    self._options.pop(job, None)
+                    self._begin(job, size, asks_s)
+                    started = True
+                    break
+        if started:
+            self._stir()
+        self._due = False
+
+    def _move_resizers(self) -> tuple[int, int]:
+        """Do the expansions that can be done; give the reservation of the first that cannot, NEVER if there is none."""
+        shadow, extra = NEVER, 0
+        for resizer in self._resizers.copy():
+            if resizer.nodes <= self.free:
+                self._resizers.remove(resizer)
+                self._join(resizer.job, resizer.nodes)
+            elif shadow == NEVER:
+                shadow, extra = self._reserve(resizer.nodes)
+        return shadow, extra
+
+    def _reserve(self, need: int) -> tuple[int, int]:
+        """Find when so many cores are free by the expected ends, and how many are left over then."""
+        free, shadow = self.free, self.now + 1
+        for expected, cores in self._expected():
+            if free >= need and expected > shadow:
+                break
+            free += cores
+            shadow = max(expected, shadow)
+        return shadow, free - need
+
+    def _expected(self) -> Iterable[tuple[int, int]]:
+        """Say when how many cores are expected to come back, in order."""
+        held, leaving = self._held, self._leaving
+        if not leaving:
+            return ((expected, held[job]) for expected, job in self._releases)
+        stay = [(expected, held[job] - leaving.get(job, (0, 0))[1]) for expected, job in self._releases]
+        return sorted([*stay, *leaving.values()])
+
+    def _begin(self, job: int, size: int, lasts: int) -> None:
+        """Start a job, which has left the queue."""
+        self.free -= size
+        self._held[job] = size
+        if job >= len(self._submits):
+            insort(self._releases, (self.now + lasts, job))
+            self.told.append(Told(job, Fate.STARTED))
+            return
+        if (run := self._stopped.pop(job, None)) is not None:
+            run.since = self.now + self._read_s(run)
+        else:
+            self.start[job] = self.now
+            described = self._jobs(job)
+            if described is None:
+                insort(self._releases, (self.now + lasts, job))
+                self.push_end(job, self.now + self._lasts[job])
+                return
+            run = _Run(described, self._lasts[job], self._requests[job], self._widths[job], size)
+            run.since = float(self.now)
+            run.slower = self._slower(run, size)
+        self._runs[job] = run
+        run.held_since = run.checked = self.now
+        insort(self._releases, (run.expected, job))
+        self._foresee(job, run)
+        if run.job.kind is not Kind.MOLDABLE:
+            self._watch(job, run)
+
+    def _take_away(self, row: int, run: _Run) -> None:
+        """Let a job go that may be resized, as it ended or stopped."""
+        self._note_span(row, run)
+        del self._runs[row]
+        self._dormant.pop(row, None)
+        self._leaving.pop(row, None)
+        self._cancel_resizer(row)
+        self.give_back(row, run.expected)
+
+    # ------------------------------------------------------------------ what a job does that may be resized
+
+    def _slower(self, run: _Run, cores: int) -> float:
+        """Say how many times as long as in the log it takes on so many cores."""
+        application = run.job.application
+        slower = application.run_s(cores) / application.run_s(run.asked)
+        if run.job.kind is not Kind.MOLDABLE:
+            slower *= 1.0 + self._costs.none_s / application.period_s
+        return slower
+
+    def _foresee(self, row: int, run: _Run) -> None:
+        """Work out when a running job ends, and when it is expected to."""
+        del self._releases[bisect_left(self._releases, (run.expected, row))]
+        run.end = _whole(run.since + run.run * run.slower * run.left)
+        run.expected = max(_whole(run.since + run.request * run.slower * run.limit), run.end)
+        insort(self._releases, (run.expected, row))
+        self.push_end(row, run.end)
+
+    def _go_on(self, row: int, run: _Run, cores: int, pause_s: float) -> None:
+        """Let a job go on with so many cores, after a pause."""
+        run.compute(self.now)
+        run.since += pause_s
+        run.cores, run.slower = cores, self._slower(run, cores)
+        self._foresee(row, run)
+        self._due = True  # what is reserved may move
+
+    def _note_span(self, row: int, run: _Run) -> None:
+        if self.now > run.held_since:
+            self._spans.append((row, run.held_since, self.now, self._held[row]))
+            run.held_since = self.now
+
+    def _hold(self, row: int, run: _Run, cores: int) -> None:
+        """Change what a job holds."""
+        self._note_span(row, run)
+        self.free += self._held[row] - cores
+        self._held[row] = cores
+        self._stir()
+
+    def _at(self, time: int, what: _What, row: int, run: _Run) -> None:
+        """Have something happen to a job, in place of what else was due for it."""
+        self._order += 1
+        run.due = self._order
+        heappush(self._events, (time, what, row, self._order))
+
+    def _watch(self, row: int, run: _Run, since: float = 0.0) -> None:
+        """Wait for the next check, not before a time, and when the job computes."""
+        period = int(run.job.application.period_s)
+        periods = max(-(-(_whole(max(since, run.since)) - run.checked) // period), 1)
+        self._at(run.checked + periods * period, _What.CHECK, row, run)
+
+    def _happen(self) -> None:
+        """Do what is due first."""
+        _, what, row, number = heappop(self._events)
+        run = self._runs.get(row)
+        if run is None or run.due != number:
+            return
+        run.due = 0
+        self._leaving.pop(row, None)
+        match what:
+            case _What.CHECK:
+                self._check(row, run)
+            case _What.STOPPED:
+                self._written(row, run)
+            case _What.ACKNOWLEDGED:
+                self._hold(row, run, run.cores)
+                self._watch(row, run)
+            case _What.TIMED_OUT:
+                self._cancel_resizer(row)
+                self._watch(row, run)
+
+    def _check(self, row: int, run: _Run) -> None:
+        self._dormant.pop(row, None)
+        answer, run.answer = run.answer, None
+        if answer is None:
+            answer = self._ask(row, run)
+            if answer.action is Action.NONE:
+                self._rest(row, run)
+                return
+            if answer.promotes is not None:
+                self._promote(answer.promotes)
+            if self._asynchronous:
+                run.answer, run.checked = answer, self.now
+                self._watch(row, run)
+                return
+        run.checked = self.now
+        if self._requeues:
+            self._stop(row, run, answer.nodes)
+        elif answer.action is Action.SHRINK:
+            self._shrink(row, run, answer.nodes)
+        else:
+            self._expand(row, run, answer.nodes - run.cores)
+
+    def _ask(self, row: int, run: _Run) -> Answer:
+        if self._needs is None:
+            self._needs = [need for _, _, _, need, _ in self._queue]
+        if run.job.phases:
+            run.compute(self.now)
+        wish = run.job.wish(run.iterations)
+        assert wish is not None, "it checks"
+        return decide(self._held[row], wish, free=self.free, queued=self._needs)
+
+    def _rest(self, row: int, run: _Run) -> None:
+        """Let a job be that has nothing to do, until something has changed, or it wishes for something else."""
+        self._dormant[row] = None
+        wish = run.job.wish(run.iterations)
+        run.gives, run.takes = inf, 0
+        if wish is not None and wish.preferred is None and wish.least <= run.cores <= wish.most:
+            sizes = wish.sizes(run.cores)
+            run.gives = run.cores - min(sizes, default=run.cores)
+            run.takes = min((size for size in sizes if size > run.cores), default=inf) - run.cores
+        iterations = run.job.application.iterations
+        for since, _ in run.job.phases:
+            if since > run.iterations:
+                share = run.left - (1.0 - since / iterations)
+                self._watch(row, run, max(run.since + share * run.run * run.slower, self.now + 1))
+                break
+
+    def _wake(self) -> None:
+        """Let those check again that have something to do now."""
+        self._changed = False
+        queue, free = self._queue, self.free
+        lacks = min((need - free for _, _, _, need, _ in queue if need > free), default=inf)
+        fits = any(need <= free for _, _, _, need, _ in queue)
+        for row in tuple(self._dormant):
+            run = self._runs[row]
+            if run.gives < lacks and (fits or run.takes > free):
+                continue  # section 4.3, seen at a glance
+            if self._ask(row, run).action is not Action.NONE:
+                del self._dormant[row]
+                self._watch(row, run, self.now)
+
+    def _resize_s(self, run: _Run, cores: int) -> float:
+        return self._costs.resize_s(run.cores, cores, run.job.application.data_gb)
+
+    def _shrink(self, row: int, run: _Run, cores: int) -> None:
+        lasts_s = self._resize_s(run, cores)
+        self._go_on(row, run, cores, lasts_s)
+        if _whole(lasts_s):
+            self._leaving[row] = self.now + _whole(lasts_s), self._held[row] - cores
+            self._at(self.now + _whole(lasts_s), _What.ACKNOWLEDGED, row, run)
+        else:
+            self._hold(row, run, cores)
+            self._watch(row, run)
+
+    def _expand(self, row: int, run: _Run, more: int) -> None:
+        if more <= self.free:
+            self._join(row, more)
+            return
+        timeout_s = self._costs.timeout_s
+        self._resizers.append(Resizer(row, more, self.now + timeout_s))
+        self._go_on(row, run, run.cores, timeout_s)
+        self._at(self.now + _whole(timeout_s), _What.TIMED_OUT, row, run)
+        self._stir()
+
+    def _cancel_resizer(self, row: int) -> None:
+        self._resizers = [resizer for resizer in self._resizers if resizer.job != row]
+        self._stir()
+
+    def _join(self, row: int, more: int) -> None:
+        """Move the cores of a resizer job, which can run."""
+        run = self._runs[row]
+        run.since = min(run.since, float(self.now))  # it need not wait for the time-out
+        cores = run.cores + more
+        lasts_s = self._resize_s(run, cores)
+        self._hold(row, run, cores)
+        self._go_on(row, run, cores, lasts_s)
+        self._watch(row, run)
+
+    def _stop(self, row: int, run: _Run, cores: int) -> None:
+        """Write everything, to go on with so many cores when the queue gives them."""
+        write_s = self._resize_s(run, cores) - self._read_s(run)
+        self._go_on(row, run, cores, write_s)
+        self._leaving[row] = self.now + _whole(write_s), self._held[row]
+        self._at(self.now + _whole(write_s), _What.STOPPED, row, run)
+
+    def _written(self, row: int, run: _Run) -> None:
+        self._take_away(row, run)
+        self._stopped[row] = run
+        self._enter(row, self._submits[row])
+
+    def _read_s(self, run: _Run) -> float:
+        checkpoints = self._costs.checkpoints
+        assert checkpoints is not None, "only then is anything queued again"
+        return checkpoints.restart_s + run.job.application.data_gb / checkpoints.disk_gb_s
+
+    # ------------------------------------------------------------------ the client's jobs, and what becomes of any
+
+    def add(self, cores: int, request: int, *, qos: int = 0, partition: int = 0) -> int:
+        del qos, partition
+        self._clients.append((cores, request))
+        return len(self._submits) + len(self._clients) - 1
+
+    def push_end(self, index: int, end: int) -> None:
+        self._order += 1
+        heappush(self._ends, (end, self._order, index))
+
+    def give_back(self, index: int, expected_end: int) -> None:
+        self.free += self._held.pop(index)
+        del self._releases[bisect_left(self._releases, (expected_end, index))]
+        self._stir()
+
+    def resize(self, index: int, cores: int, expected_end: int) -> bool:
+        del expected_end  # as it was
+        more = cores - self._held[index]
+        if more > self.free:
+            return False
+        self.free -= more
+        self._held[index] = cores
+        self._stir()
+        return True
+
+    def insert(self, index: int, age_since: int) -> None:
+        self._enter(index, age_since)
+
+    def remove(self, index: int) -> None:
+        self._queue = [entry for entry in self._queue if entry[2] != index]
+        self._stir()
+
+
+_LISTS = (
+    "ended", "told", "start", "end", "_clients", "_queue", "_options", "_held", "_releases", "_ends", "_resizers",
+    "_events", "_leaving", "_dormant", "_spans",
+)  # fmt: skip
+
+
+def _whole(seconds: float) -> int:
+    return ceil(seconds - _ROUNDING)

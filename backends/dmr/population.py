@@ -1,0 +1,143 @@
+"""Which jobs of a log can be resized, and how: what a log does not tell, drawn for each job.
+
+A log tells a job's width, run time and request. Its kind is drawn, the same for the same row and seed, and a greater
+share only adds jobs to those of a smaller one. A malleable job may have from `Population.min_share` to
+`Population.max_share` of what it asked for. How its speed depends on its width is taken from what the paper says:
+
+- without a preferred size it scales linearly, as FS does (section 7.4), so that core-hours stay the same;
+- with one, that is its sweet spot, and it follows Amdahl's law, as in `asa.backends.dmr.applications`.
+
+An evolving job is wide, narrow and wide again, for a third of its work each: it asks for a factor less in the middle,
+and for what it had before the last third (section 4.1). It computes as in the log while it has its width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from .applications import Application, Job, Kind
+from .policy import Wish
+
+__all__ = ["Jobs", "Population"]
+
+_FLEXIBLE = (Kind.MALLEABLE, Kind.EVOLVING, Kind.MOLDABLE)
+_PERCENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who is flexible.
+
+    Parameters
+    ----------
+    malleable, evolving, moldable
+        Shares of the jobs; the rest is rigid.
+    min_share, max_share
+        The least and the most that a flexible job may have of the cores that it asks for.
+    preferred_share
+        What a malleable job prefers, likewise; 0 for nothing.
+    factor
+        Sizes are the old one times or by a power of it.
+    period_s
+        A running job checks once in so many seconds.
+    data_gb
+        What is redistributed when a job is resized.
+    seed
+        Of the kinds.
+
+    Raises
+    ------
+    InputError
+        Nobody can be so.
+    """
+
+    malleable: float = 0.3
+    evolving: float = 0.0
+    moldable: float = 0.0
+    min_share: float = 0.25
+    max_share: float = 1.0
+    preferred_share: float = 0.0
+    factor: int = 2
+    period_s: int = 15
+    data_gb: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shares = (self.malleable, self.evolving, self.moldable)
+        if min(shares) < 0 or sum(shares) > 1:
+            raise InputError(
+                f"{' + '.join(f'{share:g}' for share in shares)} of all jobs cannot be",
+                where="malleable, evolving, moldable",
+                hint="Give shares of 0 to 1 that together are not more than 1.",
+            )
+        if not 0 <= self.min_share <= 1 <= self.max_share:
+            raise InputError(
+                f"from {self.min_share:g} to {self.max_share:g} of its cores a job cannot have",
+                where="min_share, max_share",
+                hint="Give a least share of 0 to 1 and a greatest of 1 or more.",
+            )
+        if self.preferred_share and not self.min_share <= self.preferred_share <= self.max_share:
+            raise InputError(
+                f"{self.preferred_share:g} is preferred, and not between {self.min_share:g} and {self.max_share:g}",
+                where="preferred_share",
+                hint="Prefer a share that the job may have, or 0 for none.",
+            )
+        if self.factor < 2 or self.period_s < 1 or self.data_gb < 0 or self.seed < 0:
+            raise InputError(
+                "a factor below 2, a period below 1 s, or less than no data or seed",
+                where="factor, period_s, data_gb, seed",
+                hint="Give more.",
+            )
+
+    def of(self, table: JobTable, capacity: int) -> Jobs:
+        """Draw the kinds of the jobs of a log, on a machine of so many cores."""
+        drawn = np.random.Generator(np.random.PCG64(self.seed)).random(len(table))
+        edges = np.cumsum([self.malleable, self.evolving, self.moldable])
+        return Jobs(self, table, capacity, np.searchsorted(edges, drawn, side="right"))
+
+    def wish(self, cores: int, capacity: int) -> Wish:
+        """Say between which sizes a job that asks for so many cores is content."""
+        least = max(round(cores * self.min_share), 1)
+        most = max(min(int(cores * self.max_share), capacity), cores)
+        preferred = min(max(round(cores * self.preferred_share), least), most) if self.preferred_share else None
+        return Wish(least, most, self.factor, preferred)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a log, and which of them are flexible; made by `Population.of`."""
+
+    population: Population
+    table: JobTable
+    capacity: int
+    drawn: NDArray[np.int64] = field(repr=False)
+
+    def __call__(self, row: int) -> Job | None:
+        """Describe a job; None if it is rigid, or has no other size."""
+        drawn = int(self.drawn[row])
+        if drawn >= len(_FLEXIBLE):
+            return None
+        population, kind, cores = self.population, _FLEXIBLE[drawn], int(self.table.cores[row])
+        phases: tuple[tuple[int, Wish], ...] = ()
+        wish = population.wish(cores, self.capacity)
+        if kind is Kind.EVOLVING:
+            if cores % population.factor:
+                return None
+            wide, narrow = (Wish(size, size, population.factor) for size in (cores, cores // population.factor))
+            wish, phases = wide, ((0, wide), (_PERCENT // 3, narrow), (2 * _PERCENT // 3, wide))
+        elif not wish.sizes(cores):
+            return None
+        run_s = float(self.table.run[row])
+        serial = 1 / (1 + wish.preferred) if wish.preferred is not None else 0.0
+        alone_s = run_s / (serial + (1 - serial) / cores)
+        application = Application(
+            "log", _PERCENT, serial * alone_s, (1 - serial) * alone_s, wish, population.period_s, population.data_gb
+        )
+        submit_s, limit_s = float(self.table.submit[row]), float(self.table.request[row])
+        return Job(row, submit_s, application, cores, kind, phases, limit_s)

@@ -1,0 +1,94 @@
+"""The scheduler ``dmr``: some of a log's jobs can be resized while they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from asa.backends.simulated.table import JobTable
+
+from asa.errors import InputError
+from asa.plugins import unknown_name
+
+from .core import DmrCore
+from .mechanics import Checkpoints, Costs
+from .population import Population
+
+__all__ = ["Dmr", "Mode", "Resizing", "dmr"]
+
+Mode = Literal["sync", "async"]
+"""Whether what is answered to a check is done at once, or at the next check (section 5.1)."""
+
+Resizing = Literal["messages", "checkpoint", "queue"]
+"""How a job goes on with another size: its processes tell each other what they hold; it writes everything, and reads it
+with its new size at once; or it stops between, and waits in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dmr:
+    """What makes such a machine.
+
+    Parameters
+    ----------
+    population
+        Which jobs can be resized, and how.
+    mode, resizing
+        See there.
+    size
+        Weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000, as in the study;
+        0 for first come first served.
+
+    Raises
+    ------
+    InputError
+        There is no such mode or way.
+    """
+
+    population: Population = field(default_factory=Population)
+    mode: Mode = "sync"
+    resizing: Resizing = "messages"
+    size: float = 0.0
+
+    def __post_init__(self) -> None:
+        for what, name, known in (("mode", self.mode, Mode), ("way to resize", self.resizing, Resizing)):
+            if name not in get_args(known):
+                error: InputError = unknown_name(what, name, list(get_args(known)))
+                raise error
+        if self.size < 0:
+            raise InputError(f"a weight of {self.size:g} cannot be", where="size", hint="Give 0 or more.")
+
+    def core(self, capacity: int, table: JobTable, *, now: int) -> DmrCore:
+        """Make one."""
+        return DmrCore(
+            capacity,
+            table,
+            now=now,
+            jobs=self.population.of(table, capacity),
+            costs=Costs(checkpoints=None if self.resizing == "messages" else Checkpoints()),
+            asynchronous=self.mode == "async",
+            requeues=self.resizing == "queue",
+            size=self.size,
+        )
+
+
+def dmr(
+    *,
+    malleable: float = 0.3,
+    evolving: float = 0.0,
+    moldable: float = 0.0,
+    min_share: float = 0.25,
+    max_share: float = 1.0,
+    preferred_share: float = 0.0,
+    factor: int = 2,
+    period_s: int = 15,
+    data_gb: float = 1.0,
+    mode: str = "sync",
+    resizing: str = "messages",
+    size: float = 0.0,
+    seed: int = 0,
+) -> Dmr:
+    """Shares of the jobs are malleable, evolving, moldable: who runs shrinks so that others start, and grows (DMR)."""
+    population = Population(
+        malleable, evolving, moldable, min_share, max_share, preferred_share, factor, period_s, data_gb, seed
+    )
+    return Dmr(population, mode, resizing, size)  # type: ignore[arg-type]  # it refuses others
