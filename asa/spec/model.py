@@ -288,8 +288,8 @@ class StageSettings(_Model):
     gpus: Gpus | None = Field(default=None, description="GPUs that it needs, in all.", examples=[4])
     burst_buffer: Memory | None = Field(
         default=None,
-        description="Fast storage that all its nodes share while it runs, where the machine has a burst buffer; written "
-        "as memory is.",
+        description="Fast storage that all its nodes share while it runs, where the machine has a burst buffer; "
+        "written as memory is.",
         examples=["500G", "20T"],
     )
     partition: str | None = Field(

@@ -106,8 +106,17 @@ class Parts:
         self._strays = any(self._spreads_s.values())
         self._most_walltime_s = most_walltime_s
         self._kinds = {
-            s.name: (s.partition, s.account, s.options, s.cpus_per_task, s.gpus, s.memory_bytes, s.burst_buffer_bytes, s.local,
-             s.retries)
+            s.name: (
+                s.partition,
+                s.account,
+                s.options,
+                s.cpus_per_task,
+                s.gpus,
+                s.memory_bytes,
+                s.burst_buffer_bytes,
+                s.local,
+                s.retries,
+            )
             for s in stages
         }
 
