@@ -157,9 +157,7 @@ def compare(
         )
 
 
-def _site(
-    backend: str, system: str | None, trace: Path | None, trace_cores: int | None, rules: dict[str, Any]
-) -> Site:
+def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int | None, rules: dict[str, Any]) -> Site:
     from asa import plugins
 
     if system is not None and trace is not None:
