@@ -12,7 +12,7 @@ A job that was passed over by `starvation_bound` selections from its window is s
 the window; one in which nobody can start passes nobody over.) It must be selected, if it fits. The paper does not say
 what is done if it does not fit; nothing is guaranteed unless room is made. So the first such job has the reservation,
 and the method selects twice: first among jobs that will have ended by then, and then, of what will not be needed, among
-the others.
+the others. Where others overtake it in the machine's own order it goes to the front.
 """
 
 from __future__ import annotations
@@ -120,16 +120,20 @@ class WindowScheduler:
             return
         if len(view.demand) > len(self._passed_over):
             self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
+        starves = self._passed_over[queue] >= self.starvation_bound
+        if starves[self.window :].any():  # others have overtaken it, as under WFP
+            order = np.argsort(~starves, kind="stable")
+            queue, starves = queue[order], starves[order]
         front = queue[: self.window]
-        now = _Pass(self, view, front, self._passed_over[front] >= self.starvation_bound)
+        now = _Pass(self, view, front, starves[: self.window])
         head = now.start_the_starving()
         if head < 0:
-            now.select(now.left, now.free)
+            now.select(now.left)
         else:
             until, spare = now.reserve(head)
             is_short = view.now + view.request[front] <= until
-            now.select(now.left & is_short, now.free)
-            now.select(now.left & ~is_short, np.minimum(now.free, spare))
+            now.select(now.left & is_short)
+            now.select(now.left & ~is_short, spare)
         if not now.left.all():
             self._passed_over[front[now.left]] += 1
         now.backfill(np.concatenate([front[now.left], queue[self.window :]]), head)
@@ -179,31 +183,32 @@ class _Pass:
             elif (needs <= whole).all():  # else some of the machine is away
                 head = int(front[place])
                 break
-        self._start(must, self.free)
+        self._start(must)
         return head
 
-    def select(self, eligible: NDArray[np.bool_], may: Integers) -> None:
-        """Start what the method selects of the eligible jobs, of what it may take."""
+    def select(self, eligible: NDArray[np.bool_], spare: Integers | None = None) -> None:
+        """Start what the method selects of the eligible jobs, of what is free, or of what is spare of it."""
         places = np.flatnonzero(eligible)
         needs = self._view.demand[self._front[places]]
+        may = self.free if spare is None else np.minimum(self.free, spare)
         if not np.all(needs[:, : self._limited] <= may[: self._limited], axis=1).any():
             return
         scheduler = self._scheduler
         window = Window.of_needs(scheduler.system, needs, self._is_starving[places])
-        selection = scheduler.method.select(window, scheduler.system.left(np.maximum(may, 0)))
+        selection = scheduler.method.select(window, scheduler.system.left(np.maximum(self.free, 0), spare))
         scheduler.decisions += 1
         scheduler.inexact += not selection.is_exact
-        self._start(places[list(selection.jobs)].tolist(), may)
+        self._start(places[list(selection.jobs)].tolist(), spare)
 
-    def _start(self, places: list[int], may: Integers) -> None:
-        """Start jobs of the window, on the least kinds of nodes of those that they may take."""
+    def _start(self, places: list[int], spare: Integers | None = None) -> None:
+        """Start jobs of the window, on the least kinds of nodes that are free, or spare of them."""
         if not places:
             return
         amounts: Integers = self._view.demand[self._front[places]]
         if self._kinds > 1:
             system = self._scheduler.system
             window = Window.of_needs(system, amounts, np.zeros(len(places), dtype=np.bool_))
-            nodes = window.placed(system.left(np.maximum(may, 0)), range(len(places)))
+            nodes = window.placed(system.left(np.maximum(self.free, 0), spare), range(len(places)))
             amounts[:, : self._kinds] = nodes[:, ::-1].cumsum(axis=1)[:, ::-1]
         for place, taken in zip(places, amounts, strict=True):
             self._begin(int(self._front[place]), taken)

@@ -138,11 +138,27 @@ class System:
         volumes = self.totals[1 + len(self.shared) : len(self.resources)]
         return {NODES: sum(counts), **at_least, **self.shared, **dict(zip(self.per_node, volumes, strict=True))}
 
-    def left(self, pools: Integers) -> Free:
-        """Say what is free, from what is left of each of `pools`."""
-        nodes = pools[: len(self.kinds)].tolist()
-        counts = (more - less for more, less in pairwise([*nodes, 0]))
-        return Free(tuple(counts), tuple(pools[len(nodes) : len(nodes) + len(self.shared)].tolist()))
+    def left(self, pools: Integers, spare: Integers | None = None) -> Free:
+        """Say what is free, from what is left of each of `pools`.
+
+        Parameters
+        ----------
+        pools
+            What is left.
+        spare
+            Of which no more than this may be taken. Nodes of a kind count for the kinds below, too: so the best are
+            given out first, as many as leave the limits of all.
+        """
+        kinds = len(self.kinds)
+        nodes, shared = pools[:kinds].tolist(), pools[kinds : kinds + len(self.shared)]
+        counts = [more - less for more, less in pairwise([*nodes, 0])]
+        if spare is not None:
+            shared = np.maximum(np.minimum(shared, spare[kinds : kinds + len(self.shared)]), 0)
+            limits, given = spare[:kinds].tolist(), 0
+            for kind in reversed(range(kinds)):
+                counts[kind] = max(min(counts[kind], min(limits[: kind + 1]) - given), 0)
+                given += counts[kind]
+        return Free(tuple(counts), tuple(shared.tolist()))
 
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
         """Say what is free.

@@ -29,18 +29,22 @@ def loads(draw, system=SHARED, most=40):
     run = rng.integers(1, 200, count)
     request = run + rng.integers(0, 200, count) * rng.integers(0, 2, count)
     per_node = {"ssd": rng.integers(0, 257, count)} if system.per_node else {}
-    most_nodes = NODES // 2 if system is SHARED else 8
+    most_nodes = np.where(per_node["ssd"] > 128, 8, NODES) if per_node else NODES // 2
     nodes = np.where(rng.random(count) < 0.5, rng.integers(1, 4, count), rng.integers(1, most_nodes + 1, count))
     buffer = np.where(rng.random(count) < 0.4, rng.integers(1, BUFFER + 1, count), 0)
     return JobTable(submit, run, request, nodes), {"burst buffer": buffer, **per_node}
 
 
-def run(table, demands, scheduler, outages=()):
+def ran(table, demands, scheduler, outages=()):
     load = make_load(scheduler.system, table, demands)
     load.cluster = Cluster(load.cluster.pools, outages)
     core = GeneralCore(load, scheduler, now=0)
     core.run(NEVER - 1)
-    return core.start.copy()
+    return core
+
+
+def run(table, demands, scheduler, outages=()):
+    return ran(table, demands, scheduler, outages).start.copy()
 
 
 def used(table, start, amounts, moment):
@@ -77,12 +81,42 @@ def test_everybody_starts_and_nothing_is_given_out_twice(method, load, window, b
 @settings(max_examples=40, deadline=None)
 def test_jobs_that_need_large_disks_get_them(load, window, bound):
     table, demands = load
-    start = run(table, demands, WindowScheduler(MIXED, BBSched(), window=window, starvation_bound=bound))
+    core = ran(table, demands, WindowScheduler(MIXED, BBSched(), window=window, starvation_bound=bound))
+    start, taken = core.start, core.view.demand[: len(table)]
     assert (start >= table.submit).all()
-    large = np.where(demands["ssd"] > 128, table.cores, 0)
+    assert (taken[:, 0] == table.cores).all()
+    large, small = taken[:, 1], taken[:, 0] - taken[:, 1]
+    assert (large >= np.where(demands["ssd"] > 128, table.cores, 0)).all()
+    assert (small >= 0).all()
     for moment in start.tolist():
-        assert used(table, start, table.cores, moment) <= NODES
+        assert used(table, start, small, moment) <= 12
         assert used(table, start, large, moment) <= 8
+        assert used(table, start, demands["burst buffer"], moment) <= BUFFER
+
+
+def test_room_that_is_reserved_is_counted_in_nodes_that_are_there():
+    """Five small nodes and five large ones; six are busy, the second job waits for eight, the third takes one."""
+    system = System([Kind(5, {"ssd": 128}), Kind(5, {"ssd": 256})], {"burst buffer": 10})
+    table = JobTable(np.array([0, 1, 5, 6]), np.full(4, 100), np.full(4, 100), np.array([6, 8, 1, 1]))
+    demands = {"burst buffer": np.zeros(4, np.int64), "ssd": np.array([0, 0, 0, 200])}
+    for method in ("bbsched", "constrained-cpu", "baseline"):
+        core = ran(table, demands, WindowScheduler(system, load_method(method, system), starvation_bound=1))
+        taken = core.view.demand[:4, :2]
+        assert (taken[:, 0] == table.cores).all()
+        assert (taken[:, 1] >= 0).all()
+        assert (taken[:, 1] <= taken[:, 0]).all()
+        assert core.start[1] == 100
+
+
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=3), st.lists(st.integers(-5, 20), min_size=4, max_size=4))
+def test_what_is_spare_is_given_out_as_nodes_that_are_free(counts, spare):
+    system = System([Kind(9, {"ssd": 1}), Kind(9, {"ssd": 2}), Kind(9, {"ssd": 3})], {"burst buffer": 10})
+    pools = np.array([sum(counts), sum(counts[1:]), counts[2], 10, 0])
+    assert system.left(pools).nodes == tuple(counts)
+    left = system.left(pools, np.array([*spare, 0]))
+    assert all(0 <= given <= free for given, free in zip(left.nodes, counts, strict=True))
+    assert all(sum(left.nodes[kind:]) <= max(spare[kind], 0) for kind in range(3))
+    assert left.shared == (min(max(spare[3], 0), 10),)
 
 
 @given(loads(MIXED), st.integers(0, 10**4))
@@ -152,6 +186,23 @@ def test_a_job_that_starves_has_room_made_for_it(bound):
     # a pass at its submission and one each 5 s; from the last on, the longest running job ends within 100 s
     assert 12 + 5 * (bound - 1) <= start <= 15 + 5 * bound + 100
     assert run(table, nothing, WindowScheduler(SHARED, method, starvation_bound=UNBOUND))[wide] > 2000
+
+
+def test_a_starving_job_that_others_overtake_has_room_made_for_it_all_the_same():
+    """Under WFP the small jobs, which ask for little time, are soon before the wide one, which asks for much."""
+    table, wide = small_jobs_forever()
+    request = table.request.copy()
+    request[wide] = 10**6
+    table = JobTable(table.submit, table.run, request, table.cores)
+    nothing = {"burst buffer": np.zeros(401, np.int64)}
+    method = load_method("constrained-cpu", SHARED)
+
+    def start(bound):
+        scheduler = WindowScheduler(SHARED, method, order="wfp", window=2, starvation_bound=bound)
+        return run(table, nothing, scheduler)[wide]
+
+    assert start(10) < 400
+    assert start(UNBOUND) > 2000
 
 
 def test_what_ends_before_the_starving_job_can_start_is_still_selected():
