@@ -18,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from asa.backends.bbsched.exact import Exact
+from asa.backends.bbsched.methods import BBSched
+from asa.backends.bbsched.scheduler import WindowScheduler, make_load
+from asa.backends.bbsched.windows import fullest, harvest
+from asa.backends.bbsched.workloads import load_workloads
 from asa.backends.openccs.bench import filled, requests
 from asa.backends.openccs.jobs import Phase
 from asa.backends.simulated import SimulatedSite
@@ -289,6 +294,29 @@ def planner() -> Iterator[Row]:
     yield "looking for an earlier place of one that waits", seconds, "the paper's, 500 a second", 0.002
 
 
+def windows() -> Iterator[Row]:
+    """BBSched on a workload like Cori's: its solver on full windows, and its passes; see `asa bbsched bench`, too."""
+    workload = load_workloads(["cori-s4"], days=31)["cori-s4"]
+    problems = fullest(harvest(workload))
+    seconds = best(lambda: [Exact().solve(problem) for problem in problems]) / len(problems)
+    yield "the exact front of a window of 20", seconds, "what it may take", 0.005
+    whole, jobs = workload.table, 1000
+    table = JobTable(*(column[:jobs] for column in (whole.submit, whole.run, whole.request, whole.cores)))
+    load = make_load(workload.system, table, {name: asked[:jobs] for name, asked in workload.demands.items()})
+
+    def scheduled(scheduler: Any) -> GeneralCore:
+        core = GeneralCore(load, scheduler, now=0)
+        core.run(NEVER - 1)
+        return core
+
+    passes = len(np.unique([table.submit, scheduled(Policy()).start + table.run]))
+    ours, easy = (
+        best(lambda m=make: scheduled(m()), 3) / passes
+        for make in (lambda: WindowScheduler(workload.system, BBSched()), Policy)
+    )
+    yield "a pass of BBSched, jobs of Cori", ours, "a pass of EASY", easy
+
+
 def imports() -> Iterator[Row]:
     """`import asa` and `asa --help` against `import numpy`."""
     numpy = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True), 5)
@@ -312,7 +340,7 @@ def main() -> None:
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (schedules, growth, reading, run, estimator, waits, planning, planner, imports):
+    for bench in (schedules, growth, reading, run, estimator, waits, planning, planner, windows, imports):
         for what, ours, beside, theirs in bench():
             table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
     Console(width=120).print(table)

@@ -30,7 +30,7 @@ __all__ = ["SOLVERS", "Case", "Outcome", "Part", "compare", "methods_for", "run_
 SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic": Genetic}
 """What finds fronts, by name."""
 
-_SIZES = (1, 2, 9, 65, 129, 257, 513, 1025, 2049)
+_SIZES = (1, 9, 128, 256, 512, 1024)
 _BUFFERS_GB = (0, 1, 20_000, 50_000, 100_000, 200_000)
 _RUNS_S = (0, 600, 3600, 3 * 3600, 6 * 3600, 12 * 3600)
 
@@ -79,6 +79,8 @@ class Outcome:
     ----------
     case
         What was run.
+    burst_buffer_gb
+        How much burst buffer the machine has.
     jobs
         How many are counted.
     node_usage, burst_buffer_usage, ssd_usage
@@ -98,6 +100,7 @@ class Outcome:
     """
 
     case: Case
+    burst_buffer_gb: int
     jobs: int
     node_usage: float
     burst_buffer_usage: float
@@ -117,7 +120,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON has it: the case's fields beside the others."""
         told = asdict(self)
-        return told.pop("case") | told
+        case: dict[str, Any] = told.pop("case")
+        return case | told
 
 
 class _Timed:
@@ -147,8 +151,9 @@ def run_case(workload: Workload, case: Case) -> Outcome:
     Raises
     ------
     InputError
-        The method or solver is unknown, or the window or bound is less than 1.
+        The method or solver is unknown, the window or bound is less than 1, or there is no job to measure.
     """
+    _refuse_empty(workload)
     if case.solver not in SOLVERS:
         raise InputError(f"no solver is called {case.solver!r}", where="bbsched", hint=f"Known: {', '.join(SOLVERS)}.")
     table, system = workload.table, workload.system
@@ -175,6 +180,7 @@ def run_case(workload: Workload, case: Case) -> Outcome:
     seconds = method.seconds or [0.0]
     return Outcome(
         case=case,
+        burst_buffer_gb=system.shared[BUFFER],
         jobs=int(counts.sum()),
         node_usage=usage[NODES],
         burst_buffer_usage=usage[BUFFER],
@@ -217,8 +223,15 @@ def compare(
     -------
     list of Outcome
         In the order of the cases; but for the times of decisions the same for any number of processes.
+
+    Raises
+    ------
+    InputError
+        A workload has no job to measure, which is found out before anything is run; or see `run_case`.
     """
     wanted = list(cases)
+    for workload in workloads.values():
+        _refuse_empty(workload)
     made: dict[Case, Outcome] = {}
     with pool(min(processes, len(wanted)), dict(workloads)) as executor:
         if executor is None:
@@ -235,6 +248,15 @@ def compare(
 
 def _run_shared(case: Case) -> Outcome:
     return run_case(shared()[case.workload, case.seed], case)
+
+
+def _refuse_empty(workload: Workload) -> None:
+    if not (workload.measured & is_normal(workload.table)).any():
+        raise InputError(
+            "no job is submitted between warm-up and cool-down that runs for a minute",
+            where=workload.name,
+            hint="Take more days, or another log.",
+        )
 
 
 def _overlap(start: Integers, end: Integers, begin_s: int, end_s: int) -> Integers:

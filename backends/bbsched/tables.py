@@ -1,0 +1,241 @@
+"""What outcomes say of methods: means over seeds, who is best where, and how far the others are from that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .comparison import Outcome, Part
+
+__all__ = [
+    "BASELINE",
+    "MEASURES",
+    "SSD_MEASURES",
+    "By",
+    "Estimate",
+    "Grid",
+    "Measure",
+    "Standing",
+    "area",
+    "arrange",
+    "breakdown",
+    "change",
+    "estimate",
+    "kiviat",
+    "label",
+    "part_change",
+    "standings",
+    "values",
+]
+
+BASELINE: Final = "baseline"
+_TIE: Final = 0.01
+# Of Student's t with 1 to 30 degrees of freedom, what 2.5 % are above.
+_STUDENT: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+By = Literal["by_nodes", "by_burst_buffer", "by_run"]
+Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
+"""Outcomes by workload and method: one for each seed, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of an outcome.
+
+    Parameters
+    ----------
+    name
+        Of the field of `Outcome`.
+    words
+        What it is called.
+    scale, unit
+        What it is multiplied by to be shown, in this unit.
+    digits
+        Shown behind the point.
+    is_loss
+        The less of it, the better.
+    """
+
+    name: str
+    words: str
+    scale: float = 1.0
+    unit: str = ""
+    digits: int = 2
+    is_loss: bool = False
+
+
+_NODES = Measure("node_usage", "node usage", 100, "%")
+_BUFFER = Measure("burst_buffer_usage", "burst-buffer usage", 100, "%")
+_WAIT = Measure("average_wait_s", "average wait", 1 / 3600, "h", is_loss=True)
+_SLOWDOWN = Measure("average_slowdown", "average slowdown", is_loss=True)
+
+MEASURES: Final = (_NODES, _BUFFER, _WAIT, _SLOWDOWN)
+"""What the paper compares."""
+SSD_MEASURES: Final = (
+    _NODES,
+    _BUFFER,
+    Measure("ssd_usage", "SSD usage", 100, "%"),
+    Measure("wasted_ssd", "wasted SSD", 100, "%", is_loss=True),
+    _WAIT,
+    _SLOWDOWN,
+)
+"""What it compares where jobs ask for SSD, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds, and half its 95 % interval (Student's t); nan where one seed tells no spread."""
+
+    value: float
+    half: float
+
+
+class Standing(StrEnum):
+    """How a method stands among others.
+
+    Tied is who is within 1 % of the best. Close is who is not, but for whom the seeds do not tell: the 95 % interval
+    of its distance from the best, seed by seed, has 0 in it.
+    """
+
+    BEST = "best"
+    TIED = "tied"
+    CLOSE = "close"
+    WORSE = "worse"
+
+
+def arrange(outcomes: Iterable[Outcome], window: int, solver: str) -> dict[str, dict[str, list[Outcome]]]:
+    """Put outcomes of one size of the window and one solver side by side: a `Grid`."""
+    grid: dict[str, dict[str, list[Outcome]]] = {}
+    for one in outcomes:
+        if (one.case.window, one.case.solver) == (window, solver):
+            grid.setdefault(one.case.workload, {}).setdefault(one.case.method, []).append(one)
+    for by_method in grid.values():
+        for some in by_method.values():
+            some.sort(key=lambda one: one.case.seed)
+    return grid
+
+
+def values(outcomes: Sequence[Outcome], measure: str) -> NDArray[np.float64]:
+    """Give a figure of each of some outcomes."""
+    return np.array([getattr(one, measure) for one in outcomes], dtype=np.float64)
+
+
+def estimate(found: NDArray[np.float64]) -> Estimate:
+    """Average over seeds.
+
+    Examples
+    --------
+    >>> estimate(np.array([1.0, 2.0, 3.0])).value
+    2.0
+    """
+    freedom = len(found) - 1
+    if not freedom:
+        return Estimate(float(found[0]), math.nan)
+    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96 + 2.4 / freedom
+    return Estimate(float(found.mean()), quantile * float(found.std(ddof=1)) / math.sqrt(len(found)))
+
+
+def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: str) -> Estimate:
+    """Say by how many percent a figure is more than with the baseline, seed by seed; nan where that has none."""
+    ours, theirs = values(outcomes, measure), values(baseline, measure)
+    if not theirs.all():
+        return Estimate(math.nan, math.nan)
+    return estimate(100 * (ours / theirs - 1))
+
+
+def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Standing]:
+    """Say how each method stands on a workload."""
+    found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
+    means = {method: float(some.mean()) for method, some in found.items()}
+    leader = (min if measure.is_loss else max)(means, key=means.__getitem__)
+    told = {}
+    for method, mean in means.items():
+        behind = estimate(found[method] - found[leader])
+        if mean == means[leader]:
+            told[method] = Standing.BEST
+        elif abs(mean - means[leader]) <= _TIE * abs(means[leader]):
+            told[method] = Standing.TIED
+        elif abs(behind.value) <= behind.half:
+            told[method] = Standing.CLOSE
+        else:
+            told[method] = Standing.WORSE
+    return told
+
+
+def breakdown(outcomes: Sequence[Outcome], by: By) -> list[Part]:
+    """Average waits of jobs of some size, request or run time over the jobs of all seeds."""
+    parts: dict[int, list[Part]] = {}
+    for one in outcomes:
+        for part in getattr(one, by):
+            parts.setdefault(part.least, []).append(part)
+    merged = []
+    for least, some in sorted(parts.items()):
+        jobs = sum(part.jobs for part in some)
+        waited_s = sum(part.jobs * part.average_wait_s for part in some)
+        merged.append(Part(least, some[0].most, jobs, waited_s / jobs))
+    return merged
+
+
+def part_change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], by: By, least: int) -> float | None:
+    """Say by how many percent some jobs wait longer than with the baseline; None if there are none, or none waits."""
+    ours, theirs = (
+        [part.average_wait_s for part in breakdown(some, by) if part.least == least] for some in (outcomes, baseline)
+    )
+    return 100 * (ours[0] / theirs[0] - 1) if any(theirs) else None
+
+
+def label(by: By, part: Part) -> str:
+    """Name some of the jobs: of some nodes, some TB of burst buffer, or some run time."""
+    if by == "by_nodes":
+        return f"{part.least}-{'' if part.most is None else part.most}"
+    if by == "by_burst_buffer":
+        if part.most == 0:
+            return "none"
+        return f"{part.least // 1000}-{'' if part.most is None else round(part.most / 1000)}"
+    return f"{_time(part.least)}-{_time(part.most and part.most + 1)}"
+
+
+def _time(edge_s: int | None) -> str:
+    if not edge_s:
+        return "" if edge_s is None else "0"
+    return f"{edge_s // 3600}h" if edge_s >= 3600 else f"{edge_s // 60}m"
+
+
+def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:
+    """Normalise figures as the paper's Kiviat graphs do: 1 for the best method, 0 for the worst.
+
+    Of what should be little the reciprocals are taken. Where all are the same, all are best.
+
+    Parameters
+    ----------
+    methods
+        Outcomes on one workload.
+    measures
+        The axes.
+
+    Returns
+    -------
+    dict of ndarray
+        By method, a number from 0 to 1 for each axis.
+    """
+    means = np.array([[values(some, one.name).mean() for one in measures] for some in methods.values()])
+    is_loss = np.array([one.is_loss for one in measures])
+    goods = np.where(is_loss, 1 / np.maximum(means, 1e-9), means)
+    low, spread = goods.min(axis=0), np.ptp(goods, axis=0)
+    is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
+    shares = np.where(is_one, 1.0, (goods - low) / np.where(is_one, 1.0, spread))
+    return dict(zip(methods, shares, strict=True))
+
+
+def area(shares: NDArray[np.float64]) -> float:
+    """Give the area of a polygon in a Kiviat graph, as a share of the whole."""
+    return float((shares * np.roll(shares, -1)).mean())

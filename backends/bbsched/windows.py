@@ -1,0 +1,145 @@
+"""Windows that a scheduler meets, recorded while it schedules, and how long decisions about them take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import NEVER, JobTable
+
+from .exact import Exact
+from .genetic import Genetic
+from .methods import BBSched, Solver
+from .problem import Problem, Selection, Window
+from .scheduler import WindowScheduler, make_load
+from .system import Free
+from .workloads import Workload
+
+__all__ = ["DECIDERS", "Decider", "Timing", "fullest", "harvest", "time_decisions"]
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """A solver, the size of windows that it is timed on, and how long it may take.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    solver
+        What finds fronts for BBSched.
+    window
+        Jobs that are looked at together.
+    median_s, p99_s
+        What a decision may take, half of them and all but one of a hundred.
+    paper_s
+        What it takes in the paper, at most.
+    """
+
+    name: str
+    solver: Solver
+    window: int
+    median_s: float | None = None
+    p99_s: float | None = None
+    paper_s: float | None = None
+
+
+DECIDERS: Final = (
+    Decider("exact", Exact(), 20, median_s=0.005, p99_s=0.05),
+    Decider("genetic, G=500", Genetic(), 20, median_s=0.05, paper_s=0.2),
+    Decider("exact", Exact(), 50, median_s=0.2),
+    Decider("genetic, G=500", Genetic(), 50),
+    Decider("genetic, G=2000", Genetic(2000), 50, paper_s=2.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long decisions took.
+
+    Parameters
+    ----------
+    solver, window
+        Of the decider.
+    which
+        All windows that a scheduler met, or the `fullest` of them.
+    windows
+        How many these are.
+    median_s, p99_s, worst_s
+        Of windows: each was decided several times, and the fastest counts, as other processes disturb.
+    exact
+        The share of decisions that are known to be right.
+    """
+
+    solver: str
+    window: int
+    which: Literal["all", "fullest"]
+    windows: int
+    median_s: float
+    p99_s: float
+    worst_s: float
+    exact: float
+
+
+class _Recorder:
+    """BBSched, and what it was asked."""
+
+    def __init__(self) -> None:
+        self._method = BBSched()
+        self.met: list[Problem] = []
+
+    def select(self, window: Window, free: Free) -> Selection:
+        """Select jobs of a window."""
+        self.met.append(Problem(window, free))
+        return self._method.select(window, free)
+
+
+def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Problem]:
+    """Schedule the first jobs of a workload with BBSched, and give what it had to decide, in order.
+
+    Parameters
+    ----------
+    workload
+        The jobs, and the machine.
+    window
+        Jobs that are looked at together.
+    jobs
+        How many; the paper's are 1000 of Theta's, too (Figs 2 and 4).
+    """
+    whole, recorder = workload.table, _Recorder()
+    table = JobTable(*(column[:jobs] for column in (whole.submit, whole.run, whole.request, whole.cores)))
+    demands = {name: asked[:jobs] for name, asked in workload.demands.items()}
+    scheduler = WindowScheduler(workload.system, recorder, order=workload.order, window=window)
+    core = GeneralCore(make_load(workload.system, table, demands), scheduler, now=int(table.submit[0]))
+    core.run(NEVER - 1)
+    return recorder.met
+
+
+def fullest(problems: Sequence[Problem]) -> list[Problem]:
+    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy."""
+    ordered = sorted(problems, key=lambda problem: -len(problem.jobs))
+    return ordered[: max(len(ordered) // 4, 1)]
+
+
+def time_decisions(decider: Decider, problems: Iterable[Problem], which: Literal["all", "fullest"] = "all") -> Timing:
+    """Decide about windows, and measure how long that takes."""
+    method = BBSched(decider.solver)
+    told: list[tuple[float, bool]] = []
+    for problem in problems:
+        if not told:
+            method.select(problem.window, problem.free)  # which compiles
+        taken = []
+        for _ in range(_TRIES):
+            begin = time.perf_counter()
+            selection = method.select(problem.window, problem.free)
+            taken.append(time.perf_counter() - begin)
+        told.append((min(taken), selection.is_exact))
+    seconds, exact = np.array(told).T
+    median_s, p99_s, worst_s = np.quantile(seconds, [0.5, 0.99, 1.0]).tolist()
+    return Timing(decider.name, decider.window, which, len(told), median_s, p99_s, worst_s, exact=float(exact.mean()))

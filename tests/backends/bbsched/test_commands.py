@@ -1,0 +1,248 @@
+"""``asa bbsched``: tables that fit the terminal, JSON and nothing else, pictures, and what is refused before work."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from asa.backends.bbsched import comparison
+from asa.backends.bbsched.commands import app
+from asa.backends.bbsched.methods import METHODS
+from asa.backends.simulated.swf import write_swf
+from asa.backends.simulated.table import JobTable
+from typer.testing import CliRunner
+
+from asa.errors import AsaError
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log of a machine that has more to do than it can."""
+    rng = np.random.default_rng(7)
+    jobs = 120
+    submit = np.sort(rng.integers(0, 32 * DAY, jobs))
+    submit[0], submit[-1] = 0, 32 * DAY - 1
+    run = rng.integers(60, 2 * DAY, jobs)
+    path = tmp_path_factory.mktemp("log") / "small.swf"
+    write_swf(path, JobTable(submit, run, run + 3600, rng.integers(1, 81, jobs)), cores=100)
+    return path
+
+
+def bbsched(*arguments, code=0, columns=120):
+    done = CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": str(columns)})
+    if isinstance(done.exception, AsaError):
+        assert done.exception.exit_code == code, done.exception
+        return SimpleNamespace(stdout=done.stdout, stderr=str(done.exception))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def words(text):
+    return re.sub(r"\s+", " ", text)
+
+
+# ---------------------------------------------------------------------- compare
+
+
+def test_json_is_a_list_of_all_cases_and_seeds(log):
+    """And nothing else is printed."""
+    done = bbsched(
+        "compare", "--theta", log, "--workloads", "theta-s4,theta-s5", "--methods", "baseline,weighted-cpu,bbsched",
+        "--windows", "5,20", "--seeds", 2, "--processes", 1, "--json",
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    keys = [(one["workload"], one["method"], one["window"], one["seed"]) for one in told]
+    plain = {("theta-s4", m, w, s) for m in ("baseline", "weighted-cpu", "bbsched") for w in (5, 20) for s in (0, 1)}
+    disked = {("theta-s5", m, w, s) for m in ("baseline", "bbsched") for w in (5, 20) for s in (0, 1)}
+    assert set(keys) == plain | disked
+    assert len(keys) == len(plain | disked)
+    for one in told:
+        assert 0 < one["node_usage"] < 1
+        assert 0 < one["burst_buffer_usage"] < 1
+        assert one["average_wait_s"] > 0
+        assert one["average_slowdown"] > 1
+        assert one["burst_buffer_gb"] == 500_000
+        assert (one["ssd_usage"] is None) == (one["workload"] == "theta-s4")
+        assert one["solver"] == "exact"
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_fit_the_terminal(log, columns):
+    """Of both sections, with the paper's figures where its text has them."""
+    done = bbsched(
+        "compare", "--theta", log, "--workloads", "theta-original,theta-s4,theta-s7", "--seeds", 2, "--processes", 1,
+        columns=columns,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in done.stdout
+    told = words(done.stdout)
+    for title in (
+        "Theta: node usage, %", "Theta: burst-buffer usage, %", "Theta: average wait, h", "Theta: average slowdown",
+        "Theta: average wait against baseline", "Theta: longest wait", "SSD: SSD usage", "SSD: wasted SSD",
+        "area in the Kiviat graph", "Section 4, 2 workloads", "Section 5, 1 workload:", "by nodes",
+        "by burst buffer (TB)", "by run time", "What the paper's text says",
+    ):  # fmt: skip
+        assert title in told
+    assert [line.split() for line in lines if "the paper's" in line][:4] == [
+        ["the", "paper's", figure] for figure in ("73.29", "89.54", "2.46", "8.16")
+    ]
+    assert ["theta-s4", "bbsched", "average", "wait", "-41.00"] in [line.split()[:5] for line in lines]
+    assert re.search(r"bbsched is best or tied in \d of 8 cells \(the others in \d to \d\): best in \d,", told)
+    rows = [line for line in lines if line.startswith("weighted ")]
+    assert all(("+-" in row) == (columns == 120) for row in rows[:2])
+
+
+def test_numbers_in_the_tables_are_those_of_json(log):
+    arguments = (
+        "compare", "--theta", log, "--workloads", "theta-s3,theta-s4", "--methods", "baseline,bbsched", "--seeds", 1,
+        "--processes", 1,
+    )  # fmt: skip
+    outcomes = json.loads(bbsched(*arguments, "--json").stdout)
+    told = bbsched(*arguments).stdout
+    by_key = {(one["workload"], one["method"]): one for one in outcomes}
+    wait_table = told.split("Theta: average wait, h")[1].split("Theta:")[0]
+    for method in ("baseline", "bbsched"):
+        row = next(line for line in wait_table.splitlines() if line.startswith(method))
+        waits = [by_key[workload, method]["average_wait_s"] / 3600 for workload in ("theta-s3", "theta-s4")]
+        assert [cell.strip("*") for cell in row.split()[1:]] == [f"{wait:,.2f}" for wait in waits]
+    base, ours = (by_key["theta-s4", method] for method in ("baseline", "bbsched"))
+    percent = 100 * (ours["average_wait_s"] / base["average_wait_s"] - 1)
+    assert f"-41.00 {percent:+.2f}" in words(told)
+    assert "too few for intervals" in words(told)
+
+
+def test_windows_and_solvers_are_put_side_by_side(log):
+    """As in Table 3, the paper's below; the other tables are of its window."""
+    done = bbsched(
+        "compare", "--theta", log, "--workloads", "theta-s4", "--methods", "bbsched", "--windows", "20,1,10",
+        "--solver", "genetic,exact", "--seeds", 1, "--processes", 1, columns=80,
+    )  # fmt: skip
+    table = done.stdout.split("Table 3")[1].splitlines()
+    assert table[1].split() == ["1", "10", "20"]
+    rows = [line.split() for line in table]
+    assert ["paper", "67.12", "73.29"] in rows
+    assert ["paper", "2.89", "2.46"] in rows
+    assert [row[-4] for row in rows if len(row) >= 4 and row[-4] in {"genetic", "exact"}] == ["genetic", "exact"] * 4
+    assert "a window of 20 and the genetic solver" in words(done.stdout)
+
+
+def test_only_cori_without_a_log():
+    """It is said, even if nothing comes of it."""
+    done = CliRunner().invoke(app, ["compare", "--days", "30"])
+    assert "Only Cori's workloads" in done.stderr
+    assert "a workload of 30 days cannot be" in str(done.exception)
+
+
+def test_figures_are_drawn(log, tmp_path):
+    done = bbsched(
+        "compare", "--theta", log, "--workloads", "theta-s3,theta-s4,theta-s6", "--seeds", 1, "--processes", 1,
+        "--plot", tmp_path / "new", "--json",
+    )  # fmt: skip
+    names = ["figure-13-theta.png", "figure-14-theta.png", "figure-8-theta.png", "figures-9-11-theta.png"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == names
+    assert all((tmp_path / "new" / name).stat().st_size > 10_000 for name in names)
+    assert all(name in done.stderr for name in names)
+    assert len(json.loads(done.stdout)) == 8 + 8 + 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workloads", "cori-s9"], "'cori-s9' is unknown"),
+        (["--workloads", "theta-s4"], "Name it with --theta LOG"),
+        (["--workloads", ""], "'' is unknown"),
+        (["--methods", "bbshced"], "Did you mean 'bbsched'?"),
+        (["--methods", "constrained-ssd", "--workloads", "cori-s4"], "constrained-ssd is for s5 to s7"),
+        (["--windows", "0"], "'0' is no size of a window, which is a number from 1 to 1,000"),
+        (["--windows", "20,"], "'' is no size of a window"),
+        (["--windows", "-3"], "'-3' is no size of a window"),
+        (["--solver", "greedy"], "Known: exact, genetic."),
+        (["--workloads", "cori-s4", "--days", "30"], "a workload of 30 days cannot be"),
+        (["--theta", "nowhere.swf"], "nowhere.swf"),
+        (["--theta", "LOG", "--days", "33"], "the log lasts 32.0 days, and 33 are asked for"),
+        (["--theta", "LOG", "--theta-buffer-tb", "20"], "could never start"),
+        (["--plot", "FILE/in"], "cannot be made a folder"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_run(arguments, message, log, tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "compare", lambda *_, **__: pytest.fail("something was run"))
+    (tmp_path / "file").write_text("")
+    places = {"LOG": str(log), "FILE/in": str(tmp_path / "file" / "in")}
+    done = bbsched("compare", *(places.get(word, word) for word in arguments), code=2)
+    assert message in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--starvation-bound", "--processes"])
+def test_numbers_are_from_1_on(option):
+    assert "greater than or equal to 1" in bbsched("compare", option, 0, code=2).stderr
+
+
+def test_the_exit_code_is_2():
+    """Of the whole program, which finds the command by its entry point."""
+    asa = Path(sys.executable).with_name("asa")
+    done = subprocess.run([asa, "bbsched", "compare", "--windows", "0"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--windows 0: '0' is no size of a window" in done.stderr
+    assert not done.stdout
+
+
+# ---------------------------------------------------------------------- gd and bench
+
+
+def test_the_curve_is_printed_and_drawn(log, tmp_path):
+    """By generations and populations; more of both come nearer."""
+    arguments = ("gd", "--theta", log, "--jobs", 60, "--window", 12)
+    told = json.loads(bbsched(*arguments, "--json", "--plot", tmp_path / "gd.png").stdout)
+    assert (tmp_path / "gd.png").stat().st_size > 10_000
+    assert (told["workload"], told["window"]) == ("theta-s4", 12)
+    assert 0 < told["measured"] == max(told["windows"] // 4, 1)
+    points = {(point["generations"], point["population"]): point["distance"] for point in told["curve"]}
+    assert len(points) == 18
+    assert points[0, 10] >= points[2000, 10] >= 0
+    printed = bbsched(*arguments, columns=80).stdout
+    assert max(map(len, printed.splitlines())) <= 80
+    row = next(line.split() for line in printed.splitlines() if line.startswith("G=0 "))
+    assert math.isclose(float(row[1]), 100 * points[0, 10], abs_tol=1e-4)
+
+
+def test_decisions_are_timed_beside_their_limits(log):
+    arguments = ("bench", "--theta", log, "--jobs", 60)
+    told = json.loads(bbsched(*arguments, "--json").stdout)
+    assert [(one["solver"], one["window"], one["which"]) for one in told][:2] == [
+        ("exact", 20, "all"),
+        ("exact", 20, "fullest"),
+    ]
+    assert all(one["exact"] == 1 for one in told if one["solver"] == "exact")
+    printed = bbsched(*arguments, columns=80).stdout
+    assert "…" not in printed
+    assert "5 / 50" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gd", "--workload", "theta-s4"], "--workload theta-s4"),
+        (["gd", "--workload", "cori-s4,cori-s3"], "there can be one workload only"),
+        (["bench", "--workload", "cori"], "'cori' is unknown"),
+        (["gd", "--window", "0"], "greater than or equal to 1"),
+        (["gd", "--plot", "gd.docx"], "'.docx' is no kind of figure"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments, message):
+    assert message in bbsched(*arguments, code=2).stderr
+
+
+def test_every_method_has_a_style():
+    from asa.backends.bbsched.pictures import STYLES
+
+    assert set(STYLES) == set(METHODS)
