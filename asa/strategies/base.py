@@ -225,13 +225,16 @@ class Plan:
 def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     """Say in words what a site lacks that a strategy needs; empty if nothing.
 
-    A strategy declares it by an attribute `needs`, of kinds of dependency; without one it needs nothing special.
+    A strategy declares it by its forecast, and by an attribute `needs`, of kinds of dependency; without one it needs
+    none.
 
     Examples
     --------
     >>> lacking(load_strategy("chained"), Capabilities("x", 8, 8, age_accrues=True, dependency_types=frozenset()))
     "needs dependencies of the kind 'afterok', which the site does not know"
     """
+    if strategy.forecast is ForecastKind.PLANNED and not capabilities.plans:
+        return "asks a batch system that plans, which this one does not"
     needs: Iterable[DependencyType] = getattr(strategy, "needs", ())
     if missing := sorted(set(needs) - capabilities.dependency_types):
         return f"needs dependencies of the kind {missing[0].value!r}, which the site does not know"
