@@ -34,7 +34,7 @@ from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.spec.problems import meant
-from asa.units import parse_duration, parse_memory
+from asa.units import parse_duration, parse_memory, parse_storage
 from asa.workflow import Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
@@ -448,10 +448,10 @@ def _fields(asked: Resources, where: str) -> dict[str, Any]:
     elif expected is not None:
         fields["expected_run_s"] = _seconds("expected", expected, where)
     fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
-    for size in ("memory", "burst_buffer"):
+    for size, parse in (("memory", parse_memory), ("burst_buffer", parse_storage)):
         if size in fields:
             given = fields.pop(size)
-            fields[f"{size}_bytes"] = _parsed(parse_memory, size, given, where) if isinstance(given, str) else given
+            fields[f"{size}_bytes"] = _parsed(parse, size, given, where) if isinstance(given, str) else given
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

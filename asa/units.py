@@ -11,7 +11,15 @@ import re
 
 from asa.errors import InputError
 
-__all__ = ["core_hours", "format_duration", "format_walltime", "parse_duration", "parse_memory", "round_walltime"]
+__all__ = [
+    "core_hours",
+    "format_duration",
+    "format_walltime",
+    "parse_duration",
+    "parse_memory",
+    "parse_storage",
+    "round_walltime",
+]
 
 _UNIT_SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -143,11 +151,24 @@ def parse_memory(text: str) -> int:
     """
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"{text!r} is no memory size", hint="Write 512M, 4G or 1.5T.")
+        raise InputError(f"{text!r} is no size", hint="Write 512M, 4G or 1.5T.")
     size = float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()])
     if not math.isfinite(size):
-        raise InputError("is more memory than can be counted", hint="Write 512M, 4G or 1.5T.")
+        raise InputError("is more than can be counted", hint="Write 512M, 4G or 1.5T.")
     return round(size)
+
+
+def parse_storage(text: str) -> int:
+    """Bytes that a size of storage stands for; as memory, but never without a unit: who writes 5 hardly means MiB.
+
+    Examples
+    --------
+    >>> parse_storage("500G")
+    536870912000
+    """
+    if (match := _MEMORY.fullmatch(text.strip())) and not match[2]:
+        raise InputError(f"{text!r} has no unit", hint="Write 512M, 4G or 1.5T.")
+    return parse_memory(text)
 
 
 def core_hours(cores: int, seconds: float) -> float:

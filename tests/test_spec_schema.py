@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 
 from asa.errors import InputError
 from asa.spec import check_file, schema_document, schema_text
-from asa.spec.model import DURATION_PATTERN, MEMORY_PATTERN
+from asa.spec.model import DURATION_PATTERN, MEMORY_PATTERN, STORAGE_PATTERN
 from asa.spec.schema import SCHEMA_FILE
-from asa.units import parse_duration, parse_memory
+from asa.units import parse_duration, parse_memory, parse_storage
 
 VALIDATOR = Draft202012Validator(schema_document())
 STAGE = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "10min"\n'
@@ -199,11 +199,12 @@ def test_durations_are_told_apart_alike(text):
 
 @given(st.from_regex(r" ?[0-9.]{1,4} ?[kKmMgGtTpPqQ]?(i?[bB]?) ?", fullmatch=True))
 @settings(max_examples=200, deadline=None)
-def test_memory_sizes_are_told_apart_alike(text):
+@pytest.mark.parametrize(("parse", "pattern"), [(parse_memory, MEMORY_PATTERN), (parse_storage, STORAGE_PATTERN)])
+def test_sizes_are_told_apart_alike(parse, pattern, text):
     """Likewise."""
     try:
-        parse_memory(text)
-        is_memory = True
+        parse(text)
+        is_size = True
     except InputError:
-        is_memory = False
-    assert Draft202012Validator({"pattern": MEMORY_PATTERN}).is_valid(text) == is_memory
+        is_size = False
+    assert Draft202012Validator({"pattern": pattern}).is_valid(text) == is_size

@@ -41,7 +41,7 @@ class Detached(SystemExit):
 def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
     """Open a backend, and close it if that is of any use to it."""
     with ExitStack() as held:
-        with _patience("connecting to the batch system"):
+        with _patience("opening the batch system"):
             backend = connect()
         if (close := getattr(backend, "close", None)) is not None:
             held.callback(close)

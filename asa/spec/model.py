@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from asa.errors import InputError, near
 from asa.spec.parameters import Filled
-from asa.units import parse_duration, parse_memory
+from asa.units import parse_duration, parse_memory, parse_storage
 from asa.workflow import MOST_CORES, MOST_RETRIES, MOST_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "LOCAL_WALLTIME_S",
     "MEMORY_PATTERN",
     "PARAMETER_NAME",
+    "STORAGE_PATTERN",
     "TEMPLATE_PATTERN",
     "StageSettings",
     "StageSpec",
@@ -38,6 +39,7 @@ DURATION_PATTERN = (
     + r"\s*)+|[0-9]+-[0-9]+(?::[0-9]+){0,2}|[0-9]+(?::[0-9]+){0,2})\s*$"
 )
 MEMORY_PATTERN = r"^\s*[0-9]+(?:\.[0-9]+)?\s*[kKmMgGtTpP]?(?:[iI]?[bB])?\s*$"
+STORAGE_PATTERN = r"^\s*[0-9]+(?:\.[0-9]+)?\s*[kKmMgGtTpP](?:[iI]?[bB])?\s*$"
 TEMPLATE_PATTERN = r"\{\{[ \t]*[A-Za-z_][A-Za-z0-9_-]*[ \t]*\}\}"
 PARAMETER_NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 _VARIABLE = rf"^{VARIABLE_PATTERN}$"
@@ -93,6 +95,11 @@ Memory = Annotated[
     int,
     _text_first(parse_memory, '"4G"'),
     WithJsonSchema({"type": "string", "anyOf": [{"pattern": MEMORY_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}),
+]
+Storage = Annotated[
+    int,
+    _text_first(parse_storage, '"500G"'),
+    WithJsonSchema({"type": "string", "anyOf": [{"pattern": STORAGE_PATTERN}, {"pattern": TEMPLATE_PATTERN}]}),
 ]
 Flag = Annotated[
     bool, BeforeValidator(_truth), Field(strict=True), WithJsonSchema({"anyOf": [{"type": "boolean"}, _TEMPLATE]})
@@ -286,10 +293,10 @@ class StageSettings(_Model):
         examples=["4G", "512M"],
     )
     gpus: Gpus | None = Field(default=None, description="GPUs that it needs, in all.", examples=[4])
-    burst_buffer: Memory | None = Field(
+    burst_buffer: Storage | None = Field(
         default=None,
         description="Fast storage that all its nodes share while it runs, where the machine has a burst buffer; "
-        "written as memory is.",
+        "written as memory is, with a unit.",
         examples=["500G", "20T"],
     )
     partition: str | None = Field(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from asa.backends.simulated.cores.general import GeneralCore
@@ -17,18 +17,13 @@ from numpy.typing import NDArray
 from asa.errors import InputError
 from asa.parallel import pool, shared
 
-from .exact import Exact
-from .genetic import Genetic
-from .methods import METHODS, Solver, load_method
+from .methods import METHODS, load_method, load_solver
 from .problem import Selection, Window
 from .scheduler import WindowScheduler, make_load
 from .system import NODES, Free, Integers
 from .workloads import BUFFER, SSD, Workload, is_normal
 
-__all__ = ["SOLVERS", "Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
-
-SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic": Genetic}
-"""What finds fronts, by name."""
+__all__ = ["Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
 
 _SIZES = (1, 9, 128, 256, 512, 1024)
 _BUFFERS_GB = (0, 1, 20_000, 50_000, 100_000, 200_000)
@@ -79,8 +74,8 @@ class Outcome:
     ----------
     case
         What was run.
-    burst_buffer_gb
-        How much burst buffer the machine has.
+    nodes, burst_buffer_gb
+        How much the machine has.
     jobs
         How many are counted.
     node_usage, burst_buffer_usage, ssd_usage
@@ -100,6 +95,7 @@ class Outcome:
     """
 
     case: Case
+    nodes: int
     burst_buffer_gb: int
     jobs: int
     node_usage: float
@@ -154,10 +150,8 @@ def run_case(workload: Workload, case: Case) -> Outcome:
         The method or solver is unknown, the window or bound is less than 1, or there is no job to measure.
     """
     _refuse_empty(workload)
-    if case.solver not in SOLVERS:
-        raise InputError(f"no solver is called {case.solver!r}", where="bbsched", hint=f"Known: {', '.join(SOLVERS)}.")
     table, system = workload.table, workload.system
-    method = _Timed(load_method(case.method, system, SOLVERS[case.solver]()))
+    method = _Timed(load_method(case.method, system, load_solver(case.solver)))
     scheduler = WindowScheduler(
         system, method, order=workload.order, window=case.window, starvation_bound=case.starvation_bound
     )
@@ -180,6 +174,7 @@ def run_case(workload: Workload, case: Case) -> Outcome:
     seconds = method.seconds or [0.0]
     return Outcome(
         case=case,
+        nodes=system.pools[NODES],
         burst_buffer_gb=system.shared[BUFFER],
         jobs=int(counts.sum()),
         node_usage=usage[NODES],

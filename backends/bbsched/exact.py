@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from asa.compiled import seen
+from asa.errors import InputError
 
 from . import exact_kernel as k
 from .genetic import Genetic
@@ -72,6 +73,10 @@ class Exact:
 
     most_work: int = 100_000_000
     otherwise: Genetic = field(default_factory=Genetic)
+
+    def __post_init__(self) -> None:
+        if self.most_work < 0:
+            raise InputError(f"{self.most_work} steps cannot be taken", where="most_work", hint="Give 0 or more.")
 
     def solve(self, problem: Problem) -> Front:
         """Find the front of a problem."""

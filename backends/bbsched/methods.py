@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from asa.errors import InputError, UnknownNameError, near
 
 from .exact import Exact
+from .genetic import Genetic
 from .problem import Front, Problem, Selection, Window, values
 from .system import NODES, Free, Integers, System
 
 __all__ = [
     "METHODS",
+    "SOLVERS",
     "BBSched",
     "Baseline",
     "BinPacking",
@@ -25,9 +27,11 @@ __all__ = [
     "Method",
     "Solver",
     "Weighted",
-    "backfill",
     "load_method",
+    "load_solver",
 ]
+
+_T = TypeVar("_T")
 
 
 class Method(Protocol):
@@ -191,35 +195,6 @@ class BBSched:
         return _first(front, [place for place in better if (gains[place], worth[place][0]) == gain])
 
 
-def backfill(window: Window, free: Free, jobs: Sequence[int], then: Free | None = None) -> tuple[int, ...]:
-    """Add the jobs that EASY backfilling starts whatever the run times.
-
-    The first job that is left must not be delayed. So others start, in order, that fit now and also into what is left
-    beside that job when it starts.
-
-    Parameters
-    ----------
-    window, free, jobs
-        The window, what is free, and jobs that start.
-    then
-        What is free when the first job that is left starts; the whole machine if not given.
-    """
-    left = [job for job in range(len(window)) if job not in jobs]
-    if not left:
-        return tuple(jobs)
-    later = window.limits(window.system.whole if then is None else then)
-    now = window.limits(free)
-    uses = window.uses[:, : len(now)]
-    now = now - uses[list(jobs)].sum(axis=0)
-    later = later - uses[left[0]]
-    started = list(jobs)
-    for job in left[1:]:
-        if (uses[job] <= now).all() and (uses[job] <= later).all():
-            now, later = now - uses[job], later - uses[job]
-            started.append(job)
-    return tuple(sorted(started))
-
-
 # ---------------------------------------------------------------------- by name
 
 
@@ -253,6 +228,15 @@ METHODS: Final[Mapping[str, Callable[[System, Solver], Method]]] = {
 """The paper's methods, for a machine and a solver. The first shared resource stands for its burst buffer."""
 
 
+SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic": Genetic}
+"""What finds fronts, by name."""
+
+
+def load_solver(name: str) -> Solver:
+    """Find a solver by its name among `SOLVERS`."""
+    return _named(name, SOLVERS, "solver")()
+
+
 def load_method(name: str, system: System, solver: Solver | None = None) -> Method:
     """Find a method by its name among `METHODS`.
 
@@ -265,13 +249,15 @@ def load_method(name: str, system: System, solver: Solver | None = None) -> Meth
     solver
         What finds fronts; `Exact` if not given.
     """
-    if name not in METHODS:
+    return _named(name, METHODS, "method")(system, Exact() if solver is None else solver)
+
+
+def _named(name: str, known: Mapping[str, _T], what: str) -> _T:
+    if name not in known:
         raise UnknownNameError(
-            f"no method is called {name!r}",
-            where="method",
-            hint=f"{near(name, METHODS)}Known: {', '.join(METHODS)}.",
+            f"no {what} is called {name!r}", where=what, hint=f"{near(name, known)}Known: {', '.join(known)}."
         )
-    return METHODS[name](system, Exact() if solver is None else solver)
+    return known[name]
 
 
 # ---------------------------------------------------------------------- helpers

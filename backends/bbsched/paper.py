@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .tables import By
+if TYPE_CHECKING:
+    from .tables import By
 
 __all__ = ["BEST", "CHANGES", "FIGURES", "PART_CHANGES", "WINDOW"]
 

@@ -6,7 +6,27 @@ from typing import Any
 
 from asa.compiled import At, kernel
 
-__all__ = ["backfill", "place", "shadow"]
+__all__ = ["backfill", "fitting", "place", "shadow"]
+
+
+@kernel
+def fitting(jobs: Any, many: int, demand: Any, pools: int, limited: int, free: Any) -> int:
+    """Say how many jobs fit beside each other, in order, into what is free, which is lessened by them.
+
+    One who does not fit is passed over. So it is 0 only if none fits alone, and all only if all fit together. O(jobs).
+    """
+    count = 0
+    for i in range(many):
+        row = jobs[At(i)] * pools
+        fits = True
+        for part in range(limited):
+            if demand[At(row + part)] > free[At(part)]:
+                fits = False
+        if fits:
+            count += 1
+            for part in range(limited):
+                free[At(part)] -= demand[At(row + part)]
+    return count
 
 
 @kernel

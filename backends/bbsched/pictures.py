@@ -13,14 +13,28 @@ from asa.drawing import new_figure, save_figure
 
 from .comparison import Outcome
 from .distance import Distance
-from .tables import By, Grid, Measure, breakdown, kiviat, label, values
+from .tables import (
+    MEASURES,
+    SSD_MEASURES,
+    By,
+    Grid,
+    Measure,
+    breakdown,
+    has_ssd,
+    kiviat,
+    label,
+    machines,
+    of_machine,
+    shown,
+    values,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.projections.polar import PolarAxes
 
-__all__ = ["STYLES", "draw_breakdowns", "draw_curve", "draw_kiviats", "draw_waits"]
+__all__ = ["STYLES", "draw_all", "draw_breakdowns", "draw_curve", "draw_kiviats", "draw_waits"]
 
 # Colours are told apart by colour-blind eyes; families of methods share one, and differ in their lines and hatches.
 STYLES: Final = {
@@ -34,6 +48,25 @@ STYLES: Final = {
     "bin-packing": ("#e69f00", "solid", ""),
     "bbsched": ("#d55e00", "solid", ""),
 }
+
+
+def draw_all(outcomes: Sequence[Outcome], folder: Path) -> list[str]:
+    """Draw Figures 8 to 11, 13 and 14 of each machine into a folder; give their names."""
+    grid = shown(outcomes)
+    names = []
+    for machine in machines(grid):
+        mine = of_machine(grid, machine)
+        for figure, measures in ((13, MEASURES), (14, SSD_MEASURES)):
+            some = {name: methods for name, methods in mine.items() if has_ssd(methods) == (measures is SSD_MEASURES)}
+            if some:
+                names.append(f"figure-{figure}-{machine}.png")
+                draw_kiviats(some, measures, folder / names[-1])
+        names.append(f"figure-8-{machine}.png")
+        draw_waits(mine, folder / names[-1])
+        if f"{machine}-s4" in mine:
+            names.append(f"figures-9-11-{machine}.png")
+            draw_breakdowns(f"{machine}-s4", mine[f"{machine}-s4"], folder / names[-1])
+    return names
 
 
 def draw_kiviats(grid: Grid, measures: Sequence[Measure], path: Path) -> None:

@@ -134,17 +134,6 @@ class Window:
         """Uses, but for what is wasted: what jobs take of a machine's pools, see `System.pools`."""
         return self.uses[:, : self.uses.shape[1] - len(self.system.per_node)]
 
-    def take(self, jobs: ArrayLike, forced: ArrayLike | None = None) -> Window:
-        """Give a window of some of its jobs, in this order."""
-        rows = np.asarray(jobs, dtype=np.int64)
-        if not rows.size:
-            raise _empty()
-        window = object.__new__(Window)
-        window.system = self.system
-        window.uses, window.kind = self.uses[rows], self.kind[rows]
-        window.forced = self.forced[rows] if forced is None else np.array(forced, dtype=np.bool_)
-        return window
-
     def limits(self, free: Free) -> Integers:
         """Say how much of each constrained part of a usage there may be: nodes from each kind on, what is shared."""
         return np.array([*np.cumsum(free.nodes[::-1])[::-1], *free.shared], dtype=np.int64)

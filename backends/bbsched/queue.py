@@ -8,10 +8,9 @@ import numpy as np
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import JobTable
 
-from asa.errors import InputError, UnknownNameError
+from asa.errors import InputError
 
-from .comparison import SOLVERS
-from .methods import load_method
+from .methods import load_method, load_solver
 from .scheduler import WindowScheduler, make_load
 from .system import Integers, System
 from .workloads import BUFFER
@@ -68,6 +67,15 @@ class Queue:
             make_load(system, table, {BUFFER: self._asked(table, whole_gb)}), self._scheduler(system), now=now
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say that logs do not tell who asks for burst buffer."""
+        told = (
+            f"made up, as logs do not tell: a burst buffer of {self.gb_per_core:,} GB a core, for which "
+            f"{100 * self.share:g} % of the jobs ask in proportion to their cores"
+        )
+        return (told,)
+
     def _asked(self, table: JobTable, whole_gb: int) -> Integers:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
         asks = rng.random(len(table)) < self.share
@@ -76,11 +84,7 @@ class Queue:
         return np.where(asks, amounts, 0).astype(np.int64)
 
     def _scheduler(self, system: System) -> WindowScheduler:
-        if self.solver not in SOLVERS:
-            raise UnknownNameError(
-                f"no solver is called {self.solver!r}", where="bbsched", hint=f"Known: {', '.join(SOLVERS)}."
-            )
-        method = load_method(self.method, system, SOLVERS[self.solver]())
+        method = load_method(self.method, system, load_solver(self.solver))
         return WindowScheduler(
             system, method, order=self.order, window=self.window, starvation_bound=self.starvation_bound
         )

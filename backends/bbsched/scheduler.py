@@ -115,9 +115,15 @@ class WindowScheduler:
 
     def schedule(self, view: QueueView) -> None:
         """Do a scheduling pass."""
-        queue = self._sorted(view)
-        if not len(queue):
+        queue = view.queue
+        few, many = self._fitting(view, queue)
+        if not few:
             return
+        if many:
+            for job in queue.tolist():
+                view.start(job)
+            return
+        queue = self._sorted(view)
         if len(view.demand) > len(self._passed_over):
             self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
         starves = self._passed_over[queue] >= self.starvation_bound
@@ -137,6 +143,13 @@ class WindowScheduler:
         if not now.left.all():
             self._passed_over[front[now.left]] += 1
         now.backfill(np.concatenate([front[now.left], queue[self.window :]]), head)
+
+    def _fitting(self, view: QueueView, queue: Integers) -> tuple[bool, bool]:
+        """Say whether any job fits, and whether all start whatever the method: most passes need no more than that."""
+        system, free, demand = self.system, view.free, view.demand
+        limited = len(system.kinds) + len(system.shared)
+        some = k.fitting(seen(queue), len(queue), seen(demand.ravel()), demand.shape[1], limited, seen(free.copy()))
+        return some > 0, some == len(queue) and not system.per_node  # of several kinds of nodes one has to choose
 
     def _sorted(self, view: QueueView) -> Integers:
         """Put the queue into the machine's own order."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .comparison import Outcome, Part
+from .paper import WINDOW
 
 __all__ = [
     "BASELINE",
@@ -27,11 +28,19 @@ __all__ = [
     "breakdown",
     "change",
     "estimate",
+    "flat",
+    "has_ssd",
     "kiviat",
     "label",
+    "machines",
+    "methods_of",
+    "of_machine",
     "part_change",
+    "shown",
+    "solvers_of",
     "standings",
     "values",
+    "windows_of",
 ]
 
 BASELINE: Final = "baseline"
@@ -239,3 +248,47 @@ def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]
 def area(shares: NDArray[np.float64]) -> float:
     """Give the area of a polygon in a Kiviat graph, as a share of the whole."""
     return float((shares * np.roll(shares, -1)).mean())
+
+
+# ---------------------------------------------------------------------- parts of a grid
+
+
+def shown(outcomes: Sequence[Outcome]) -> Grid:
+    """Give outcomes of one size of the window and one solver: of the paper's window if there is one, or the first."""
+    windows = windows_of(outcomes)
+    return arrange(outcomes, WINDOW if WINDOW in windows else windows[0], solvers_of(outcomes)[0])
+
+
+def windows_of(outcomes: Sequence[Outcome]) -> list[int]:
+    """List the sizes of windows, in order of appearance."""
+    return list(dict.fromkeys(one.case.window for one in outcomes))
+
+
+def solvers_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """List the solvers, in order of appearance."""
+    return list(dict.fromkeys(one.case.solver for one in outcomes))
+
+
+def machines(grid: Grid) -> list[str]:
+    """List the machines whose workloads these are."""
+    return list(dict.fromkeys(name.split("-")[0] for name in grid))
+
+
+def of_machine(grid: Grid, machine: str) -> Grid:
+    """Give the workloads of one machine."""
+    return {name: methods for name, methods in grid.items() if name.startswith(machine)}
+
+
+def methods_of(grid: Grid) -> list[str]:
+    """Name the methods of workloads that have the same."""
+    return list(next(iter(grid.values())))
+
+
+def flat(grid: Grid) -> list[Outcome]:
+    """Give all outcomes."""
+    return [one for methods in grid.values() for some in methods.values() for one in some]
+
+
+def has_ssd(methods: Mapping[str, Sequence[Outcome]]) -> bool:
+    """Say whether jobs of a workload ask for SSD."""
+    return next(iter(methods.values()))[0].ssd_usage is not None

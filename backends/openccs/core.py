@@ -257,6 +257,11 @@ class OpenCcs:
         """Make one."""
         return OpenCcsCore(capacity, table, now=now, most=self.most or None)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing is made up."""
+        return ()
+
 
 def openccs(*, most: int = 0) -> OpenCcs:
     """Plan every job as it comes, and move it to an earlier start when others end early (OpenCCS)."""

@@ -287,6 +287,11 @@ class CoreMaker(Protocol):
         """Make a machine of so many cores with a background load, and its clock at a time."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What it makes up about the background's jobs, which no log tells, in words for the user."""
+        ...
+
 
 _LARGEST = 2**31  # of a setting
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -125,6 +125,10 @@ class Schedule:
         How many jobs what befell, by words, beside what the log says.
     spans
         Where jobs were resized: rows, and since when until when each held how many cores.
+    held
+        Of what the machine has beside cores, by name: how much there is, and what each job held.
+    notes
+        What the scheduler makes up about the jobs.
     """
 
     log: Trace
@@ -132,6 +136,8 @@ class Schedule:
     end: NDArray[np.int64]
     oddities: dict[str, int]
     spans: tuple[NDArray[np.int64], ...] | None = None
+    held: Mapping[str, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def schedule(
@@ -182,12 +188,18 @@ def schedule(
 
 
 def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Schedule:
+    from .cores.general import GeneralCore
+
     if outages is not None:
         raise InputError("this scheduler knows no outages", where="--outages", hint="Take another, or leave it out.")
     core = maker.core(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0)
     core.run(NEVER - 1)
     end = getattr(core, "end", core.start + log.table.run)
-    return Schedule(log, core.start, end, {}, getattr(core, "spans", None))
+    held = {}
+    if isinstance(core, GeneralCore):
+        asked = core.view.demand[: len(log.table)]
+        held = {name: (whole, asked[:, place]) for place, (name, whole) in enumerate(core.pools.items()) if place}
+    return Schedule(log, core.start, end, {}, getattr(core, "spans", None), held, maker.notes)
 
 
 @contextmanager
@@ -225,8 +237,8 @@ def summary(done: Schedule) -> dict[str, Any]:
     dict
         ``trace``, ``jobs``, ``started``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``,
         ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
-        same by width) and ``oddities``. All but ``jobs`` are of the jobs that started, and of the last run of those
-        that were requeued.
+        same by width), ``usages`` (of what there is beside cores, by name), ``oddities`` and ``notes``. All but
+        ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
     """
     import numpy as np
 
@@ -264,7 +276,11 @@ def summary(done: Schedule) -> dict[str, Any]:
             {"most_cores": 2 ** int(size), "jobs": int((sizes == size).sum()), **of(sizes == size)}
             for size in np.unique(sizes)
         ],
+        "usages": {
+            name: float(run @ amounts[done.start >= 0] / (whole * span)) for name, (whole, amounts) in done.held.items()
+        },
         "oddities": log.oddities | done.oddities,
+        "notes": list(done.notes),
     }
 
 
@@ -336,6 +352,10 @@ def _print(done: Schedule, title: str) -> None:
     busy, waiting, _ = _over_time(done, max(min(console.width - 28, 100), 10))
     console.print(f"busy cores   {_spark(busy, 1.0)}  of {done.log.cores}", highlight=False)
     console.print(f"waiting jobs {_spark(waiting, waiting.max())}  up to {waiting.max():.0f}", highlight=False)
+    for name, usage in told["usages"].items():
+        console.print(f"{name}: {100 * usage:.1f} % used", highlight=False)
+    for words in told["notes"]:
+        console.print(f"[dim]{words}[/]", highlight=False)
     for words, count in told["oddities"].items():
         console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
 

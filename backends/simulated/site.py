@@ -415,7 +415,7 @@ class SimulatedSite:
         self.poll_s = poll_s
         self.scheduler = scheduler
         self.scheduler_settings = dict(scheduler_settings or {})
-        self._plans, self._buffer = False, None
+        self._plans, self._buffer, self._made_up = False, None, ()
         if scheduler != "easy" or self.scheduler_settings:
             found = find_scheduler(scheduler, self.scheduler_settings)  # now is the time to refuse it
             if isinstance(found, CoreMaker):
@@ -423,6 +423,7 @@ class SimulatedSite:
                 core = found.core(self.machine.cores, nothing, now=0)
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
+                self._made_up = found.notes
         self._worlds: dict[int, Engine] = {}
 
     @property
@@ -445,7 +446,7 @@ class SimulatedSite:
         notes = [slow()] if slow() else []
         if self.scheduler != "easy":
             given = "".join(f", {name} {value}" for name, value in self.scheduler_settings.items())
-            notes.append(f"the machine's scheduler is {self.scheduler}{given}")
+            notes += [f"the machine's scheduler is {self.scheduler}{given}", *self._made_up]
         if self.trace is not None:
             notes += [f"{count} jobs {words}" for words, count in self.trace.oddities.items()]
         return notes

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from asa.errors import AsaError
 
 DAY = 86_400
+KINDS = ("original", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_json_is_a_list_of_all_cases_and_seeds(log):
         assert one["burst_buffer_gb"] == 500_000
         assert (one["ssd_usage"] is None) == (one["workload"] == "theta-s4")
         assert one["solver"] == "exact"
-    assert not done.stderr
+        assert one["nodes"] == 100
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -136,10 +137,20 @@ def test_windows_and_solvers_are_put_side_by_side(log):
 
 
 def test_only_cori_without_a_log():
-    """It is said, even if nothing comes of it."""
-    done = CliRunner().invoke(app, ["compare", "--days", "30"])
+    """It is said, once nothing else is wrong."""
+    done = bbsched("compare", "--days", 31, "--methods", "baseline", "--seeds", 1, "--processes", 1, "--json")
     assert "Only Cori's workloads" in done.stderr
-    assert "a workload of 30 days cannot be" in str(done.exception)
+    assert {one["workload"] for one in json.loads(done.stdout)} == {f"cori-{kind}" for kind in KINDS}
+    assert "Cori" not in bbsched("compare", "--methods", "none", code=2).stderr
+
+
+def test_a_log_of_another_machine_is_told_apart(log):
+    done = bbsched(
+        "compare", "--theta", log, "--workloads", "theta-s4,theta-s3", "--methods", "baseline", "--seeds", 2,
+        "--processes", 1,
+    )  # fmt: skip
+    assert done.stderr.count("the log's machine has 100 nodes, and Theta 4,392") == 1
+    assert "100 nodes, 500 TB of burst buffer" in done.stdout
 
 
 def test_figures_are_drawn(log, tmp_path):
@@ -166,7 +177,7 @@ def test_figures_are_drawn(log, tmp_path):
         (["--windows", "20,"], "'' is no size of a window"),
         (["--windows", "-3"], "'-3' is no size of a window"),
         (["--solver", "greedy"], "Known: exact, genetic."),
-        (["--workloads", "cori-s4", "--days", "30"], "a workload of 30 days cannot be"),
+        (["--theta-buffer-tb", "500"], "no workloads of Theta without its log"),
         (["--theta", "nowhere.swf"], "nowhere.swf"),
         (["--theta", "LOG", "--days", "33"], "the log lasts 32.0 days, and 33 are asked for"),
         (["--theta", "LOG", "--theta-buffer-tb", "20"], "could never start"),

@@ -13,7 +13,6 @@ from asa.backends.bbsched.methods import (
     BinPacking,
     Constrained,
     Weighted,
-    backfill,
     load_method,
 )
 from asa.backends.bbsched.problem import Window
@@ -160,7 +159,6 @@ def test_all_select_jobs_that_fit_and_the_forced_ones_among_them(system, data):
 def test_the_baseline_stops_at_the_first_job_that_does_not_fit():
     window, free = two([50, 60, 10], [0, 0, 0])
     assert Baseline().select(window, free).jobs == (0,)
-    assert backfill(window, free, (0,)) == (0, 2)
 
 
 def test_a_forced_job_goes_before_those_in_front_of_it():
@@ -184,14 +182,6 @@ def test_bin_packing_sees_the_disks_of_the_nodes_that_are_left():
     system = System([Kind(10, {"ssd": 100})], {BB: 1000})
     window = Window(system, {NODES: [4, 4, 3, 3], BB: [0, 0, 0, 0], "ssd": [100, 0, 100, 0]})
     assert BinPacking().select(window, system.whole).jobs == (0, 2, 3)
-
-
-def test_backfilling_does_not_delay_the_first_job_that_is_left():
-    """That one needs all nodes but 20 when it starts, so beside it 20 can run on; a third would fit now."""
-    window, free = two([70, 80, 15, 10, 5], [0, 0, 0, 0, 0])
-    assert backfill(window, free, (0,)) == (0, 2, 4)
-    assert backfill(window, free, (0,), then=System(100, {BB: 100}).free(85)) == (0, 4)
-    assert backfill(window, free, (0, 1, 2, 3, 4)) == (0, 1, 2, 3, 4)
 
 
 # ---------------------------------------------------------------------- by name

@@ -74,18 +74,6 @@ def test_forced_jobs_are_taken_in_order_as_long_as_they_fit():
     assert Problem(window, system.free(50)).forced == [2]
 
 
-def test_a_window_of_some_of_the_jobs():
-    window = Window(DISKS, {NODES: [1, 2, 3], "ssd": [0, 200, 100]}, [True, False, True])
-    part = window.take([2, 1])
-    assert part.uses.tolist() == window.uses[[2, 1]].tolist()
-    assert part.forced.tolist() == [True, False]
-    assert part.placed(DISKS.whole, [0, 1]).tolist() == [[3, 0], [0, 2]]
-    assert window.take([0], forced=[False]).forced.tolist() == [False]
-    assert len(part) == 2
-    with pytest.raises(InputError, match="holds no job"):
-        window.take([])
-
-
 # ---------------------------------------------------------------------- what is refused
 
 

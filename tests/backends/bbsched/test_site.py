@@ -1,5 +1,7 @@
 """BBSched as the scheduler of a simulated machine, with jobs of a client that ask for burst buffer."""
 
+import json
+
 import numpy as np
 import pytest
 from asa.backends.bbsched.queue import bbsched
@@ -135,10 +137,31 @@ def test_nonsense_is_refused_before_anything_is_simulated(quiet, settings, said)
 
 def test_comparing_on_it(quiet):
     arguments = ("compare", "blast", "--trace", quiet, "--cores", 16, "--seeds", 1, "--strategies", "per-stage")
-    assert "scheduler is bbsched, window 3" in asa(*arguments, "--backend", "bbsched", "--set", "window=3").stdout
+    told = asa(*arguments, "--backend", "bbsched", "--set", "window=3").stdout
+    assert "scheduler is bbsched, window 3" in told
+    assert "made up, as logs do not tell: a burst buffer of 4 GB a core, for which 50 % of the jobs" in " ".join(
+        told.split()
+    )
     assert "scheduler is bbsched, window 3" in asa(*arguments, "--scheduler", "bbsched", "--set", "window=3").stdout
     assert "no setting 'windw'" in asa(*arguments, "--backend", "bbsched", "--set", "windw=3", code=2).stderr
     assert "no setting 'window'" in asa(*arguments, "--set", "window=3", code=2).stderr
     assert "is no simulator" in asa(*arguments, "--backend", "local", code=2).stderr
     both = asa(*arguments, "--backend", "bbsched", "--scheduler", "easy", code=2).stderr
     assert "a backend has its scheduler" in both
+
+
+def test_scheduling_a_log_says_what_was_used_of_the_burst_buffer(tmp_path):
+    """Four jobs of all cores, one after the other; each that asks takes an eighth to eight times as much of it."""
+    path = tmp_path / "full.swf"
+    hours = np.full(4, 3600)
+    write_swf(path, JobTable(np.zeros(4, dtype=np.int64), hours, hours, np.full(4, CORES)), cores=CORES)
+    arguments = ("simulate", path, "--scheduler", "bbsched")
+    told = json.loads(asa(*arguments, "--set", "share=1", "--json").stdout)
+    held = bbsched(share=1).core(CORES, JobTable(0 * hours, hours, hours, np.full(4, CORES)), now=0).load.demand[:4, 1]
+    assert told["usages"] == {"burst buffer": pytest.approx(held.sum() / 4 / (4 * CORES))}
+    assert 0 < told["usages"]["burst buffer"] <= 1
+    assert told["notes"] == list(bbsched(share=1).notes)
+    assert (
+        f"burst buffer: {100 * told['usages']['burst buffer']:.1f} % used" in asa(*arguments, "--set", "share=1").stdout
+    )
+    assert json.loads(asa("simulate", path, "--json").stdout)["usages"] == {}

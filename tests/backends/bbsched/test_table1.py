@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
-from asa.backends.bbsched.methods import Baseline, backfill, load_method
+from asa.backends.bbsched.methods import Baseline, load_method
 from asa.backends.bbsched.problem import Problem, Window
+from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import Kind, System
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import JobTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +39,11 @@ def test_table_1_to_the_digit(method, jobs, nodes, buffer):
 
 def test_the_naive_method_of_table_1_with_its_backfilling():
     """J2 waits for J1's burst buffer; J4 asks for none, and fits beside."""
-    window = Window(TABLE1, JOBS)
-    naive = Baseline().select(window, TABLE1.whole).jobs
-    assert backfill(window, TABLE1.whole, naive) == (0, 3)
+    hour = np.full(5, 3600)
+    load = make_load(TABLE1, JobTable(0 * hour, hour, hour, np.array(JOBS["nodes"])), {BUFFER: np.array(JOBS[BUFFER])})
+    core = GeneralCore(load, WindowScheduler(TABLE1, Baseline()))
+    core.run(1)
+    assert np.flatnonzero(core.start == 0).tolist() == [0, 3]
 
 
 def test_the_front_of_table_1():
