@@ -319,6 +319,8 @@ class Capabilities:
     shrink_by
         A running job can give cores back in multiples of so many, those of a node where only whole nodes are taken
         back; 0 if it cannot.
+    shrinks_from_outside
+        Whether others can have it do so (`Adjustable.shrink`), and not its own script alone.
     grow_by
         A running job can get more cores, in multiples of so many, by a second job whose cores join its own (`Growing`);
         0 if it cannot.
@@ -341,6 +343,7 @@ class Capabilities:
     partition: str = ""
     partitions: Mapping[str, PartitionLimits] = field(default_factory=dict)
     shrink_by: int = 0
+    shrinks_from_outside: bool = True
     grow_by: int = 0
     most_queued: int | None = None
     charges: Literal["allocated", "used"] = "allocated"

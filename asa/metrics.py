@@ -176,7 +176,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
         core_hours=sum(_held(job, (r for r in told if isinstance(r, Resized))) for job in jobs),
-        overhead_core_hours=_overhead(jobs),
+        overhead_core_hours=_overhead(jobs, told),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
         undecided=verdicts.count(None),
@@ -233,11 +233,15 @@ def _held(job: Ended, resized: Iterable[Resized]) -> float:
     return total + core_hours(cores, job.time_s - since_s)
 
 
-def _overhead(jobs: Sequence[Ended]) -> float:
+def _overhead(jobs: Sequence[Ended], told: Sequence[Record]) -> float:
+    """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them."""
+    joins = {r.job_id: (r.joins, r.stages) for r in told if isinstance(r, Submitted) and r.joins}
+    began = {(r.job_id, r.stages): r.time_s for r in told if isinstance(r, StageStarted)}
     total = 0.0
     for job in jobs:
         if job.start_s is None:
             continue
-        used_from = job.time_s if job.payload_start_s is None else job.payload_start_s
-        total += core_hours(job.cores, used_from - job.start_s)
+        used_from = began.get(joins[job.job_id]) if job.job_id in joins else job.payload_start_s
+        until = job.time_s if used_from is None else min(max(used_from, job.start_s), job.time_s)
+        total += core_hours(job.cores, until - job.start_s)
     return total

@@ -102,7 +102,10 @@ class _OfJob(_OfStages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted(_OfJob):
-    """A job was submitted; `resubmission` counts from 0."""
+    """A job was submitted; `resubmission` counts from 0.
+
+    `joins` is the job that its cores are for, where they are; the stage is then the first that needs them.
+    """
 
     cores: int
     walltime_s: float
@@ -110,6 +113,7 @@ class Submitted(_OfJob):
     predicted_wait_s: float | None
     resubmission: int
     reason: str
+    joins: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

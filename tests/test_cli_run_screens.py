@@ -16,6 +16,7 @@ from asa.backend import Capabilities, Condition, JobState, JobStatus, StepTimes
 from asa.cli import live
 from asa.cli.events import event_line
 from asa.cli.logs import last_lines, log_file
+from asa.cli.runs import latest_job
 from asa.cli.screen import draw, summary
 from asa.cli.standing import metrics_of, stand
 from asa.locks import Holder
@@ -246,3 +247,36 @@ def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
     assert log_file(folder, state, "fetch-the-references", "err") == ours
     assert log_file(folder, state, "fetch-the-references", "out") is None
     assert log_file(folder, state, "project", "err") is None
+
+
+def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder):
+    """When they are asked for, that they queue, and that they have joined; never as a job of the stage's own."""
+    state = state_of(folder)
+    state.capabilities = replace(state.capabilities, shrink_by=1, grow_by=1)
+    names = ("fetch-the-references", "project", "background")
+    planned = PlannedJob(names, NOW_S, Keep.NOTHING, "now", widths=(1, 112, 56))
+    spec = state.spec_of(planned)
+    running = JobStatus("100", JobState.RUNNING, NOW_S, NOW_S, NOW_S, NOW_S)
+    tell(state, Intended(spec.token, planned, spec, NOW_S), Accepted(spec.token, running))
+    tell(state, Told(replace(running, steps=(StepTimes(names[0], NOW_S, None, 1),))))
+    more = PlannedJob(("project",), NOW_S + 700, Keep.NOTHING, "111 more cores for its job", joins="100")
+    state.planned = (more,)
+    told = shown(folder, state, 160).splitlines()
+    [line] = [line for line in told if line.startswith("project")]
+    assert line.split()[:7] == ["project", "waiting", "in", "its", "job", "100", "112"]
+    assert line.rstrip().endswith("more cores asked for in 1m40s")
+    spec = state.spec_of(more)
+    queued = JobStatus("101", JobState.PENDING, NOW_S + 700)
+    [record] = tell(state, Intended(spec.token, more, spec, NOW_S), Accepted(spec.token, queued))
+    state.planned = ()
+    assert event_line(record)[21:] == (
+        "project: submitted as job 101 to join job 100, 111 cores for 5h48m: 111 more cores for its job"
+    )
+    assert "111 more cores queued, as job 101" in shown(folder, state, 160)
+    tell(state, Told(replace(queued, state=JobState.RUNNING, start_s=NOW_S + 800)))
+    assert "111 more cores joined, as job 101" in shown(folder, state, 160)
+    joined = stand(folder, state, [], NOW_S + 900).stages
+    assert [(stage.job_id, stage.state) for stage in joined][1:3] == [("100", "waiting in its job")] * 2
+    lost = replace(running, state=JobState.FAILED, end_s=NOW_S + 900, exit_code=1)
+    tell(state, Told(lost), Told(replace(queued, state=JobState.COMPLETED, start_s=NOW_S + 800, end_s=NOW_S + 900)))
+    assert latest_job(state, "project").status.job_id == "100"

@@ -189,7 +189,7 @@ def test_who_waits_long_for_a_connection_is_told(monkeypatch, capsys):
     said = []
 
     def connect():
-        while "Still connecting" not in "".join(said):
+        while "Still opening" not in "".join(said):
             said.append(capsys.readouterr().err)
         return "world"
 

@@ -91,7 +91,8 @@ def _words(record: Record) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one 
 def _submitted(record: Submitted) -> str:
     asked = f"{cores(record.cores)} for {format_duration(record.walltime_s)}"
     again = " again" if record.resubmission else ""
-    return f"submitted{again} as job {record.job_id}, {asked}{_because(record.reason)}"
+    joins = f" to join job {record.joins}" if record.joins else ""
+    return f"submitted{again} as job {record.job_id}{joins}, {asked}{_because(record.reason)}"
 
 
 def _because(reason: str) -> str:

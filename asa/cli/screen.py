@@ -238,7 +238,8 @@ def _why(stage: StageStanding, now_s: float) -> str:
         by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
         return f"by asa: {stage.given_up}" if by_asa else stage.reason
     left_s = stage.planned_s - now_s
-    return f"asked for in {format_duration(left_s)}" if left_s >= 1 else "asked for at once"
+    what = "more cores asked for" if stage.job_id is not None else "asked for"
+    return f"{what} in {format_duration(left_s)}" if left_s >= 1 else f"{what} at once"
 
 
 def _note(stage: StageStanding, now_s: float) -> Text:

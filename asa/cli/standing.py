@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunStanding", "StageStanding", "failed_stage", "metrics_of", "predictions", "stand", "standing_of"]
 
+_IN_ITS_TURN = "waiting in its job"
 _ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
 
 
@@ -39,7 +40,7 @@ class StageStanding:
         In a word or two: ``waiting``, ``queued``, ``queued (dependency)``, ``held``, ``allocated``, ``running``,
         ``done``, ``failed``, ``refused`` and the like. What is pending is never running.
     cores, walltime_s
-        Of its job, or what that will ask for.
+        Of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     job_id
         Its latest job.
     submit_s, eligible_s, start_s
@@ -59,7 +60,8 @@ class StageStanding:
     expected_start_s
         When the batch system expects it to start.
     reason
-        Why it is pending, how it failed, or why it was refused, in the batch system's words.
+        Why it is pending, how it failed, or why it was refused, in the batch system's words; or what became of the
+        cores that its job lacks for it.
     given_up
         Why asa itself cancelled its job; empty if it did not.
     exit_code
@@ -67,7 +69,8 @@ class StageStanding:
     resubmissions
         How often it was asked for again.
     planned_s, plan
-        When a job of it is to be submitted, as last planned, and why then.
+        When a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
+        then.
     """
 
     stage: str
@@ -348,10 +351,12 @@ def _stage(
     is_pending, is_running = status.state is JobState.PENDING, words == "running"
     run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
     told_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
+    more = _more_cores(state, job, name) if words == _IN_ITS_TURN else ""
+    lacks = plan if plan is not None and plan.joins and words == _IN_ITS_TURN else None
     return StageStanding(
         name,
         words,
-        job.spec.cores,
+        view.cores or job.spec.cores,
         job.spec.walltime_s,
         job_id=status.job_id,
         submit_s=status.submit_s,
@@ -365,11 +370,25 @@ def _stage(
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
         expected_start_s=told_s if is_pending else None,
-        reason=status.reason if words != "done" else "",
+        reason=more or (status.reason if words != "done" else ""),
         given_up=job.giving_up,
         exit_code=status.exit_code,
         resubmissions=view.resubmissions,
+        planned_s=lacks.submit_s if lacks is not None else None,
+        plan=lacks.reason if lacks is not None else "",
     )
+
+
+def _more_cores(state: RunState, job: Job, name: str) -> str:
+    """Say what becomes of the cores that a job is to get for one of its stages; empty if none were asked for."""
+    for one in reversed(state.jobs.values()):
+        if one.planned.joins == job.status.job_id and name in one.planned.stages and not one.giving_up:
+            more = f"{one.spec.cores} more {'core' if one.spec.cores == 1 else 'cores'}"
+            if one.status.state is JobState.PENDING:
+                return f"{more} queued, as job {one.status.job_id}"
+            if one.status.state is JobState.RUNNING:
+                return f"{more} joined, as job {one.status.job_id}"
+    return ""
 
 
 def _words(state: RunState, name: str, job: Job | None) -> str:  # noqa: PLR0911 - a word each
@@ -413,7 +432,7 @@ def _shared_words(job: Job, name: str) -> str:
     if not told:
         return "in a running job"
     if name not in told:
-        return "waiting in its job"
+        return _IN_ITS_TURN
     return "running" if told[name].end_s is None else "done"
 
 

@@ -56,7 +56,7 @@ class LearnedForecast:
         self.bank = bank
         self._job_of = job_of
         self._at_once = at_once
-        self._drawn: dict[tuple[str, ...], tuple[int, WaitForecast]] = {}
+        self._drawn: dict[tuple[tuple[str, ...], int], tuple[int, WaitForecast]] = {}
 
     @property
     def is_informed(self) -> bool:
@@ -65,18 +65,26 @@ class LearnedForecast:
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
         """Predict the wait of a job."""
+        return self._predict(stages, self._job_of(stages))
+
+    def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:  # noqa: ARG002 - nobody knows when
+        """Predict the wait of a job of another size than that of these stages' own."""
+        return self._predict(stages, replace(self._job_of(stages), cores=cores, walltime_s=walltime_s))
+
+    def _predict(self, stages: tuple[str, ...], job: QueuedJob) -> WaitForecast:
         if self._at_once(stages):
             return _NO_WAIT
         if not self.bank.draws:
-            return self.bank.predict(self._job_of(stages))
-        drawn = self._drawn.get(stages)
+            return self.bank.predict(job)
+        drawn = self._drawn.get((stages, job.cores))
         if drawn is None or drawn[0] != self.bank.own:
-            drawn = self._drawn[stages] = (self.bank.own, self.bank.predict(self._job_of(stages)))
+            drawn = self._drawn[stages, job.cores] = (self.bank.own, self.bank.predict(job))
         return drawn[1]
 
     def used(self, stages: tuple[str, ...]) -> None:
         """Forget a prediction that was acted upon; a resubmission draws anew."""
-        self._drawn.pop(stages, None)
+        for key in [key for key in self._drawn if key[0] == stages]:
+            del self._drawn[key]
 
 
 class PlannedForecast:

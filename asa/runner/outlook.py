@@ -15,7 +15,7 @@ from asa.runner.entries import Accepted, Intended
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.state import RunState
-from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, PlannedJob, RunView, Strategy, load_strategy
+from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, Strategy, load_strategy
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
@@ -176,7 +176,9 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
                 ):
                     list(state.apply(entry))
             else:
-                yield _later(state, job.stages, now_s, shrinks=job.shrinks)
+                yield _later(state, job.stages, now_s, shrinks=job.shrinks, widths=job.widths)
+        if is_first:
+            yield from _growths(state, strategy.plan(state.view(now_s), forecast), now_s)
         for name in (name for job in planned for name in job.stages):
             view = state.stages[name]
             ended_s = now_s + view.stage.expected_s
@@ -187,13 +189,22 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
             yield _later(state, (name,), now_s)
 
 
+def _growths(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:
+    """Give what would be asked for of cores for jobs that have been submitted."""
+    for job in plan.submissions:
+        if job.joins:
+            yield PlannedSpec(job, state.spec_of(job), max(job.submit_s - now_s, 0.0))
+
+
 def _is_news(state: RunState, job: PlannedJob) -> bool:
     return all(state.stages[name].phase is Phase.WAITING for name in job.stages)
 
 
-def _later(state: RunState, stages: tuple[str, ...], now_s: float, *, shrinks: bool = False) -> PlannedSpec:
+def _later(
+    state: RunState, stages: tuple[str, ...], now_s: float, *, shrinks: bool = False, widths: tuple[int, ...] = ()
+) -> PlannedSpec:
     """Plan a job whose turn comes when stages before it have ended."""
     after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
     reason = f"when it is its turn: after {', '.join(after)}"
-    job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks)
+    job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks, widths=widths)
     return PlannedSpec(job, state.spec_of(job), None)

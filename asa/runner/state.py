@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from asa.backend import Capabilities, Dependency, JobSpec, JobState, JobStatus, Step, StepTimes
+from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
@@ -44,7 +44,7 @@ from asa.runner.entries import (
     Told,
     Unsent,
 )
-from asa.strategies.base import Keep, Phase, PlannedJob, RunView, StageView
+from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob, RunView, StageView
 from asa.units import core_hours
 from asa.workflow import Slot, Stage, Workflow
 
@@ -71,25 +71,13 @@ class Job:
     given_up: bool = False  # cancelled by us: its stages may have another job by now
     observed: bool = False
     known_as: OwnJob | None = None  # to the bank, once it queues
+    resized: int = 0  # how often it was told since its start that it got narrower
 
     @property
     def is_void(self) -> bool:
         """What depends on it can never start."""
         ended_badly = self.status.state.is_final and self.status.state is not JobState.COMPLETED
         return bool(self.giving_up) or (ended_badly and self.status.reason != TWIN)
-
-    @property
-    def core_hours(self) -> float:
-        """What it held from its beginning to its end; nothing before that, and where the client is."""
-        began_s, end_s, cores = self.status.start_s, self.status.end_s, self.spec.cores
-        if began_s is None or end_s is None or self.spec.local:
-            return 0.0
-        held = 0.0
-        for step in self.status.steps:
-            if 0 < step.cores < cores:
-                held += core_hours(cores, step.start_s - began_s)
-                began_s, cores = step.start_s, step.cores
-        return held + core_hours(cores, end_s - began_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +155,9 @@ class RunState:
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
-        spent = sum(job.core_hours for job in self.jobs.values())
-        return RunView(self.workflow, dict(self.stages), now_s, self.capabilities, spent)
+        spent = sum(map(self._core_hours, self.jobs.values()))
+        growths = tuple(_growth_view(job) for job in self.jobs.values() if job.planned.joins)
+        return RunView(self.workflow, dict(self.stages), now_s, self.capabilities, spent, growths)
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
@@ -198,8 +187,9 @@ class RunState:
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
-                self._ask_again(job)
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
+                yield from self._steps_done(job)
+                self._ask_again(job)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
                 if refused and (intent := self.open_intent) is not None and intent.token == refused:
                     self.open_intent = None
@@ -215,9 +205,13 @@ class RunState:
 
     def spec_of(self, planned: PlannedJob) -> JobSpec:
         """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
+        if planned.joins:
+            return self._growth_spec(planned)
         stages = [self.stages[name].stage for name in planned.stages]
         per_node = self.capabilities.cores_per_node
-        cores = max(stage.cores_on(per_node) for stage in stages)
+        widest = stages[:1] if planned.widths else stages
+        cores = max(stage.cores_on(per_node) for stage in widest)
+        nodes = max(stage.nodes or 0 for stage in widest)
         slots = self.workflow.layout(planned.stages, self.run_s)
         whole = len(planned.stages) == len(self.workflow.stages)
         walltime = sum(stage.walltime_s for stage in stages)
@@ -234,7 +228,7 @@ class RunState:
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
-            cores=_in_tasks(cores, together, max(stage.nodes or 0 for stage in stages)),
+            cores=planned.widths[0] if planned.widths else _in_tasks(cores, together, nodes),
             walltime_s=self._at_most(walltime, planned.stages, partition),
             command=self._payload(stages[0]) if len(stages) == 1 else "",
             steps=self._steps(planned, slots) if len(stages) > 1 else (),
@@ -243,21 +237,51 @@ class RunState:
             cpus_per_task=together,
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
-            nodes=_nodes_for(cores, per_node, max(stage.nodes or 0 for stage in stages)),
+            nodes=_nodes_for(cores, per_node, nodes),
             memory_bytes=max(stage.memory_bytes for stage in stages),
             gpus=max(stage.gpus for stage in stages),
             burst_buffer_bytes=max(stage.burst_buffer_bytes for stage in stages),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
             # a dependency that a site drops starts the job, but not the payload
-            awaits=tuple(self._token(name) for name in before) if planned.keep is not Keep.NOTHING else (),
+            awaits=self._awaited(before) if planned.keep is not Keep.NOTHING else (),
             posts=tuple(self._token(name) for name in planned.stages),
             run_s=max(slot.end_s for slot in slots),
         )
 
+    def _growth_spec(self, planned: PlannedJob) -> JobSpec:
+        """Write the job whose cores are to join another's: what that one's stage has more than the one before it."""
+        job, [stage] = self.jobs[planned.joins], planned.stages
+        cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
+        if cores < 1:
+            raise InputError(
+                f"needs no more cores than job {planned.joins} has before it",
+                where=f"stage {stage!r}",
+                hint="A plan must ask for more cores only where a job's `widths` rise.",
+            )
+        began_s, walltime_s = job.status.start_s, job.spec.walltime_s
+        left_s = walltime_s if began_s is None else max(began_s + walltime_s - planned.submit_s, 1.0)
+        return JobSpec(
+            name=f"{self.name}/{stage}+{cores}",
+            token=self.token_of(planned),
+            cores=cores,
+            walltime_s=left_s,
+            partition=job.spec.partition,
+            account=job.spec.account,
+            options=job.spec.options,
+            dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
+        )
+
+    def _awaited(self, before: Iterable[str]) -> tuple[str, ...]:
+        """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
+        return tuple(self._token(name) for name in before if self.stages[name].phase is not Phase.DONE)
+
     def _steps(self, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
-        """Write the steps of stages that share a job, each with the most that it and those after it need."""
-        per_node, by = self.capabilities.cores_per_node, self.capabilities.shrink_by if planned.shrinks else 0
+        """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
         stages = [self.stages[slot.stage].stage for slot in slots]
+        if planned.widths:
+            widths = dict(zip(planned.stages, planned.widths, strict=True))
+            return tuple(self._step(stage, widths[stage.name], slot) for stage, slot in zip(stages, slots, strict=True))
+        per_node, by = self.capabilities.cores_per_node, self.capabilities.shrink_by if planned.shrinks else 0
         needs = [stage.cores_on(per_node) for stage in stages]
         if by and max(needs) % by:  # what it gets of which node is not known
             by = 0
@@ -301,6 +325,9 @@ class RunState:
     def token_of(self, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
         first = planned.stages[0]
+        if planned.joins:
+            place, count = self.workflow.order.index(first) + 1, len(self._former_growths(planned))
+            return f"{self.jobs[planned.joins].spec.token}-g{place}-{count}"
         group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
         return f"{self.unique[:12]}-{self.workflow.order.index(first) + 1}{group}-{self.stages[first].resubmissions}"
 
@@ -309,12 +336,14 @@ class RunState:
 
         What comes before such stages in a planned job is asked for first.
         """
+        if planned.joins:
+            return planned
         group_of = {name: group for group in self._in_doubt() for name in group.stages}
         if not (shared := [name for name in planned.stages if name in group_of]):
             return planned
         before = planned.stages[: planned.stages.index(shared[0])]
         if before:
-            return replace(planned, stages=before)
+            return replace(planned, stages=before, widths=planned.widths[: len(before)] if len(before) > 1 else ())
         return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
 
     def _in_doubt(self) -> Iterator[PlannedJob]:
@@ -322,7 +351,7 @@ class RunState:
         sent = {job.spec.token for job in self.jobs.values()}
         for token in self.doubtful.keys() - sent:
             planned = self.intents[token].planned
-            if self.stages.keys() >= set(planned.stages) and self.token_of(planned) == token:
+            if not planned.joins and self.stages.keys() >= set(planned.stages) and self.token_of(planned) == token:
                 yield planned
 
     def earliest_s(self, planned: PlannedJob) -> float:
@@ -331,6 +360,8 @@ class RunState:
         A local one is submitted when the stages before it have ended; one that failed, after a pause; and one that
         depends on such, not before it.
         """
+        if planned.joins:
+            return -math.inf
         views = [self.stages[name] for name in planned.stages]
         before = {name for view in views for name in view.stage.after} - set(planned.stages)
         if all(view.stage.local for view in views) and any(
@@ -379,7 +410,7 @@ class RunState:
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         self.jobs[status.job_id] = Job(planned, spec, pending, observed=observed)
         predicted = planned.prediction.wait_s if planned.prediction else None
-        for name in planned.stages:
+        for name in planned.stages if not planned.joins else ():
             self.stages[name] = replace(
                 self.stages[name],
                 phase=Phase.QUEUED,
@@ -387,7 +418,9 @@ class RunState:
                 submit_s=status.submit_s,
                 keep=planned.keep,
                 predicted_wait_s=predicted,
+                cores=next((step.cores for step in spec.steps if step.name == name), 0) if planned.widths else 0,
             )
+        again = len(self._former_growths(planned)) if planned.joins else self.stages[planned.stages[0]].resubmissions
         return Submitted(
             time_s=status.submit_s,
             run=self.name,
@@ -397,9 +430,20 @@ class RunState:
             walltime_s=spec.walltime_s,
             keep=planned.keep,
             predicted_wait_s=predicted,
-            resubmission=self.stages[planned.stages[0]].resubmissions,
+            resubmission=again,
             reason=planned.reason,
+            joins=planned.joins,
         )
+
+    def _former_growths(self, planned: PlannedJob) -> list[Job]:
+        """Give the jobs that were to join the same one for the same stage, and have ended, or are about to."""
+        return [
+            job
+            for job in self.jobs.values()
+            if job.planned.joins == planned.joins
+            and job.planned.stages == planned.stages
+            and (job.status.state.is_final or job.giving_up)
+        ]
 
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
         return Cancelled(time_s=at_s, run=self.name, stages=planned.stages, job_id=job_id, reason=reason)
@@ -442,7 +486,8 @@ class RunState:
             yield Observation(self._observed(job, observation), job, observation)
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
-        yield from self._resized(job, () if requeued else was.steps)
+        self._tell_steps(job)
+        yield from self._resized(job)
         if status.state.is_final:
             yield Ended(
                 time_s=status.end_s if status.end_s is not None else status.submit_s,
@@ -452,10 +497,12 @@ class RunState:
                 state=status.state,
                 cores=job.spec.cores,
                 start_s=status.start_s,
-                payload_start_s=status.payload_start_s,
+                payload_start_s=status.payload_start_s if not job.planned.joins else None,
                 reason=status.reason,
             )
             yield from self._ended(job)
+        elif job.planned.joins:
+            return
         elif status.reason == _HOPELESS and self.outcome is None and self._is_hopeless(job):
             reason = f"{_names(job)} can never start: a stage that it depends on failed"
             yield self._end("failed", reason, status.submit_s)
@@ -470,13 +517,16 @@ class RunState:
             reason=job.status.reason,
         )
         job.observed = True  # what it waited at first was told, or is not known; what it waits now began in the middle
-        if not job.given_up:
+        job.resized = 0
+        if not job.given_up and not job.planned.joins:
             for name in job.planned.stages:
                 self.stages[name] = replace(
                     self.stages[name],
                     phase=Phase.QUEUED,
                     started_s=None,
+                    ended_s=None,
                     hold_until_s=None,
+                    limit_s=None,
                     submit_s=job.status.submit_s,
                 )
 
@@ -511,7 +561,7 @@ class RunState:
         )
 
     def _payload_began(self, job: Job, at_s: float) -> Iterator[Record]:
-        if job.given_up:
+        if job.given_up or job.planned.joins:
             return
         for name in job.planned.stages:
             self.stages[name] = replace(self.stages[name], phase=Phase.RUNNING)
@@ -525,23 +575,64 @@ class RunState:
             self.stages[first] = replace(self.stages[first], started_s=began_s)
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
-    def _resized(self, job: Job, known: Sequence[StepTimes]) -> Iterator[Record]:
-        """Tell of the cores that a job gave back since its steps were last told of."""
-        width = min((step.cores for step in known if step.cores), default=job.spec.cores)
+    def _tell_steps(self, job: Job) -> None:
+        """Note when stages began and ended that share a job, which is done only when it ends."""
         for step in job.status.steps:
-            if 0 < step.cores < width:
-                width = step.cores
-                yield Resized(
-                    time_s=step.start_s,
-                    run=self.name,
-                    stages=job.planned.stages,
-                    job_id=job.status.job_id,
-                    cores=width,
-                )
+            view = self.stages[step.name]
+            if view.job_id == job.status.job_id and view.phase is Phase.RUNNING and len(job.planned.stages) > 1:
+                self.stages[step.name] = replace(view, started_s=step.start_s, ended_s=step.end_s)
+
+    def _resized(self, job: Job) -> Iterator[Record]:
+        """Tell of the cores that were given back since it was told last: a job's own, and those that joined it."""
+        others = self._growths_of(job.status.job_id) if job.planned.widths else []
+        for one in (job, *others):
+            changes = self._widths_of(one)[1:]
+            for at_s, cores in changes[one.resized :]:
+                if cores:  # else it has ended
+                    yield Resized(
+                        time_s=at_s,
+                        run=self.name,
+                        stages=one.planned.stages,
+                        job_id=one.status.job_id,
+                        cores=cores,
+                    )
+            one.resized = len(changes)
+
+    def _growths_of(self, job_id: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.planned.joins == job_id]
+
+    def _widths_of(self, job: Job) -> list[tuple[float, int]]:
+        """Tell since when a job had how many cores of its own. What was asked for last is given back first."""
+        if (began_s := job.status.start_s) is None:
+            return []
+        first, widths = job, [(began_s, job.spec.cores)]
+        line = [job]
+        if job.planned.joins:
+            first = self.jobs[job.planned.joins]
+            growths = self._growths_of(job.planned.joins)
+            line = [first, *growths[: growths.index(job) + 1]]
+        held, telling = [one.spec.cores for one in line], _gives_back_at(first)
+        for step in first.status.steps:
+            left = step.cores
+            for place, one in enumerate(line if left and step.name in telling else ()):
+                if one is first or _holds(one.status, step.start_s):
+                    held[place] = min(held[place], left)
+                    left -= held[place]
+            if held[-1] < widths[-1][1]:
+                widths.append((step.start_s, held[-1]))
+        return widths
+
+    def _core_hours(self, job: Job) -> float:
+        """Count what a job held from its beginning to its end; nothing before that, and where the client is."""
+        end_s, widths = job.status.end_s, self._widths_of(job)
+        if end_s is None or job.spec.local:
+            return 0.0
+        ends = [*(at_s for at_s, _ in widths[1:]), end_s]
+        return sum(core_hours(cores, to_s - at_s) for (at_s, cores), to_s in zip(widths, ends, strict=False))
 
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
-        if job.given_up or status.reason == TWIN:
+        if job.given_up or status.reason == TWIN or job.planned.joins:
             return
         if job.giving_up and status.state is not JobState.COMPLETED:
             return  # whatever ended it, it was to end
@@ -550,6 +641,9 @@ class RunState:
             yield from self._stages_done(job, status.payload_start_s, end)
         elif status.state is JobState.TIMEOUT and status.payload_start_s is None:
             self._ask_again(job)  # an allocation that idled until its limit: the stage never began
+        elif status.state is JobState.TIMEOUT and _stood_still(job):
+            yield from self._steps_done(job)
+            self._ask_again(job)
         elif self.outcome is not None:
             return
         elif status.start_s is None and any(before.is_void for before in self._needed(job)):
@@ -583,6 +677,18 @@ class RunState:
         pause_s = min(_PAUSE_S * 2**view.attempts, _LONGEST_PAUSE_S)
         self.stages[name] = replace(view, stage=stage, attempts=view.attempts + 1, not_before_s=end_s + pause_s)
 
+    def _steps_done(self, job: Job) -> Iterator[Record]:
+        """Note what ended well in a job that was to run further, with more cores, and did not get them."""
+        for step in job.status.steps if job.planned.widths else ():
+            view = self.stages[step.name]
+            if step.end_s is not None and view.job_id == job.status.job_id:
+                stages, job_id = (step.name,), job.status.job_id
+                yield StageStarted(time_s=step.start_s, run=self.name, stages=stages, job_id=job_id)
+                yield StageEnded(time_s=step.end_s, run=self.name, stages=stages, job_id=job_id)
+                self.stages[step.name] = replace(
+                    view, phase=Phase.DONE, started_s=step.start_s, ended_s=step.end_s, hold_until_s=None
+                )
+
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
         slots = self.workflow.layout(job.planned.stages, self.run_s)
@@ -606,16 +712,19 @@ class RunState:
     # ------------------------------------------------------------------
 
     def _allocated(self, job: Job, start_s: float) -> None:
-        if not job.given_up:
+        if not job.given_up and not job.planned.joins:
+            limit_s = start_s + job.spec.walltime_s
             needed_s = sum(self.stages[name].stage.walltime_s for name in job.planned.stages)
             hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
             for name in job.planned.stages:
-                self.stages[name] = replace(self.stages[name], phase=Phase.ALLOCATED, hold_until_s=hold_until)
+                self.stages[name] = replace(
+                    self.stages[name], phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s
+                )
 
     def _ask_again(self, job: Job) -> None:
         for name in job.planned.stages:
             stage = self.stages[name]
-            if stage.job_id == job.status.job_id:
+            if stage.job_id == job.status.job_id and stage.phase is not Phase.DONE:
                 again = stage.resubmissions + 1
                 self.stages[name] = StageView(stage.stage, resubmissions=again, attempts=stage.attempts)
 
@@ -636,6 +745,42 @@ class RunState:
         """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
         generation = self.generations.get(stage, 0)
         return f"{stage}@{generation}" if generation else stage
+
+
+def _growth_view(job: Job) -> GrowthView:
+    status, [stage] = job.status, job.planned.stages
+    phase = Phase.QUEUED if status.state is JobState.PENDING else Phase.ALLOCATED
+    return GrowthView(
+        status.job_id,
+        job.planned.joins,
+        stage,
+        job.spec.cores,
+        Phase.DONE if status.state.is_final or job.giving_up else phase,
+        status.submit_s,
+        job.planned.prediction.wait_s if job.planned.prediction else None,
+    )
+
+
+def _gives_back_at(job: Job) -> set[str]:
+    """Name the steps that tell of cores given back: where others join a job, those that keep fewer than before."""
+    steps = job.spec.steps
+    if not job.planned.widths:
+        return {step.name for step in steps}
+    widths = pairwise([job.spec.cores, *(step.cores for step in steps)])
+    return {step.name for step, (had, keeps) in zip(steps, widths, strict=True) if keeps < had}
+
+
+def _holds(status: JobStatus, at_s: float) -> bool:
+    """Whether a job that began before a time had not ended before it."""
+    has_begun = status.start_s is not None and status.start_s < at_s
+    return has_begun and (status.end_s is None or status.end_s >= at_s)
+
+
+def _stood_still(job: Job) -> bool:
+    """Whether a job ended as it waited for more cores between two of its stages."""
+    steps = job.status.steps
+    waits = bool(job.planned.widths) and 0 < len(steps) < len(job.planned.stages)
+    return waits and all(step.end_s is not None for step in steps)
 
 
 def _names(job: Job) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from asa.backend import Backend, JobSpec, JobState, JobStatus
+from asa.backend import Backend, Growing, JobSpec, JobState, JobStatus
 from asa.errors import (
     BackendError,
     JobNotFoundError,
@@ -115,7 +115,7 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
     one.commit(Again(spec.token, backend.now()) if is_again else Intended(spec.token, planned, spec, backend.now()))
     one.looks = 0
     try:
-        job_id = backend.submit(spec)
+        job_id = _send(backend, planned, spec)
     except SubmitRejectedError as error:
         if _came_to_nothing(backend, one, spec):  # what becomes of that decides what becomes of this
             _send_later(backend, one, str(error), doubtful=False)
@@ -126,12 +126,25 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
         one.again_s = backend.now()  # `clear_up` sees to it
     except (SubmitDeferredError, UnavailableError) as error:
         _send_later(backend, one, str(error), doubtful=False)
+    except BackendError as error:
+        if not planned.joins:
+            raise
+        ask(backend, [(one, planned.joins)])  # it has ended, perhaps
+        _send_later(backend, one, str(error), doubtful=False)
     else:
         try:
             status = backend.status([job_id])[job_id]
         except BackendError:  # it was accepted, whatever can be asked
             status = JobStatus(job_id, JobState.PENDING, backend.now())
         _begin_job(one, status)
+
+
+def _send(backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
+    if not planned.joins:
+        return backend.submit(spec)
+    if not isinstance(backend, Growing):
+        raise SubmitRejectedError("no job gets more cores here", where=f"job {spec.name!r}", hint="Take `asa-plan`.")
+    return backend.grow(planned.joins, spec.cores, token=spec.token)
 
 
 def _came_to_nothing(backend: Backend, one: Active, spec: JobSpec) -> bool:
@@ -144,6 +157,8 @@ def _came_to_nothing(backend: Backend, one: Active, spec: JobSpec) -> bool:
 
 def _stages(planned: PlannedJob) -> str:
     stages = planned.stages
+    if planned.joins:
+        return f"more cores for stage {stages[0]!r} were"
     return f"stage {stages[0]!r} was" if len(stages) == 1 else f"the job of {len(stages)} stages was"
 
 
@@ -155,7 +170,7 @@ def _begin_job(one: Active, status: JobStatus) -> None:
     job = one.state.jobs[status.job_id]
     if isinstance(one.forecast, LearnedForecast):
         one.forecast.used(job.planned.stages)
-        if not job.spec.dependencies:
+        if not job.spec.dependencies or (job.planned.joins and status.eligible_s is not None):
             queues(one, job, status.submit_s)
     take_in(one, status)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from asa import plugins
 from asa.backend import Capabilities, DependencyType
@@ -18,11 +18,13 @@ __all__ = [
     "Cancellation",
     "Forecast",
     "ForecastKind",
+    "GrowthView",
     "Keep",
     "Phase",
     "Plan",
     "PlannedJob",
     "RunView",
+    "Sizing",
     "StageView",
     "Strategy",
     "lacking",
@@ -85,8 +87,13 @@ class StageView:
         The wait predicted for it.
     hold_until_s
         Once its allocation began: how long that may idle and still be long enough for the stage.
+    limit_s
+        Once its allocation began: when that ends at the latest.
+    cores
+        Cores that its job is to have while it runs, where that is not for all its stages the same; else 0.
     started_s, ended_s
-        When the stage itself (not its allocation) began and ended.
+        When the stage itself (not its allocation) began and ended. One of several of a job that still runs may have
+        ended well and not be done yet.
     resubmissions
         How often its job was given back before the stage began, or failed and was asked for again.
     attempts
@@ -102,11 +109,44 @@ class StageView:
     keep: Keep = Keep.NOTHING
     predicted_wait_s: float | None = None
     hold_until_s: float | None = None
+    limit_s: float | None = None
+    cores: int = 0
     started_s: float | None = None
     ended_s: float | None = None
     resubmissions: int = 0
     attempts: int = 0
     not_before_s: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthView:
+    """What is true of more cores that were asked for.
+
+    Parameters
+    ----------
+    job_id
+        The job that waits for them.
+    joins
+        The job that they are for.
+    stage
+        The first stage that needs them.
+    cores
+        How many.
+    phase
+        Queued, allocated once they have joined, or done: they were given back, or came to nothing.
+    submit_s
+        When they were asked for.
+    predicted_wait_s
+        The wait predicted for them.
+    """
+
+    job_id: str
+    joins: str
+    stage: str
+    cores: int
+    phase: Phase
+    submit_s: float
+    predicted_wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +165,8 @@ class RunView:
         The site's rules.
     spent_core_hours
         What the run's jobs held that have ended, however they ended.
+    growths
+        More cores for its jobs, in the order in which they were asked for.
     """
 
     workflow: Workflow
@@ -132,6 +174,7 @@ class RunView:
     now_s: float
     capabilities: Capabilities
     spent_core_hours: float = 0.0
+    growths: tuple[GrowthView, ...] = ()
 
     def is_ready(self, name: str) -> bool:
         """All stages that this one follows have ended well."""
@@ -151,9 +194,18 @@ class Forecast(Protocol):
         ...
 
 
+@runtime_checkable
+class Sizing(Protocol):
+    """A forecast that can be asked for jobs of any size."""
+
+    def predict_size(self, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float) -> WaitForecast:
+        """Predict as `Forecast.predict` does, but for a job of so many cores and so much walltime."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A job to submit.
+    """A job to submit, or more cores for one that was.
 
     Parameters
     ----------
@@ -173,6 +225,12 @@ class PlannedJob:
         Walltime to ask for beyond the stages' own, for time in which the allocation idles.
     shrinks
         Whether the job gives back what none of its stages that are left needs, as far as the site takes it.
+    widths
+        Cores that it has during each of its stages, where they are not always as many: it begins with the first's,
+        gives back what is more than the next one's, and waits for what is less (`joins`).
+    joins
+        Id of a job of this run, pending or running, with `widths`. This one then runs nothing itself: its cores join
+        that job's, and `stages` is the one of its stages that is the first to need them.
     """
 
     stages: tuple[str, ...]
@@ -183,6 +241,8 @@ class PlannedJob:
     needed_s: float | None = None
     spare_walltime_s: float = 0.0
     shrinks: bool = False
+    widths: tuple[int, ...] = ()
+    joins: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,8 +138,10 @@ class Job:
 
     def wish(self, iteration: int) -> Wish | None:
         """Give what it checks with after so many iterations; None if it never asks."""
-        if self.kind in {Kind.RIGID, Kind.MOLDABLE}:
+        if self.kind is Kind.RIGID or self.kind is Kind.MOLDABLE:
             return None
+        if not self.phases:
+            return self.application.wish
         return next((wish for since, wish in reversed(self.phases) if iteration >= since), self.application.wish)
 
     def starts_on(self) -> tuple[int, ...]:

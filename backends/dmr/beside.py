@@ -53,7 +53,8 @@ class JobManager:
 
     @property
     def _can_shrink(self) -> bool:
-        return isinstance(self._backend, Adjustable) and self._backend.capabilities.shrink_by > 0
+        site = self._backend.capabilities
+        return isinstance(self._backend, Adjustable) and site.shrink_by > 0 and site.shrinks_from_outside
 
     def reply(self, told: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the program; see `desk.Clerk`."""

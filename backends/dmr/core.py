@@ -24,7 +24,7 @@ jobs end, at the next second.
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -473,13 +473,17 @@ class DmrCore:
             self._expand(row, run, answer.nodes - run.cores)
 
     def _ask(self, row: int, run: _Run) -> Answer:
-        if self._needs is None:
-            self._needs = [need for _, _, _, need, _ in self._queue]
         if run.job.phases:
             run.compute(self.now)
         wish = run.job.wish(run.iterations)
         assert wish is not None, "it checks"
-        return decide(self._held[row], wish, free=self.free, queued=self._needs)
+        return decide(self._held[row], wish, free=self.free, queued=self._queued_needs())
+
+    def _queued_needs(self) -> list[int]:
+        """Give the least sizes of those that wait, in their order."""
+        if self._needs is None:
+            self._needs = [need for _, _, _, need, _ in self._queue]
+        return self._needs
 
     def _rest(self, row: int, run: _Run) -> None:
         """Let a job be that has nothing to do, until something has changed, or it wishes for something else."""
@@ -500,9 +504,11 @@ class DmrCore:
     def _wake(self) -> None:
         """Let those check again that have something to do now."""
         self._changed = False
-        queue, free = self._queue, self.free
-        lacks = min((need - free for _, _, _, need, _ in queue if need > free), default=inf)
-        fits = any(need <= free for _, _, _, need, _ in queue)
+        if not self._dormant:
+            return
+        free, needs = self.free, sorted(set(self._queued_needs()))
+        place = bisect_right(needs, free)
+        fits, lacks = place > 0, needs[place] - free if place < len(needs) else inf
         for row in tuple(self._dormant):
             run = self._runs[row]
             if run.gives < lacks and (fits or run.takes > free):

@@ -22,8 +22,10 @@ Where the paper leaves room
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from asa.dmr import Action
@@ -80,16 +82,21 @@ class Wish:
 
     def sizes(self, nodes: int) -> tuple[int, ...]:
         """Sizes that a job of so many nodes can be resized to, in order; its own is not among them."""
-        smaller, larger = [], []
-        size = nodes
-        while size % self.factor == 0:
-            size //= self.factor
-            smaller.append(size)
-        size = nodes * self.factor
-        while size <= self.most:
-            larger.append(size)
-            size *= self.factor
-        return tuple(size for size in (*reversed(smaller), *larger) if self.least <= size <= self.most)
+        return _sizes(self.least, self.most, self.factor, nodes)
+
+
+@lru_cache(maxsize=1 << 16)
+def _sizes(least: int, most: int, factor: int, nodes: int) -> tuple[int, ...]:
+    smaller, larger = [], []
+    size = nodes
+    while size % factor == 0:
+        size //= factor
+        smaller.append(size)
+    size = nodes * factor
+    while size <= most:
+        larger.append(size)
+        size *= factor
+    return tuple(size for size in (*reversed(smaller), *larger) if least <= size <= most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +137,9 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answe
     >>> decide(16, Wish(1, 20), free=0, queued=[20, 4])
     Answer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
     """
-    smaller = [size for size in wish.sizes(nodes) if size < nodes]
-    larger = [size for size in wish.sizes(nodes) if nodes < size <= nodes + free]
+    sizes = wish.sizes(nodes)
+    own = bisect_left(sizes, nodes)  # it is not among them
+    smaller, larger = sizes[:own], sizes[own : bisect_right(sizes, nodes + free)]
     size = nodes
     if nodes < wish.least:
         size = min(larger, default=nodes)

@@ -185,6 +185,20 @@ class SimulatedBackend:
                 )
         return float(job.start)
 
+    def others(self) -> Mapping[str, NDArray[np.int64]]:
+        """Tell what became of the background's jobs by now: for experiments, as no real site shows all of it.
+
+        Returns
+        -------
+        dict of ndarray
+            A row a job, in order of submission: ``submit``, ``start`` (-1 while it waits), ``end`` (-1 while that is
+            not certain), in seconds on the clock, and ``run``, how long it takes by itself.
+        """
+        table, start = self._engine.table, self._engine.start[: len(self._engine.table)]
+        end = np.where(start == UNSTARTED, NEVER, self._engine.ends(np.arange(len(table))))
+        run = np.minimum(table.run, table.request)
+        return {"submit": table.submit, "start": start.copy(), "end": np.where(end == NEVER, -1, end), "run": run}
+
     def _submit(self, engine: Engine, spec: JobSpec) -> int:
         cores = 1 if spec.local else self._machine.allocated(spec.cores, spec.nodes)
         where = f"job {spec.name!r}"
@@ -415,7 +429,8 @@ class SimulatedSite:
         self.poll_s = poll_s
         self.scheduler = scheduler
         self.scheduler_settings = dict(scheduler_settings or {})
-        self._plans, self._buffer, self._made_up = False, None, ()
+        self._plans, self._buffer = False, None
+        self._made_up: tuple[str, ...] = ()
         if scheduler != "easy" or self.scheduler_settings:
             found = find_scheduler(scheduler, self.scheduler_settings)  # now is the time to refuse it
             if isinstance(found, CoreMaker):

@@ -175,7 +175,14 @@ class SlurmFacility:
         if accrues is None:
             accrues = age_accrues(link.settings())
         self._learned = [_AGE_UNKNOWN] if accrues is None else []
-        return capabilities(self._system(link), link.partitions(), link.nodes(), self.settings, accrues=bool(accrues))
+        return capabilities(
+            self._system(link),
+            link.partitions(),
+            link.nodes(),
+            self.settings,
+            accrues=bool(accrues),
+            can_shrink=link.can_shrink,
+        )
 
 
 class SlurmRest(SlurmFacility):

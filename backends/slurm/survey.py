@@ -76,6 +76,7 @@ def capabilities(
     settings: SlurmSettings,
     *,
     accrues: bool,
+    can_shrink: bool = True,
 ) -> Capabilities:
     """Work out what the site can do; what its user has set wins.
 
@@ -89,6 +90,8 @@ def capabilities(
         The user's.
     accrues
         Whether a job gains priority while a dependency keeps it back.
+    can_shrink
+        Whether a running job's nodes can be given back from outside it, by the means by which Slurm is reached.
 
     Raises
     ------
@@ -118,6 +121,7 @@ def capabilities(
         cores_per_node=cores_per_node,
         age_accrues=accrues,
         shrink_by=cores_per_node if settings.shrink else 0,
+        shrinks_from_outside=settings.shrink and can_shrink,
         most_queued=settings.most_queued,
         charges=settings.charges,
         partition=default,

@@ -137,6 +137,17 @@ def test_capabilities_are_those_of_the_partitions():
     assert site.partitions["debug"] == PartitionLimits(1800.0, 2, 56, 28, 2**30, 0)
 
 
+@pytest.mark.parametrize(
+    ("can_shrink", "settings", "told"),
+    [(True, {}, (28, True)), (False, {}, (28, False)), (True, {"shrink": "no"}, (0, False))],
+)
+def test_a_job_that_nobody_can_shrink_from_outside_gives_nodes_back_by_its_own_script(can_shrink, settings, told):
+    """As with Slurm 22.05 by its REST interface."""
+    given = check(CommandSettings, settings)
+    site = capabilities("small", **small_site(), settings=given, accrues=False, can_shrink=can_shrink)
+    assert (site.shrink_by, site.shrinks_from_outside) == told
+
+
 def test_what_the_user_has_set_wins():
     settings = check(CommandSettings, {"partition": "debug", "max_cores": "50", "cores_per_node": "25"})
     site = capabilities("small", **small_site(), settings=settings, accrues=True)

@@ -26,11 +26,13 @@ class Told:
     def __init__(self, path):
         self.heard, self.undone = [], []
         self.says = []
+        self.lock = threading.Lock()
         self.desk = Desk(path, self)
 
     def reply(self, told):
-        self.heard.append(told)
-        says = self.says.pop(0) if self.says else (NONE, told["processes"])
+        with self.lock:  # what is said first is to be what is heard first
+            says = self.says.pop(0) if self.says else (NONE, told["processes"])
+            self.heard.append(told)
         if callable(says):
             says = says()
         return {"v": 1, "action": says[0], "processes": says[1], "why": "as told"}
@@ -227,6 +229,7 @@ def test_an_answer_that_has_been_overtaken_is_none(manager):
     manager.says = [(SHRINK, 2)]
     program = session(manager)
     program.icheck_status(1, 8)
+    until(lambda: manager.asked == ["ask"])  # not after the acknowledgement, which comes by another connection
     program.acknowledge(1)
     answer = next_of(program)
     assert not answer

@@ -13,8 +13,8 @@ from asa.waits import QueuedJob, QueueEvent
 class Site:
     """Four nodes of eight cores, of which nodes can be taken back; keeps what it was told."""
 
-    def __init__(self, shrink_by=8):
-        self.capabilities = Capabilities("site", 32, 8, age_accrues=True, shrink_by=shrink_by)
+    def __init__(self, shrink_by=8, **more):
+        self.capabilities = Capabilities("site", 32, 8, age_accrues=True, shrink_by=shrink_by, **more)
         self.events, self.nodes, self.refusal = [], [], ""
 
     def queue_events(self, most, *, ends=False):
@@ -125,7 +125,7 @@ def test_where_nothing_can_be_taken_back_nothing_is_answered(asking):
     class Rigid:
         capabilities = Site().capabilities
 
-    for site in (Rigid(), Site(shrink_by=0)):
+    for site in (Rigid(), Site(shrink_by=0), Site(shrinks_from_outside=False)):
         program = asking(site)
         assert program.check_status(8, 32).why == "this batch system takes no nodes back"
         program.acknowledge(8)
