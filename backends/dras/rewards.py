@@ -2,6 +2,9 @@
 
 The agent selects one job at a time, and is rewarded for each: the paper's means over the jobs selected are of one job.
 Every job is selected once, so that the rewards of all schedules of a load have equally many terms.
+
+What users want is told otherwise, as what waiting costs while it lasts (`Cost`). A reward for a selection comes when a
+job has waited; a cost comes at the time, to whoever keeps the job waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from asa.errors import InputError
 
 from .state import Integers
 
-__all__ = ["Capability", "Capacity", "Reward", "Selection"]
+__all__ = ["Capability", "Capacity", "Cost", "Reward", "Selection", "Waiting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +148,50 @@ class Capacity:
     def _inverse(self, times_s: Integers) -> NDArray[np.float64]:
         inverse: NDArray[np.float64] = self.unit_s / np.maximum(times_s, self.least_s)
         return inverse
+
+
+class Cost(Protocol):
+    """An objective, as what waiting costs."""
+
+    def __call__(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
+    ) -> NDArray[np.float64] | Integers:
+        """Say for each of some jobs that wait what one more second of it costs.
+
+        Parameters
+        ----------
+        sizes, requests_s, waits_s
+            Of each: nodes, what it asks for, for how long it has waited.
+        nodes
+            All nodes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Jobs start soon, short ones above all: hours of waiting, and waiting in requests (as in the slowdown).
+
+    Parameters
+    ----------
+    hours, requests
+        The weights.
+    least_s
+        A shorter request counts as so much.
+    """
+
+    hours: float = 1.0
+    requests: float = 1.0
+    least_s: int = 600
+
+    def __post_init__(self) -> None:
+        if min(self.hours, self.requests) < 0 or self.least_s < 1:
+            raise InputError(f"{self} cannot be", where="cost", hint="Give weights from 0 on, and 1 s or more.")
+
+    def __call__(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
+    ) -> NDArray[np.float64] | Integers:
+        """Say for each of some jobs that wait what one more second of it costs."""
+        del sizes, waits_s, nodes
+        rates: NDArray[np.float64] = self.hours / 3600 + self.requests / np.maximum(requests_s, self.least_s)
+        return rates

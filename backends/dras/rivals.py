@@ -16,7 +16,7 @@ from asa.plugins import unknown_name
 from .rewards import Capability, Capacity, Reward
 from .scheduler import Mode, OneLevel, Selecting, TwoLevels
 from .state import Integers
-from .weights import load_agent
+from .weights import Ranked, load_agent, shipped
 
 __all__ = [
     "AtRandom",
@@ -151,12 +151,9 @@ def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.i
 
 
 def dras(*, weights: str = "", sample: bool = False, seed: int = 0) -> OneLevel | TwoLevels:
-    """Let a trained agent of a file (weights=FILE) select, reserve and backfill; it does not learn (DRAS)."""
-    if not weights:
-        raise InputError(
-            "no trained agent is named", where="dras", hint="Give the file that training wrote: weights=best.npz."
-        )
-    return load_agent(weights).scheduler(sample=sample, seed=seed)
+    """Let a trained agent select, reserve and backfill: the package's, or that of a file (weights=FILE)."""
+    agent = load_agent(weights) if weights else shipped()
+    return agent.scheduler() if isinstance(agent, Ranked) else agent.scheduler(sample=sample, seed=seed)
 
 
 def bin_packing(*, window: int = 0) -> OneLevel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from asa.backends.simulated.policies import QueueView
@@ -14,7 +14,7 @@ from asa.errors import InputError
 from .rewards import Reward, Selection
 from .state import Integers
 
-__all__ = ["Chooser", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels"]
+__all__ = ["Chooser", "Hole", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels", "earliest"]
 
 
 class Mode(IntEnum):
@@ -172,16 +172,25 @@ class TwoLevels(Selecting):
         if self.reserved is not None:
             waiting = self._serve(view, self.reserved, waiting)
         while self.reserved is None and len(waiting):
-            job = self._choose(view, waiting)
+            job = self._pick(view, waiting, None)
             if view.demand[job, 0] <= view.free[0]:
                 self._start(view, job, Mode.READY)
             else:
-                self.reserved = job
-                self.promised[job] = _earliest(view, job)[0]
+                self._reserve(view, job)
             waiting = waiting[waiting != job]
             self._selected(view, job)
         if self.reserved is not None:
             self._backfill(view, self.reserved, waiting)
+
+    def _pick(self, view: QueueView, jobs: Integers, hole: Hole | None) -> int:
+        """Have one of some jobs chosen: to go next, or into the hole before the one that is reserved for."""
+        del hole
+        return self._choose(view, jobs)
+
+    def _reserve(self, view: QueueView, job: int) -> None:
+        """Promise a job that does not fit its earliest start."""
+        self.reserved = job
+        self.promised[job] = earliest(view, job).begin
 
     def _serve(self, view: QueueView, job: int, waiting: Integers) -> Integers:
         """Start the job that is reserved for, if its time has come; say who else waits."""
@@ -195,22 +204,37 @@ class TwoLevels(Selecting):
 
     def _backfill(self, view: QueueView, reserved: int, waiting: Integers) -> None:
         while len(waiting := waiting[view.demand[waiting, 0] <= view.free[0]]):
-            begin, spare = _earliest(view, reserved)
-            is_short = view.now + view.request[waiting] <= begin
-            waiting = waiting[is_short | (view.demand[waiting, 0] <= spare)]
+            hole = earliest(view, reserved)
+            is_short = view.now + view.request[waiting] <= hole.begin
+            waiting = waiting[is_short | (view.demand[waiting, 0] <= hole.spare)]
             if not len(waiting):
                 return
-            job = self._choose(view, waiting)
+            job = self._pick(view, waiting, hole)
             self._start(view, job, Mode.BACKFILLED)
             self._selected(view, job)
             waiting = waiting[waiting != job]
 
 
-def _earliest(view: QueueView, job: int) -> tuple[int, int]:
+class Hole(NamedTuple):
+    """What is idle until the job that is reserved for starts.
+
+    Parameters
+    ----------
+    begin
+        When it will, by what running jobs ask for.
+    spare
+        Nodes that it will not need then.
+    """
+
+    begin: int
+    spare: int
+
+
+def earliest(view: QueueView, job: int) -> Hole:
     """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then."""
     running, size = view.running, int(view.demand[job, 0])
     ends = view.expected_end[running]
     free = view.free[0] + np.cumsum(view.demand[running, 0])
     begin = int(ends[np.searchsorted(free, size)])
     last = int(np.searchsorted(ends, begin, side="right")) - 1
-    return begin, int(free[last]) - size
+    return Hole(begin, int(free[last]) - size)

@@ -9,35 +9,47 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
-from asa.backends.simulated.cluster import Cluster, Load
-from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.policies import PassScheduler
-from asa.backends.simulated.table import NEVER, JobTable
+from asa.backends.simulated.table import JobTable
 
 from asa.errors import InputError, StateError
 
 from .agents import Learning, learner
 from .network import Kind, Shape
-from .rewards import Capability, Reward
+from .ppo import Proximal, ProximalLearning
+from .rewards import Capability, Cost, Reward, Waiting
 from .scheduler import OneLevel, TwoLevels
+from .scoring import Score, score
 from .state import SCALE_S
-from .weights import Agent, load_agent, read_file, save_agent, write_file
+from .weights import Agent, Ranked, load_agent, read_file, save_agent, write_file
 
-__all__ = ["PAPER", "PHASES", "SMALL", "Config", "Episode", "Material", "Phase", "Score", "Source", "Training", "score"]
+__all__ = [
+    "PAPER",
+    "PHASES",
+    "PROXIMAL_PAPER",
+    "PROXIMAL_SMALL",
+    "SMALL",
+    "Config",
+    "Episode",
+    "Material",
+    "Phase",
+    "Source",
+    "Training",
+    "Varied",
+]
 
 Phase = Literal["sampled", "real", "synthetic"]
 
 PHASES: Final[tuple[Phase, ...]] = ("sampled", "real", "synthetic")
 """In the paper's order."""
 
-_WEEK_S = 7 * 86400
-_SHORTEST_S = 10  # shorter runs count as so long in the bounded slowdown
+_DAY_S = 86400
 
 
 class Source(Protocol):
@@ -46,6 +58,31 @@ class Source(Protocol):
     def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
         """Draw the jobs submitted within a duration."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A model whose load differs from set to set, so that idle and crowded machines are both met.
+
+    Parameters
+    ----------
+    model
+        The workload; its own load does not count.
+    least, most
+        The load is drawn between these, as a share of what the machine can do.
+    """
+
+    model: Any
+    least: float = 0.75
+    most: float = 0.99
+
+    def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
+        """Draw the jobs submitted within a duration."""
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        loads, jobs = sequence.spawn(2)
+        load = np.random.Generator(np.random.PCG64(loads)).uniform(self.least, self.most)
+        table: JobTable = replace(self.model, load=float(load)).generate(duration_s, jobs)
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +97,28 @@ class Config:
         Sets of jobs of each phase; of real weeks the first, or as many as there are.
     jobs
         Of a sampled set.
+    days
+        Of a real and of a synthetic set.
     patience
         In the last phase, stop after so many episodes in which no agent was better than the best.
-    how
-        How it is learned.
+    how, proximal
+        How it is learned: by the paper's agents, and by the one of `ppo`, which has a network of its own size.
     """
 
-    hidden: tuple[int, int]
+    hidden: tuple[int, int] = (128, 64)
     window: int = 50
     scale_s: int = SCALE_S
     sampled: int = 9
     real: int = 9
     synthetic: int = 82
     jobs: int = 3200
+    days: int = 7
     patience: int = 30
     how: Learning = field(default_factory=Learning)
+    proximal: ProximalLearning = field(default_factory=ProximalLearning)
 
     def __post_init__(self) -> None:
-        if min(self.sampled, self.real, self.synthetic) < 0 or min(self.jobs, self.patience) < 1:
+        if min(self.sampled, self.real, self.synthetic) < 0 or min(self.jobs, self.days, self.patience) < 1:
             raise InputError(
                 f"{self} cannot be", where="training", hint="Give numbers of sets from 0 on, others from 1."
             )
@@ -87,6 +128,9 @@ SMALL = Config((128, 64), synthetic=32, jobs=1000, patience=15, how=Learning(dis
 """For a laptop, and small machines. Without a discount the values of DRAS-DQL grow for as long as it learns."""
 PAPER = Config((4000, 1000), how=Learning(device="auto"))
 """The paper's for Theta: 100 sets, 320,000 jobs."""
+PROXIMAL_SMALL = Config(sampled=2, real=4, synthetic=24, jobs=1000, days=21)
+"""For the agent of `ppo`. Sets are longer than a week, as a job may wait for days."""
+PROXIMAL_PAPER = replace(PROXIMAL_SMALL, synthetic=400, patience=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +145,26 @@ class Material:
         Jobs to learn from, and to choose the best agent by.
     model
         Makes synthetic jobs like those to learn from; it must not be fitted to others. Its `repr` says which it is.
+    source, seen_days
+        Where the jobs are from, in words, and how many days of a log they are, both sets together; noted in the agents.
+    usual_s
+        How long somebody has waited in order of age; 0 if that is nothing to go by. For `Patient`.
     """
 
     nodes: int
     training: JobTable
     validation: JobTable
     model: Source
+    source: str = ""
+    seen_days: int = 0
+    usual_s: int = 0
 
-    def weeks(self) -> list[int]:
-        """Weeks of the jobs to learn from, counted from the first, in which there are any."""
-        weeks: list[int] = np.unique((self.training.submit - self.training.submit[0]) // _WEEK_S).tolist()
-        return weeks
+    def parts(self, days: int = 7) -> list[int]:
+        """Weeks, or other parts, of the jobs to learn from, counted from the first, in which there are any."""
+        parts: list[int] = np.unique((self.training.submit - self.training.submit[0]) // (days * _DAY_S)).tolist()
+        return parts
 
-    def jobs(self, phase: Phase, number: int, *, count: int, seed: int) -> JobTable:
+    def jobs(self, phase: Phase, number: int, *, count: int, seed: int, days: int = 7) -> JobTable:
         """Make a set of jobs; the same arguments give the same.
 
         Parameters
@@ -126,14 +177,16 @@ class Material:
             Jobs of a sampled set.
         seed
             Of what is drawn.
+        days
+            How long a "week" is, of the other sets.
         """
         table = self.training
         drawn = np.random.SeedSequence([seed, PHASES.index(phase), number])
         if phase == "synthetic":
-            return self.model.generate(_WEEK_S, drawn)
+            return self.model.generate(days * _DAY_S, drawn)
         if phase == "real":
-            begin = int(table.submit[0]) + number * _WEEK_S
-            rows = np.flatnonzero((table.submit >= begin) & (table.submit < begin + _WEEK_S))
+            begin = int(table.submit[0]) + number * days * _DAY_S
+            rows = np.flatnonzero((table.submit >= begin) & (table.submit < begin + days * _DAY_S))
             submit = table.submit[rows] - begin
         else:
             rng = np.random.Generator(np.random.PCG64(drawn))
@@ -141,60 +194,6 @@ class Material:
             mean = float(table.submit[-1] - table.submit[0]) / max(len(table) - 1, 1)
             submit = np.cumsum(rng.exponential(mean, size=count)).astype(np.int64)
         return JobTable(submit, table.run[rows], table.request[rows], table.cores[rows])
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How well a set of jobs was scheduled.
-
-    Parameters
-    ----------
-    reward
-        Mean over selections; 0 if none was reckoned.
-    mean_wait_s, max_wait_s
-        Of all jobs.
-    slowdown
-        Mean; runs below 10 s count as 10 s.
-    utilisation
-        Share of the machine that ran jobs, from the first submission to the last end.
-    """
-
-    reward: float
-    mean_wait_s: float
-    max_wait_s: int
-    slowdown: float
-    utilisation: float
-
-
-def score(table: JobTable, nodes: int, scheduler: PassScheduler) -> Score:
-    """Schedule a set of jobs on an empty machine.
-
-    Raises
-    ------
-    InputError
-        There are no jobs, or one never started.
-    """
-    core = GeneralCore(Load(table, Cluster({"cores": nodes})), scheduler)
-    core.run(NEVER - 1)
-    started = core.start >= 0
-    if not len(table) or not started.all():
-        raise InputError(
-            f"{int((~started).sum())} of {len(table)} jobs never started",
-            where="training",
-            hint="Give jobs, and a scheduler that starts them all.",
-        )
-    waits = core.start - table.submit
-    ends = core.start + table.run
-    span = int(ends.max() - table.submit.min())
-    slowdown = np.maximum(1.0, (waits + table.run) / np.maximum(table.run, _SHORTEST_S))
-    total, selections = getattr(scheduler, "total_reward", 0.0), getattr(scheduler, "selections", 0)
-    return Score(
-        reward=total / max(selections, 1),
-        mean_wait_s=float(waits.mean()),
-        max_wait_s=int(waits.max()),
-        slowdown=float(slowdown.mean()),
-        utilisation=float((table.run * table.cores).sum() / (nodes * span)),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +238,11 @@ class Training:
     config
         The size.
     kind
-        DRAS-PG (``pg``) or DRAS-DQL (``dql``).
+        DRAS-PG (``pg``), DRAS-DQL (``dql``), or the agent of `asa.backends.dras.ppo` (``ppo``).
     levels
         2; 1 for an agent that never reserves, as Decima-PG.
-    reward
-        The objective.
+    reward, cost
+        The objective: of the paper's agents a reward, of ``ppo`` a cost.
     order
         Of the phases; those that are missing are left out.
     seed
@@ -273,9 +272,10 @@ class Training:
         material: Material,
         config: Config = SMALL,
         *,
-        kind: Kind = "pg",
+        kind: Kind | Literal["ppo"] = "pg",
         levels: Literal[1, 2] = 2,
         reward: Reward | None = None,
+        cost: Cost | None = None,
         order: Sequence[Phase] = PHASES,
         seed: int = 0,
         folder: str | Path | None = None,
@@ -283,18 +283,21 @@ class Training:
     ) -> None:
         if not order or len(set(order)) < len(order) or not set(order) <= set(PHASES):
             raise InputError(f"{list(order)} is no order of phases", where="training", hint=f"Known: {PHASES}.")
-        self.material, self.config, self.levels, self.seed, self.command = material, config, levels, seed, command
-        self.reward = reward or Capability()
+        self.material, self.config, self.seed, self.command = material, config, seed, command
         self.episodes: list[Episode] = []
-        self.best: Agent | None = None
+        self.best: Agent | Ranked | None = None
         numbers: dict[Phase, Sequence[int]] = {
             "sampled": range(config.sampled),
-            "real": material.weeks()[: config.real],
+            "real": material.parts(config.days)[: config.real],
             "synthetic": range(config.synthetic),
         }
         self._sets = [(phase, number) for phase in order for number in numbers[phase]]
-        shape = Shape(kind, material.nodes, config.window, config.hidden)
-        self._learner = learner(shape, config.how, scale_s=config.scale_s, seed=seed)
+        self._course: _Course
+        if kind == "ppo":
+            self._course = _OfProximal(config.proximal, material.usual_s, cost or Waiting(), seed)
+        else:
+            shape = Shape(kind, material.nodes, config.window, config.hidden)
+            self._course = _OfPaper(shape, config, levels, reward or Capability(), seed)
         self._folder = Path(folder) if folder is not None else None
         if self._folder is not None:
             self._go_on(self._folder)
@@ -315,23 +318,14 @@ class Training:
 
     def _do(self, phase: Phase, number: int) -> Episode:
         began = time.perf_counter()
-        material, nodes = self.material, self.material.nodes
-        table = material.jobs(phase, number, count=self.config.jobs, seed=self.seed)
-        kind_of_pass = TwoLevels if self.levels == 2 else OneLevel
-        learned = score(table, nodes, kind_of_pass(self._learner, window=self.config.window, reward=self.reward))
-        self._learner.end_episode()
-        agent = Agent(
-            self._learner.shape,
-            self._learner.parameters,
-            self.config.scale_s,
-            self.levels,
-            repr(self.reward),
-            self.command,
-        )
-        validation = score(material.validation, nodes, agent.scheduler(reward=self.reward))
+        material, config, course = self.material, self.config, self._course
+        table = material.jobs(phase, number, count=config.jobs, seed=self.seed, days=config.days)
+        learned = course.practise(table, material.nodes)
+        agent = course.agent(command=self.command, source=material.source, seen_days=material.seen_days)
+        validation = score(material.validation, material.nodes, course.scheduler(agent))
         best = all(episode.validation.reward < validation.reward for episode in self.episodes)
         seconds = time.perf_counter() - began
-        updates = self._learner.updates
+        updates = course.updates
         episode = Episode(
             len(self.episodes) + 1, phase, len(table), updates, learned, validation, best=best, seconds=seconds
         )
@@ -344,12 +338,12 @@ class Training:
 
     # ------------------------------------------------------------------ what is kept
 
-    def _keep(self, folder: Path, agent: Agent, episode: Episode) -> None:
+    def _keep(self, folder: Path, agent: Agent | Ranked, episode: Episode) -> None:
         """Write the state last: an episode that is not in it is done again, and gives the same."""
         save_agent(agent, folder / f"episode-{episode.number:03d}.npz")
         if episode.best:
             save_agent(agent, folder / "best.npz")
-        arrays, facts = self._learner.state()
+        arrays, facts = self._course.state()
         episodes = [asdict(each) for each in self.episodes]
         header = {"content": "training", "plan": self._plan(), "facts": facts, "episodes": episodes}
         write_file(folder / "training.npz", header, arrays)
@@ -369,7 +363,7 @@ class Training:
                 "is of another training", where=str(file), hint="Give the same jobs and settings, or another folder."
             )
         try:
-            self._learner.restore(arrays, header["facts"])
+            self._course.restore(arrays, header["facts"])
             self.episodes = [_episode(told) for told in header["episodes"]]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise StateError(f"is damaged: {error!r}", where=str(file), hint="Train anew in another folder.") from error
@@ -382,10 +376,8 @@ class Training:
             for column in (table.submit, table.run, table.request, table.cores):
                 digest.update(column.tobytes())
         plan = {
-            "kind": self._learner.shape.kind,
+            "course": self._course.words,
             "nodes": self.material.nodes,
-            "levels": self.levels,
-            "reward": repr(self.reward),
             "seed": self.seed,
             "sets": self._sets,
             "config": asdict(self.config),
@@ -393,6 +385,85 @@ class Training:
         }
         told: dict[str, Any] = json.loads(json.dumps(plan))
         return told
+
+
+class _Course(Protocol):
+    """What a kind of agent learns by."""
+
+    @property
+    def words(self) -> str: ...
+    @property
+    def updates(self) -> int: ...
+    def practise(self, table: JobTable, nodes: int) -> Score: ...
+    def agent(self, *, command: str, source: str, seen_days: int) -> Any: ...
+    def scheduler(self, agent: Any) -> PassScheduler: ...
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]: ...
+    def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None: ...
+
+
+class _OfPaper:
+    """DRAS-PG's, DRAS-DQL's and Decima-PG's: learns while it schedules, once."""
+
+    def __init__(self, shape: Shape, config: Config, levels: Literal[1, 2], reward: Reward, seed: int) -> None:
+        self._learner = learner(shape, config.how, scale_s=config.scale_s, seed=seed)
+        self._config, self._levels, self._reward = config, levels, reward
+        self.words = f"{shape.kind} on {levels} levels for {reward!r}"
+        self.state, self.restore = self._learner.state, self._learner.restore
+
+    @property
+    def updates(self) -> int:
+        return self._learner.updates
+
+    def practise(self, table: JobTable, nodes: int) -> Score:
+        levels = TwoLevels if self._levels == 2 else OneLevel
+        learned = score(table, nodes, levels(self._learner, window=self._config.window, reward=self._reward))
+        self._learner.end_episode()
+        return learned
+
+    def agent(self, *, command: str, source: str, seen_days: int) -> Agent:
+        own = self._learner
+        return Agent(
+            own.shape,
+            own.parameters,
+            self._config.scale_s,
+            self._levels,
+            reward=repr(self._reward),
+            command=command,
+            source=source,
+            seen_days=seen_days,
+        )
+
+    def scheduler(self, agent: Agent) -> PassScheduler:
+        return agent.scheduler(reward=self._reward)
+
+
+class _OfProximal:
+    """That of the agent of `ppo`: schedules several times, then learns."""
+
+    def __init__(self, how: ProximalLearning, usual_s: int, cost: Cost, seed: int) -> None:
+        self._learner = Proximal(replace(how, usual_s=usual_s), cost, seed=seed)
+        self.words = f"ppo for {cost!r}, nobody overdue before {usual_s} s"
+        self.state, self.restore, self.practise = self._learner.state, self._learner.restore, self._learner.practise
+
+    @property
+    def updates(self) -> int:
+        return self._learner.updates
+
+    def agent(self, *, command: str, source: str, seen_days: int) -> Ranked:
+        own = self._learner
+        return Ranked(
+            own.parameters,
+            own.how.patience,
+            own.how.window,
+            own.how.usual_s,
+            cost=repr(own.cost),
+            command=command,
+            source=source,
+            seen_days=seen_days,
+        )
+
+    def scheduler(self, agent: Ranked) -> PassScheduler:
+        return agent.scheduler(cost=self._learner.cost)
 
 
 def _episode(told: dict[str, Any]) -> Episode:

@@ -23,11 +23,13 @@ from asa.errors import StateError
 
 from .agents import Actor
 from .network import Floats, Kind, Shape
-from .rewards import Reward
+from .patient import PATIENCE, WINDOW, Patient
+from .ranking import COLUMNS, RankJudge, rank_arrays
+from .rewards import Cost, Reward
 from .scheduler import OneLevel, TwoLevels
 from .state import SCALE_S
 
-__all__ = ["Agent", "load_agent", "read_file", "save_agent", "write_file"]
+__all__ = ["Agent", "Ranked", "load_agent", "read_file", "save_agent", "shipped", "write_file"]
 
 _FORMAT: Final = "asa dras"
 _VERSION: Final = 1
@@ -52,6 +54,9 @@ class Agent:
         What it was rewarded for, in words.
     command
         How it was trained, as a command or in words, so that it can be done again.
+    source, seen_days
+        By which jobs, in words, and how many days of a log these are from its begin, those that it was chosen by
+        included; 0 for a model's.
     """
 
     shape: Shape
@@ -60,6 +65,13 @@ class Agent:
     levels: Literal[1, 2] = 2
     reward: str = ""
     command: str = ""
+    source: str = ""
+    seen_days: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called beside others."""
+        return f"dras-{self.shape.kind}" if self.levels == 2 else f"decima-{self.shape.kind}"
 
     def scheduler(self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None) -> OneLevel | TwoLevels:
         """Make a scheduler of it, which acts and never learns.
@@ -73,6 +85,48 @@ class Agent:
         """
         actor = Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
         return (TwoLevels if self.levels == 2 else OneLevel)(actor, window=self.shape.window, reward=reward)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A judge that was trained: an agent for machines of any size (`asa.backends.dras.ranking`).
+
+    Parameters
+    ----------
+    parameters
+        Of its network.
+    patience, window, usual_s
+        See `Patient`.
+    cost
+        What it was charged for, in words.
+    command, source, seen_days
+        As for `Agent`.
+    """
+
+    parameters: Mapping[str, Floats]
+    patience: float = PATIENCE
+    window: int = WINDOW
+    usual_s: int = 0
+    cost: str = ""
+    command: str = ""
+    source: str = ""
+    seen_days: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called beside others."""
+        return "dras-ppo"
+
+    def scheduler(self, *, cost: Cost | None = None) -> Patient:
+        """Make a scheduler of it, which acts and never learns.
+
+        Parameters
+        ----------
+        cost
+            An objective by which to reckon how well it does.
+        """
+        judge = RankJudge(self.parameters)
+        return Patient(judge, patience=self.patience, window=self.window, usual_s=self.usual_s, cost=cost)
 
 
 _Size = Annotated[int, Field(strict=True, ge=1, le=1 << 31)]
@@ -90,9 +144,25 @@ class _Header(BaseModel):
     levels: Literal[1, 2]
     reward: str
     command: str
+    source: str = ""
+    seen_days: int = Field(default=0, ge=0)
 
 
-def save_agent(agent: Agent, path: str | Path) -> None:
+class _RankedHeader(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    content: Literal["judge"]
+    columns: tuple[str, ...]
+    patience: float = Field(ge=0, allow_inf_nan=False)
+    window: _Size
+    usual_s: int = Field(ge=0)
+    cost: str
+    command: str
+    source: str
+    seen_days: int = Field(ge=0)
+
+
+def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
     """Write an agent into a file, in place of what was there, all at once.
 
     Raises
@@ -100,6 +170,20 @@ def save_agent(agent: Agent, path: str | Path) -> None:
     StateError
         The file cannot be written.
     """
+    if isinstance(agent, Ranked):
+        told = _RankedHeader(
+            content="judge",
+            columns=COLUMNS,
+            patience=agent.patience,
+            window=agent.window,
+            usual_s=agent.usual_s,
+            cost=agent.cost,
+            command=agent.command,
+            source=agent.source,
+            seen_days=agent.seen_days,
+        )
+        write_file(path, told.model_dump(), agent.parameters)
+        return
     shape = agent.shape
     header = _Header(
         content="agent",
@@ -111,11 +195,13 @@ def save_agent(agent: Agent, path: str | Path) -> None:
         levels=agent.levels,
         reward=agent.reward,
         command=agent.command,
+        source=agent.source,
+        seen_days=agent.seen_days,
     )
     write_file(path, header.model_dump(), agent.parameters)
 
 
-def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent:
+def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
     """Read an agent from a file that `save_agent` wrote.
 
     Parameters
@@ -123,7 +209,7 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent:
     path
         The file.
     nodes
-        Of the machine that it is wanted for; any if not given.
+        Of the machine that it is wanted for; any if not given. An agent of `ranking` is for all.
 
     Raises
     ------
@@ -131,6 +217,8 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent:
         The file cannot be read, is damaged, of another version, or of an agent for a machine of another size.
     """
     header, arrays = read_file(path)
+    if header.get("content") == "judge":
+        return _judge(path, header, arrays)
     if header.get("content") != "agent":
         raise StateError("is no trained agent", where=str(path), hint="Training writes agents as best.npz.")
     try:
@@ -144,10 +232,34 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent:
             where=str(path),
             hint=f"Take an agent that was trained for {nodes} nodes, or train one.",
         )
+    _check(path, arrays, shape.arrays)
+    return Agent(shape, arrays, told.scale_s, told.levels, told.reward, told.command, told.source, told.seen_days)
+
+
+def shipped() -> Ranked:
+    """Load the agent that comes with the package, trained on the built-in workload model."""
+    agent = load_agent(Path(__file__).with_name("agent.npz"))
+    assert isinstance(agent, Ranked)
+    return agent
+
+
+def _judge(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Ranked:
+    try:
+        told = _RankedHeader.model_validate(header)
+    except ValidationError as error:
+        raise StateError(f"has a header that makes no sense: {error}", where=str(path), hint=_DAMAGED) from error
+    if told.columns != COLUMNS:
+        raise StateError(
+            "was trained to look at jobs in another way", where=str(path), hint="Train anew with this version."
+        )
+    _check(path, arrays, rank_arrays())
+    return Ranked(arrays, **told.model_dump(exclude={"content", "columns"}))
+
+
+def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping[str, tuple[int, ...]]) -> None:
     sizes = {name: array.shape for name, array in arrays.items() if array.dtype == np.float32}
-    if sizes != shape.arrays or not all(np.isfinite(array).all() for array in arrays.values()):
+    if sizes != wanted or not all(np.isfinite(array).all() for array in arrays.values()):
         raise StateError("holds other numbers than its header says", where=str(path), hint=_DAMAGED)
-    return Agent(shape, arrays, told.scale_s, told.levels, told.reward, told.command)
 
 
 def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

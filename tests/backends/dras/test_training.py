@@ -8,7 +8,8 @@ from asa.backends.dras.agents import Learning
 from asa.backends.dras.rewards import Capability, Capacity
 from asa.backends.dras.rivals import First
 from asa.backends.dras.scheduler import TwoLevels
-from asa.backends.dras.training import Config, Material, Training, score
+from asa.backends.dras.scoring import score
+from asa.backends.dras.training import Config, Material, Training
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy
 from asa.backends.simulated.table import JobTable
@@ -78,7 +79,7 @@ def test_sampled_jobs_arrive_as_a_poisson_process_at_the_mean_rate(material):
 
 def test_real_weeks_are_the_log_cut_up(material):
     """Every job once, in its week."""
-    assert material.weeks() == [0, 1, 2]
+    assert material.parts() == [0, 1, 2]
     weeks = [material.jobs("real", number, count=0, seed=0) for number in range(3)]
     begin = int(material.training.submit[0])
     again = np.concatenate([week.submit + begin + number * WEEK for number, week in enumerate(weeks)])
@@ -91,7 +92,7 @@ def test_weeks_without_jobs_are_no_sets(material):
     """As when a machine was away."""
     table = JobTable(*(np.array(column) for column in ([5, 6, 3 * WEEK + 5], [9, 9, 9], [9, 9, 9], [1, 1, 1])))
     gap = dataclasses.replace(material, training=table)
-    assert gap.weeks() == [0, 3]
+    assert gap.parts() == [0, 3]
     assert gap.jobs("real", 3, count=0, seed=0).submit.tolist() == [0]
 
 
@@ -142,7 +143,7 @@ def test_an_interrupted_training_goes_on_to_the_same_end(brief, tmp_path, kind):
             raise KeyboardInterrupt
         return Capability()(selection)
 
-    broken.reward = break_off
+    broken._course._reward = break_off
     with pytest.raises(KeyboardInterrupt):
         next(iter(broken))
     last = Training(brief, SHORT, kind=kind, seed=3, folder=folder)
@@ -185,7 +186,7 @@ def test_the_best_by_validation_is_kept(brief, tmp_path):
     best = 1 + int(np.argmax(rewards))
     assert [episode.number for episode in training.episodes if episode.best][-1] == best
     assert (tmp_path / "best.npz").read_bytes() == (tmp_path / f"episode-{best:03d}.npz").read_bytes()
-    again = score(brief.validation, 16, training.best.scheduler(reward=training.reward))
+    again = score(brief.validation, 16, training.best.scheduler(reward=Capability()))
     assert again == training.episodes[best - 1].validation
 
 

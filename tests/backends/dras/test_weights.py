@@ -9,9 +9,11 @@ import zipfile
 import numpy as np
 import pytest
 from asa.backends.dras.network import Shape, initial
+from asa.backends.dras.patient import Patient
+from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rivals import dras
 from asa.backends.dras.scheduler import OneLevel, TwoLevels
-from asa.backends.dras.weights import Agent, load_agent, save_agent
+from asa.backends.dras.weights import Agent, Ranked, load_agent, save_agent, shipped
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
@@ -119,11 +121,67 @@ def test_an_agent_schedules_by_name(agent, file, tmp_path):
     one = Agent(agent.shape, agent.parameters, agent.scale_s, levels=1)
     save_agent(one, tmp_path / "one.npz")
     assert isinstance(dras(weights=str(tmp_path / "one.npz")), OneLevel)
-    with pytest.raises(InputError, match=r"weights=best\.npz"):
-        dras()
     other = GeneralCore(Load(table, Cluster({"cores": 20})), dras(weights=str(file)))
     with pytest.raises(InputError, match="trained for 16 nodes, and there are 20"):
         other.run(NEVER - 1)
+
+
+@pytest.fixture
+def judge(tmp_path):
+    ranked = Ranked(
+        first_ranks(np.random.default_rng(0)),
+        0.3,
+        40,
+        3600,
+        "Waiting()",
+        "asa dras train mine.swf",
+        "mine.swf: days 1 to 9",
+        12,
+    )
+    save_agent(ranked, tmp_path / "judge.npz")
+    return ranked, tmp_path / "judge.npz"
+
+
+def test_a_judge_is_read_as_it_was_written_and_is_for_any_machine(judge):
+    """Numbers and words; on 16 nodes and on 1600."""
+    ranked, path = judge
+    read = load_agent(path, nodes=1600)
+    assert isinstance(read, Ranked)
+    for name, array in ranked.parameters.items():
+        np.testing.assert_array_equal(read.parameters[name], array)
+    for name in ("patience", "window", "usual_s", "cost", "command", "source", "seen_days"):
+        assert getattr(read, name) == getattr(ranked, name)
+    scheduler = dras(weights=str(path))
+    assert isinstance(scheduler, Patient)
+    assert (scheduler.patience, scheduler.window, scheduler.usual_s) == (0.3, 40, 3600)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"header": {"columns": ["the weather"]}}, "look at jobs in another way\n.*Train anew"),
+        ({"header": {"patience": -1.0}}, "header that makes no sense"),
+        ({"header": {"version": 9}}, "version 9"),
+        ({"arrays": {"rank": np.zeros((3, 1), dtype=np.float32)}}, "other numbers than its header"),
+        ({"arrays": {"value": np.full((32, 1), np.nan, dtype=np.float32)}}, "other numbers than its header"),
+    ],
+)
+def test_a_judge_that_does_not_fit_is_refused(judge, changed, said):
+    """With its place."""
+    change(judge[1], **changed)
+    with pytest.raises(StateError, match=said):
+        load_agent(judge[1])
+
+
+def test_the_agent_that_comes_with_the_package_is_small_and_says_how_it_was_made():
+    """It is what the scheduler of that name takes, if no other is named."""
+    agent = shipped()
+    assert sum(array.nbytes for array in agent.parameters.values()) < 200_000
+    assert agent.command.startswith("asa dras train ")
+    assert "built-in workload model" in agent.source
+    scheduler = dras()
+    assert isinstance(scheduler, Patient)
+    assert scheduler.patience == agent.patience
 
 
 def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
@@ -132,7 +190,7 @@ def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
         "import sys; sys.modules['torch'] = None\n"
         "import numpy as np, asa, asa.backends.dras.training\n"
         "from asa.backends.dras.weights import load_agent\n"
-        "from asa.backends.dras.training import score\n"
+        "from asa.backends.dras.scoring import score\n"
         "from asa.backends.dras.agents import learner\n"
         "from asa.backends.simulated.table import JobTable\n"
         "from asa.errors import MissingExtraError\n"

@@ -1,0 +1,338 @@
+"""A log split by time, and schedulers compared on the part that nobody learned from (Sections IV-E and V)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from asa.backends.simulated.fit import fit
+from asa.backends.simulated.policies import PassScheduler, Policy, easy, sjf, wfp
+from asa.backends.simulated.swf import Trace
+from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from .patient import Patient
+from .ppo import Proximal, ProximalLearning
+from .ranking import RankJudge, first_ranks
+from .rewards import Reward
+from .rivals import First, Knapsack, bin_packing, random_fit
+from .scheduler import Mode, TwoLevels
+from .scoring import run, slowdowns
+from .training import Material, Varied
+from .weights import Agent, Ranked
+
+__all__ = [
+    "RIVALS",
+    "Outcome",
+    "Part",
+    "Share",
+    "Split",
+    "Week",
+    "adapting",
+    "check_unseen",
+    "evaluate",
+    "rivals",
+    "split",
+    "trace_of",
+]
+
+RIVALS: Final = ("fcfs-easy", "sjf", "wfp", "bin-packing", "random", "optimization", "untrained")
+"""With whom agents are compared. Untrained is `Patient` with the ranks that learning begins with."""
+
+_DAY_S = 86400
+_WEEK_S = 7 * _DAY_S
+_SIZES = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+_KEPT = ("users", "groups", "queues", "partitions", "memory_kb", "wait_s", "job_ids")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A log in three parts, in order of time.
+
+    Parameters
+    ----------
+    name
+        Of the log.
+    material
+        What agents may learn from and be chosen by: the first part, with a model fitted to it, and the second.
+    test
+        The rest; its first day is counted as day `from_day` of the log.
+    from_day
+        See above.
+    """
+
+    name: str
+    material: Material
+    test: JobTable
+    from_day: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`."""
+
+    above: float
+    to: float
+    jobs: int
+    mean_wait_s: float
+    max_wait_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait."""
+
+    mode: str
+    jobs: float
+    core_hours: float
+    mean_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """Jobs submitted in a week: core-hours that they ran for, and their mean wait."""
+
+    number: int
+    core_hours: float
+    mean_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the test jobs under a method.
+
+    Parameters
+    ----------
+    method
+        Name.
+    run
+        Which of several of that method, from 0.
+    mean_wait_s, max_wait_s, response_s, slowdown, utilisation
+        See `asa.backends.dras.scoring.Score`.
+    by_size
+        Waits by width (Fig. 7).
+    modes
+        How jobs started (Table IV, Fig. 8); nothing where the method does not tell.
+    weeks
+        See `Week` (Fig. 9).
+    """
+
+    method: str
+    run: int
+    mean_wait_s: float
+    max_wait_s: int
+    response_s: float
+    slowdown: float
+    utilisation: float
+    by_size: tuple[Part, ...]
+    modes: tuple[Share, ...]
+    weeks: tuple[Week, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as JSON has it."""
+        return asdict(self)
+
+
+def trace_of(table: JobTable, nodes: int, name: str) -> Trace:
+    """Make a log of jobs that are from elsewhere, of users that nobody knows."""
+    unknown = np.full(len(table), -1, dtype=np.int32)
+    ids = np.arange(1, len(table) + 1)
+    return Trace(Path(name), nodes, table, ids, {}, unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
+
+
+def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Split:
+    """Cut a log into what is learned from, what agents are chosen by, and what they are tested on.
+
+    The model of synthetic jobs is fitted to the first part alone. Jobs belong to the part in which they are submitted.
+
+    Parameters
+    ----------
+    trace
+        The log, best read with ``exceed="kill"``.
+    train_days, validate_days
+        Lengths of the first two parts.
+
+    Raises
+    ------
+    InputError
+        A part has no jobs.
+    """
+    table, days = trace.table, (train_days, train_days + validate_days)
+    begin = int(table.submit[0]) if len(table) else 0
+    day = (table.submit - begin) // _DAY_S
+    masks = [day < days[0], (day >= days[0]) & (day < days[1]), day >= days[1]]
+    if min(train_days, validate_days) < 1 or not all(mask.any() for mask in masks):
+        last = f"{int(day[-1]) + 1} days" if len(table) else "no jobs"
+        raise InputError(
+            f"the log has {last}, and {days[0]} are to be learned from, and {validate_days} to choose by",
+            where=str(trace.path),
+            hint="Give fewer, 1 or more of each, so that some are left to test on.",
+        )
+    first, validation, test = (_rows(table, mask) for mask in masks)
+    early = {name: getattr(trace, name)[masks[0]] for name in _KEPT}
+    model = fit(dataclasses.replace(trace, table=first, **early))
+    name = trace.path.name
+    source = f"{name}: days 1 to {days[0]}, chosen by the {validate_days} after these"
+    seen = _from_nothing(_rows(table, ~masks[2]))
+    usual_s = int((run(seen, trace.cores, easy()) - seen.submit).max())
+    material = Material(trace.cores, first, _from_nothing(validation), Varied(model), source, days[1], usual_s)
+    return Split(name, material, _from_nothing(test), days[1])
+
+
+def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
+    """Refuse an agent that has seen jobs that it is to be tested on.
+
+    Raises
+    ------
+    InputError
+        It learned from this log, or was chosen by it, up to a later day than the test begins.
+    """
+    if agent.source.startswith(f"{tested.name}:") and agent.seen_days > tested.from_day:
+        raise InputError(
+            f"has seen the log's first {agent.seen_days} days, and the test begins after {tested.from_day}",
+            where=where,
+            hint="Give the same --train-days and --validate-days as for its training.",
+        )
+
+
+def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str, Callable[[], PassScheduler | Policy]]:
+    """Say how to make each of `RIVALS`.
+
+    Parameters
+    ----------
+    objective
+        Of Optimization.
+    seed
+        Of Random's draws.
+    usual_s
+        For `Patient`.
+    """
+    ranks = first_ranks(np.random.Generator(np.random.PCG64(0)))
+    return {
+        "fcfs-easy": lambda: TwoLevels(First(), window=0),
+        "sjf": sjf,
+        "wfp": wfp,
+        "bin-packing": bin_packing,
+        "random": lambda: random_fit(seed=seed),
+        "optimization": lambda: Knapsack(objective, window=50),
+        "untrained": lambda: Patient(RankJudge(ranks), usual_s=usual_s),
+    }
+
+
+def evaluate(table: JobTable, nodes: int, scheduler: PassScheduler | Policy, method: str, number: int = 0) -> Outcome:
+    """Schedule test jobs on an empty machine, and measure.
+
+    Parameters
+    ----------
+    table, nodes
+        The jobs, and the machine.
+    scheduler
+        What schedules.
+    method, number
+        What it is called, and which one of these it is.
+    """
+    start = run(table, nodes, scheduler)
+    waits = start - table.submit
+    work = table.run * table.cores
+    ends = start + table.run
+    week = (table.submit - table.submit[0]) // _WEEK_S
+    return Outcome(
+        method,
+        number,
+        mean_wait_s=float(waits.mean()),
+        max_wait_s=int(waits.max()),
+        response_s=float((waits + table.run).mean()),
+        slowdown=float(slowdowns(table, waits).mean()),
+        utilisation=float(work.sum() / (nodes * int(ends.max() - table.submit[0]))),
+        by_size=_by_size(table.cores / nodes, waits),
+        modes=_by_mode(getattr(scheduler, "modes", {}), waits, work),
+        weeks=tuple(
+            Week(int(n), float(work[week == n].sum() / 3600), float(waits[week == n].mean())) for n in np.unique(week)
+        ),
+    )
+
+
+def adapting(agent: Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Patient:
+    """Make a scheduler of a judge that goes on to learn, once a week from the jobs of the week before (Section V-D).
+
+    What it learns from are jobs that have been submitted by then, with the run times that they turned out to have; of
+    those that still run at the time, what is known is that they do, so that these are left out.
+
+    Parameters
+    ----------
+    agent
+        To begin with.
+    table, nodes
+        What it will schedule.
+    seed
+        Of what is drawn.
+    """
+    return _Adapting(agent, table, nodes, seed)
+
+
+class _Adapting(Patient):
+    """See `adapting`."""
+
+    def __init__(self, agent: Ranked, table: JobTable, nodes: int, seed: int) -> None:
+        patience, window, usual_s = agent.patience, agent.window, agent.usual_s
+        super().__init__(RankJudge(agent.parameters), patience=patience, window=window, usual_s=usual_s)
+        how = ProximalLearning(patience=patience, window=window, usual_s=usual_s)
+        self._learner = Proximal(how, seed=seed, parameters=agent.parameters)
+        self._table, self._nodes = table, nodes
+        self._next = int(table.submit[0]) + _WEEK_S
+        self._began: dict[int, int] = {}
+
+    def _pass(self, view: Any) -> None:
+        if view.now >= self._next:
+            self._adapt(view.now)
+            self._next += _WEEK_S * (1 + (view.now - self._next) // _WEEK_S)
+        super()._pass(view)
+
+    def _start(self, view: Any, job: int, mode: Mode) -> None:
+        super()._start(view, job, mode)
+        self._began[job] = view.now
+
+    def _adapt(self, now: int) -> None:
+        table = self._table
+        ended = np.zeros(len(table), dtype=np.bool_)
+        jobs = np.array([job for job in self._began if job < len(table)], dtype=np.int64)
+        begun = np.array([self._began[job] for job in jobs.tolist()], dtype=np.int64)
+        ended[jobs[begun + table.run[jobs] <= now]] = True
+        recent = ended & (table.submit >= now - _WEEK_S)
+        if recent.any():
+            self._learner.practise(_from_nothing(_rows(table, recent)), self._nodes)
+            self.judge = RankJudge(self._learner.parameters)
+
+
+def _rows(table: JobTable, mask: NDArray[np.bool_]) -> JobTable:
+    return JobTable(*(column[mask] for column in (table.submit, table.run, table.request, table.cores)))
+
+
+def _from_nothing(table: JobTable) -> JobTable:
+    """Count time from the first submission on."""
+    return JobTable(table.submit - table.submit[0], table.run, table.request, table.cores)
+
+
+def _by_size(share: NDArray[np.float64], waits: NDArray[np.int64]) -> tuple[Part, ...]:
+    parts = []
+    for above, to in zip(_SIZES, [*_SIZES[1:], math.inf], strict=True):
+        some = waits[(share > above) & (share <= to)]
+        if len(some):
+            parts.append(Part(above, min(to, 1.0), len(some), float(some.mean()), int(some.max())))
+    return tuple(parts)
+
+
+def _by_mode(modes: Mapping[int, Mode], waits: NDArray[np.int64], work: NDArray[np.int64]) -> tuple[Share, ...]:
+    shares = []
+    for mode in Mode if modes else ():
+        jobs = np.array([job for job, how in modes.items() if how is mode], dtype=np.int64)
+        mean = float(waits[jobs].mean()) if len(jobs) else 0.0
+        shares.append(Share(mode.name.lower(), len(jobs) / len(waits), float(work[jobs].sum() / work.sum()), mean))
+    return tuple(shares)

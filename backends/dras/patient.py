@@ -1,0 +1,155 @@
+"""Passes on two levels in which nobody waits for much longer than in order of age."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+from asa.backends.simulated.policies import QueueView
+
+from asa.errors import InputError
+
+from .ranking import Judge, Outlook, tell
+from .rewards import Cost
+from .scheduler import Hole, Mode, TwoLevels
+from .state import Integers
+
+__all__ = ["PATIENCE", "WINDOW", "Patient", "Pupil"]
+
+PATIENCE: Final = 0.4
+"""Of the longest backlog, if not said otherwise: so the longest wait came to 1.0 to 1.6 of EASY's in our trials."""
+WINDOW: Final = 64
+"""Jobs that are judged together, if not said otherwise."""
+
+
+@runtime_checkable
+class Pupil(Judge, Protocol):
+    """A judge that learns from what waiting costs."""
+
+    def elapse(self, cost: float, seconds: int, now: int) -> None:
+        """Learn that time has passed since the last pass, and what the waiting in it cost."""
+        ...
+
+
+class _Oldest:
+    """What would be chosen without a judge."""
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        del view, jobs
+        return 0
+
+
+class Patient(TwoLevels):
+    """Two levels as DRAS has them, with a judge of jobs, and a bound for waiting.
+
+    Level 1 and level 2 are those of `TwoLevels`. What differs is how long a reservation stands. A job is *overdue* when
+    it has waited for longer than a share, `patience`, of the longest backlog so far: the time that the machine, used
+    whole, would have taken for all that waited and ran, by what was asked for. That is about what a job at the end of
+    the queue would wait for in order of age. Where it is known how long jobs have waited in order of age before, nobody
+    is overdue sooner than that. One that is overdue is selected before all others, the oldest first,
+    and its reservation stands until it starts: nothing can delay it. The reservation of another is for the pass; at the
+    next one level 1 chooses anew, and may choose a job that came meanwhile.
+
+    Parameters
+    ----------
+    judge
+        What chooses.
+    patience
+        See above; 0 for order of age, with EASY backfilling but for who fills holes.
+    window
+        So many jobs, the oldest, are offered to it at once.
+    usual_s
+        A wait that has occurred in order of age; 0 if none is known.
+    cost
+        What waiting costs, if that is to be reckoned. One that learns needs it.
+
+    Attributes
+    ----------
+    total_reward, selections
+        What all waiting so far has cost, negated, and how many jobs have started.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        *,
+        patience: float = PATIENCE,
+        window: int = WINDOW,
+        usual_s: int = 0,
+        cost: Cost | None = None,
+    ) -> None:
+        super().__init__(_Oldest(), window=window)
+        if not patience >= 0.0 or usual_s < 0:
+            raise InputError(
+                f"a patience of {patience} and {usual_s} s cannot be", where="scheduler", hint="Give 0 or more."
+            )
+        self.judge, self.patience, self.usual_s, self.cost = judge, patience, usual_s, cost
+        self._pupil = judge if isinstance(judge, Pupil) else None
+        if self._pupil is not None and cost is None:
+            raise InputError("nothing can be learned without a cost", where="scheduler", hint="Give one.")
+        self._outlook = Outlook()
+        self._longest_s = 0.0
+        self._is_overdue = False
+        self._awaited: int | None = None
+        self._last: int | None = None
+
+    def _pass(self, view: QueueView) -> None:
+        queue = view.queue
+        if self.cost is not None:
+            self._reckon(view, queue)
+        self._awaited = self.reserved
+        if not len(queue):
+            self.reserved = None
+            return
+        self._look(view, queue)
+        if not self._is_overdue:
+            self.reserved = None
+        super()._pass(view)
+
+    def _look(self, view: QueueView, queue: Integers) -> None:
+        """See how much there is to do, and how long somebody may wait."""
+        running = view.running
+        work = int(view.request[queue] @ view.demand[queue, 0])
+        work += int(np.maximum(view.expected_end[running] - view.now, 0) @ view.demand[running, 0])
+        backlog_s = work / max(int(view.capacity[0]), 1)
+        self._longest_s = max(self._longest_s, backlog_s)
+        bound_s = max(self.patience * self._longest_s, self.usual_s)
+        self._outlook = Outlook(None, len(queue), backlog_s, bound_s)
+
+    def _pick(self, view: QueueView, jobs: Integers, hole: Hole | None) -> int:
+        if hole is None:
+            self._is_overdue = view.now - int(view.submit[jobs[0]]) > self._outlook.bound_s
+            if self._is_overdue:
+                return int(jobs[0])
+        offered = jobs[: self.window]
+        if len(offered) == 1:
+            return int(offered[0])
+        self._outlook.hole = hole
+        return int(offered[self.judge.choose(tell(view, offered, self._outlook))])
+
+    def _reserve(self, view: QueueView, job: int) -> None:
+        if self._is_overdue:
+            super()._reserve(view, job)
+        else:
+            self.reserved = job
+
+    def _start(self, view: QueueView, job: int, mode: Mode) -> None:
+        if mode is Mode.READY and job == self._awaited:
+            mode = Mode.RESERVED
+        super()._start(view, job, mode)
+        self.selections += 1
+
+    def _selected(self, view: QueueView, job: int) -> None:
+        """Count starts only: one that is reserved for at several passes is selected at each."""
+
+    def _reckon(self, view: QueueView, queue: Integers) -> None:
+        """Charge for the waiting since the last pass: of all that wait now, as nothing starts between passes."""
+        now, nodes = view.now, int(view.capacity[0])
+        if self._last is not None:
+            waits = now - view.submit[queue]
+            rates = self.cost(view.demand[queue, 0], view.request[queue], waits, nodes=nodes) if self.cost else waits
+            cost = float(np.minimum(waits, now - self._last) @ rates)
+            self.total_reward -= cost
+            if self._pupil is not None:
+                self._pupil.elapse(cost, now - self._last, now)
+        self._last = now

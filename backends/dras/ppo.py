@@ -1,0 +1,293 @@
+"""The judge of `ranking`, learned by proximal policy optimisation (Schulman et al., 2017).
+
+A set of jobs is scheduled several times, with other draws each time. How much a choice was worth is what came after it,
+less what the network expected, less what came, beyond its expectations, at the same time of the other schedules of the
+same jobs (the input-dependent baseline of Mao et al., 2018): in a queue, what comes depends on who arrives far more
+than on any choice, and that the other schedules share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
+
+from asa.errors import InputError
+
+from .network import Floats, pytorch
+from .patient import PATIENCE, WINDOW, Patient
+from .ranking import first_ranks, rank
+from .rewards import Cost, Waiting
+from .scoring import Score, score
+
+__all__ = ["Proximal", "ProximalLearning"]
+
+_MOST = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
+_NEVER = -1e9
+_AT_ONCE = 2048
+_FRESH = 0.3  # weight of the last set of jobs in the parameters that are given away
+
+
+@dataclass(frozen=True, slots=True)
+class ProximalLearning:
+    """How it is learned.
+
+    Parameters
+    ----------
+    rate
+        Of Adam.
+    schedules
+        Of each set of jobs; 2 or more.
+    horizon_s
+        A cost so much later counts 1/e.
+    epochs, batch
+        How often what was met is gone through, and how many choices together.
+    clip
+        A choice's likelihood changes by this share at most.
+    entropy
+        Weight of staying undecided.
+    patience, window, usual_s
+        Of the scheduler; see `Patient`.
+    """
+
+    rate: float = 1e-3
+    schedules: int = 4
+    horizon_s: int = 86400
+    epochs: int = 3
+    batch: int = 512
+    clip: float = 0.2
+    entropy: float = 0.003
+    patience: float = PATIENCE
+    window: int = WINDOW
+    usual_s: int = 0
+
+    def __post_init__(self) -> None:
+        counts = (self.schedules - 1, self.horizon_s, self.epochs, self.batch, self.window)
+        if min(counts) < 1 or not 0 < self.clip < 1 or min(self.rate, self.entropy, self.patience, self.usual_s) < 0:
+            raise InputError(
+                f"{self} cannot be", where="learning", hint="Give 2 schedules or more, and no number below 0."
+            )
+
+
+@dataclass(slots=True)
+class _Met:
+    """What was met in a schedule, a value for each choice."""
+
+    told: list[Floats] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+    likelihood: list[float] = field(default_factory=list)
+    time: list[int] = field(default_factory=list)
+    reward: list[float] = field(default_factory=list)
+    lasted: list[int] = field(default_factory=list)
+
+
+class _Trying:
+    """Draws by the ranks, and notes what comes of it; a `Pupil`."""
+
+    def __init__(self, parameters: Mapping[str, Floats], rng: np.random.Generator, horizon_s: int) -> None:
+        self._parameters, self._rng, self._horizon_s = parameters, rng, horizon_s
+        self._now = 0
+        self.met = _Met()
+
+    def choose(self, told: Floats) -> int:
+        met = self.met
+        ranks = rank(self._parameters, told).astype(np.float64)
+        ranks -= ranks.max()
+        sums = np.cumsum(np.exp(ranks))
+        place = min(int(np.searchsorted(sums, self._rng.random() * sums[-1], side="right")), len(ranks) - 1)
+        met.told.append(told)
+        met.chosen.append(place)
+        met.likelihood.append(float(ranks[place] - math.log(sums[-1])))
+        met.time.append(self._now)
+        met.reward.append(0.0)
+        met.lasted.append(0)
+        return place
+
+    def elapse(self, cost: float, seconds: int, now: int) -> None:
+        met, self._now = self.met, now
+        if met.reward:
+            met.reward[-1] -= cost * math.exp(-met.lasted[-1] / self._horizon_s)
+            met.lasted[-1] += seconds
+
+
+class Proximal:
+    """A judge that learns.
+
+    Parameters
+    ----------
+    how
+        How it is learned.
+    cost
+        What waiting costs.
+    seed
+        Of the first parameters, and of all draws.
+    parameters
+        To begin with; drawn, if not given.
+
+    Attributes
+    ----------
+    updates
+        Updates so far.
+
+    Raises
+    ------
+    MissingExtraError
+        PyTorch is not installed.
+    """
+
+    def __init__(
+        self,
+        how: ProximalLearning | None = None,
+        cost: Cost | None = None,
+        *,
+        seed: int = 0,
+        parameters: Mapping[str, Floats] | None = None,
+    ) -> None:
+        torch = pytorch()
+        self.how, self.cost = how or ProximalLearning(), cost or Waiting()
+        self.updates = 0
+        self._rng = np.random.Generator(np.random.PCG64(seed))
+        ours = first_ranks(self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
+        # tensors and arrays are the same memory
+        self._tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in ours.items()}
+        self._ours = ours
+        self._mean = {name: array.copy() for name, array in ours.items()}
+        self._optimiser = torch.optim.Adam(self._tensors.values(), lr=self.how.rate)
+        self._scale = 0.0  # of what comes after a choice, as the values are learned as shares of it
+
+    @property
+    def parameters(self) -> dict[str, Floats]:
+        """A copy of the network's: a running mean over sets of jobs, as each pulls its own way."""
+        return {name: array.copy() for name, array in self._mean.items()}
+
+    def practise(self, table: JobTable, nodes: int) -> Score:
+        """Schedule a set of jobs several times, and learn from it.
+
+        Returns
+        -------
+        Score
+            That of the first schedule.
+        """
+        how, met, scores = self.how, [], []
+        for _ in range(how.schedules):
+            trying = _Trying(self._ours, self._rng, how.horizon_s)
+            scheduler = Patient(trying, patience=how.patience, window=how.window, usual_s=how.usual_s, cost=self.cost)
+            scores.append(score(table, nodes, scheduler))
+            met.append(trying.met)
+        if all(one.chosen for one in met):
+            self._learn(met)
+            for name, ours in self._ours.items():
+                self._mean[name] += np.float32(_FRESH) * (ours - self._mean[name])
+        return scores[0]
+
+    # ------------------------------------------------------------------ learning
+
+    def _learn(self, met: list[_Met]) -> None:
+        torch = pytorch()
+        rows, there = _padded([told for one in met for told in one.told])
+        with torch.no_grad():
+            begins = range(0, len(rows), _AT_ONCE)
+            expected = np.concatenate([self._ask(rows[b : b + _AT_ONCE], there[b : b + _AT_ONCE])[1] for b in begins])
+        worth, came = self._worth(met, expected * (self._scale or 1.0))
+        size = max(float(np.abs(came).mean()), 1e-6)
+        self._scale = 0.9 * self._scale + 0.1 * size if self._scale else size
+        chosen = torch.tensor([place for one in met for place in one.chosen])
+        before = torch.tensor([likelihood for one in met for likelihood in one.likelihood])
+        worths, values = (torch.from_numpy(array.astype(np.float32)) for array in (worth, came / self._scale))
+        for _ in range(self.how.epochs):
+            order = torch.from_numpy(self._rng.permutation(len(rows)))
+            for some in order.split(self.how.batch):
+                widest = int(there[some].sum(dim=1).max())
+                ranks, valued = self._ask(rows[some, :widest], there[some, :widest])
+                likely = torch.log_softmax(ranks, dim=1)
+                ratio = (likely.gather(1, chosen[some, None])[:, 0] - before[some]).exp()
+                clipped = ratio.clamp(1.0 - self.how.clip, 1.0 + self.how.clip)
+                gain = torch.minimum(ratio * worths[some], clipped * worths[some]).mean()
+                entropy = -(likely.exp() * likely.clamp(min=-30.0)).sum(dim=1).mean()
+                loss = 0.25 * ((valued - values[some]) ** 2).mean() - gain - self.how.entropy * entropy
+                self._optimiser.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self._tensors.values(), 0.5)
+                self._optimiser.step()
+                self.updates += 1
+
+    def _worth(self, met: list[_Met], expected: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Say what each choice was worth beyond others, and what came after it."""
+        beyond, came, begin = [], [], 0
+        for one in met:
+            values = expected[begin : begin + len(one.chosen)]
+            begin += len(one.chosen)
+            keeps = np.exp(-np.array(one.lasted) / self.how.horizon_s)
+            after = np.array(one.reward)
+            for place in range(len(after) - 2, -1, -1):
+                after[place] += keeps[place] * after[place + 1]
+            came.append(after)
+            beyond.append(after - values)
+        worth = []
+        for one, mine in zip(met, beyond, strict=True):
+            same = np.zeros(len(mine))
+            for other, theirs in zip(met, beyond, strict=True):
+                if other is not one:
+                    at = np.searchsorted(other.time, one.time)
+                    same += theirs[np.minimum(at, len(theirs) - 1)]
+            worth.append(mine - same / (len(met) - 1))
+        all_worth = np.concatenate(worth)
+        all_worth /= all_worth.std() + 1e-8
+        return np.clip(all_worth, -_MOST, _MOST), np.concatenate(came)
+
+    def _ask(self, rows: Any, there: Any) -> tuple[Any, Any]:
+        """Rank the jobs of several situations, and value each situation."""
+        torch, own = pytorch(), self._tensors
+        seen = torch.tanh(rows @ own["job"] + own["job_bias"])
+        mean = (seen * there[:, :, None]).sum(dim=1) / there.sum(dim=1, keepdim=True)
+        around = (mean @ own["others"] + own["mixed_bias"])[:, None]
+        ranks = (torch.tanh(seen @ own["own"] + around) @ own["rank"] + rows @ own["straight"])[:, :, 0]
+        most = seen.masked_fill(there[:, :, None] == 0, -1.0).amax(dim=1)
+        hidden = torch.tanh(mean @ own["mean"] + most @ own["most"] + own["value_bias"])
+        return ranks.masked_fill(there == 0, _NEVER), (hidden @ own["value"] + own["last_bias"])[:, 0]
+
+    # ------------------------------------------------------------------ what is kept
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Tell all that going on takes: arrays, and what is fit for JSON."""
+        arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._ours.items()}
+        for name, tensor in self._tensors.items():
+            arrays[f"mean.{name}"] = self._mean[name].copy()
+            moments = self._optimiser.state.get(tensor, {})
+            for moment in ("exp_avg", "exp_avg_sq"):
+                kept = moments[moment].numpy().copy() if moments else np.zeros(tensor.shape, dtype=np.float32)
+                arrays[f"{moment}.{name}"] = kept
+        return arrays, {"updates": self.updates, "scale": self._scale, "generator": self._rng.bit_generator.state}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Go on from what `state` told."""
+        torch = pytorch()
+        self.updates, self._scale = facts["updates"], facts["scale"]
+        self._rng.bit_generator.state = facts["generator"]
+        with torch.no_grad():
+            for name, tensor in self._tensors.items():
+                tensor.copy_(torch.from_numpy(arrays[name].copy()))
+                self._mean[name] = arrays[f"mean.{name}"].copy()
+                if self.updates:
+                    self._optimiser.state[tensor] = {
+                        "step": torch.tensor(float(self.updates)),
+                        "exp_avg": torch.from_numpy(arrays[f"exp_avg.{name}"].copy()),
+                        "exp_avg_sq": torch.from_numpy(arrays[f"exp_avg_sq.{name}"].copy()),
+                    }
+
+
+def _padded(told: list[Floats]) -> tuple[Any, Any]:
+    """Put situations of several numbers of jobs into one tensor; say which rows are jobs."""
+    widest = max(len(rows) for rows in told)
+    rows = np.zeros((len(told), widest, told[0].shape[1]), dtype=np.float32)
+    there = np.zeros((len(told), widest), dtype=np.float32)
+    for place, some in enumerate(told):
+        rows[place, : len(some)] = some
+        there[place, : len(some)] = 1.0
+    torch = pytorch()
+    return torch.from_numpy(rows), torch.from_numpy(there)

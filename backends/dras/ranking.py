@@ -1,0 +1,191 @@
+"""A network that ranks waiting jobs by what they are, not by where they stand, for machines of any size.
+
+The paper's network has a fixed place for each job of the window and each node of the machine, and so has to learn every
+situation once for each order in which it can come, on one machine. Here a job is told as a few numbers that mean the
+same on every machine, all jobs are judged with the same weights, and each sees the mean of the others. So a few
+thousand parameters do, for any number of nodes and jobs.
+
+What it has learned is added to what it begins with, a rank by size and request: a job that is half as long, or of a
+quarter of the nodes, comes first. To learn that from nothing takes as long as all that comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from asa.backends.simulated.policies import QueueView
+
+from .network import Floats
+from .scheduler import Hole
+from .state import Integers
+
+__all__ = ["COLUMNS", "HIDDEN", "Judge", "Outlook", "RankJudge", "first_ranks", "rank", "rank_arrays", "tell"]
+
+COLUMNS: Final = (
+    "share of the nodes",
+    "its logarithm",
+    "logarithm of the request",
+    "logarithm of the wait",
+    "logarithm of the wait in requests",
+    "share of the longest wait that is allowed",
+    "fits now",
+    "share of the free nodes",
+    "logarithm of the time until it fits",
+    "logarithm of the work, in times of the whole machine",
+    "whether there is a hole to fill",
+    "ends before the hole does",
+    "share of the hole's time",
+    "needs only nodes that are spare",
+    "logarithm of the hole's time",
+    "share of nodes that are free",
+    "logarithm of the length of the queue",
+    "logarithm of the time that all work takes",
+    "share of the offered jobs that are shorter",
+    "share of the offered jobs that are less work",
+    "share of the offered jobs that fit",
+    "share of the nodes that are free within an hour",
+)
+"""What a job is told as. Where there is no hole, what is said of it is 0."""
+HIDDEN: Final = 32
+"""Neurons of each layer, if not said otherwise."""
+
+_HOUR = 3600
+_SIZE, _REQUEST = 1, 2  # columns that the first ranks are made of
+_SURE = 4.0  # of the first ranks: with it, a job that is half as long is chosen two times in three
+_BY_SIZE = 0.5
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What jobs are judged by beside themselves and the machine.
+
+    Parameters
+    ----------
+    hole
+        What is to be filled; None if a job is chosen to go next.
+    queued
+        How many jobs wait.
+    backlog_s
+        How long the machine would take for all that waits and runs, if it could be used whole.
+    bound_s
+        The wait after which a job goes next.
+    """
+
+    hole: Hole | None = None
+    queued: int = 0
+    backlog_s: float = 0.0
+    bound_s: float = 0.0
+
+
+class Judge(Protocol):
+    """What chooses by numbers."""
+
+    def choose(self, told: Floats) -> int:
+        """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
+        ...
+
+
+def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
+    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs)."""
+    now, nodes, free = view.now, max(int(view.capacity[0]), 1), max(int(view.free[0]), 0)
+    size, request = view.demand[jobs, 0], view.request[jobs]
+    wait = np.maximum(now - view.submit[jobs], 0)
+    running = view.running
+    held, left = view.demand[running, 0], np.maximum(view.expected_end[running] - now, 0)
+    fits = size <= free
+    work = size * request
+    many = len(jobs)
+    told = np.zeros((many, len(COLUMNS)), dtype=np.float32)
+    share = size / nodes
+    told[:, 0] = share
+    told[:, 1] = 0.2 * np.log(share) + 1.0
+    told[:, 2] = 0.25 * np.log(request / _HOUR)
+    told[:, 3] = 0.25 * np.log1p(wait / _HOUR)
+    told[:, 4] = 0.25 * np.log1p(wait / request)
+    told[:, 5] = np.minimum(wait / max(outlook.bound_s, _HOUR), 2.0)
+    told[:, 6] = fits
+    told[:, 7] = np.where(fits, size / max(free, 1), 0.0)
+    if len(running):
+        at = np.minimum(np.searchsorted(free + np.cumsum(held), size), len(running) - 1)
+        told[:, 8] = np.where(fits, 0.0, 0.25 * np.log1p(left[at] / _HOUR))
+        told[:, 21] = min(int(held @ (left <= _HOUR)), nodes) / nodes
+    told[:, 9] = 0.2 * np.log(work / (nodes * _HOUR) + 1e-4) + 1.0
+    if outlook.hole is not None:
+        gap = max(outlook.hole.begin - now, 1)
+        told[:, 10] = 1.0
+        told[:, 11] = request <= gap
+        told[:, 12] = np.minimum(request / (3.0 * gap), 1.0)
+        told[:, 13] = size <= outlook.hole.spare
+        told[:, 14] = 0.25 * np.log1p(gap / _HOUR)
+    told[:, 15] = free / nodes
+    told[:, 16] = np.log1p(outlook.queued) / 6.0
+    told[:, 17] = np.log1p(outlook.backlog_s / _HOUR) / 6.0
+    told[:, 18] = np.searchsorted(np.sort(request), request) / many
+    told[:, 19] = np.searchsorted(np.sort(work), work) / many
+    told[:, 20] = np.count_nonzero(fits) / many
+    return told
+
+
+def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
+    """Give the shape of each array of parameters, by name; what values a situation is only for learning."""
+    columns = len(COLUMNS)
+    return {
+        "straight": (columns, 1),
+        "job": (columns, hidden),
+        "job_bias": (hidden,),
+        "own": (hidden, hidden),
+        "others": (hidden, hidden),
+        "mixed_bias": (hidden,),
+        "rank": (hidden, 1),
+        "mean": (hidden, hidden),
+        "most": (hidden, hidden),
+        "value_bias": (hidden,),
+        "value": (hidden, 1),
+        "last_bias": (1,),
+    }
+
+
+def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Floats]:
+    """Draw the parameters that learning begins with: small and light jobs rank first."""
+    parameters: dict[str, Floats] = {}
+    for name, size in rank_arrays(hidden).items():
+        spread = 0.01 if name in ("rank", "value") else 1.0
+        drawn = spread / np.sqrt(size[0]) * rng.standard_normal(size)
+        if name == "straight" or name.endswith("bias"):
+            drawn[:] = 0.0
+        parameters[name] = drawn.astype(np.float32)
+    parameters["straight"][_REQUEST] = -_SURE
+    parameters["straight"][_SIZE] = -_SURE * _BY_SIZE * 0.25 / 0.2  # as the columns are scaled
+    return parameters
+
+
+def rank(parameters: Mapping[str, Floats], told: Floats) -> Floats:
+    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant."""
+    seen = np.tanh(told @ parameters["job"] + parameters["job_bias"])
+    around = seen.mean(axis=0) @ parameters["others"] + parameters["mixed_bias"]
+    ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + told @ parameters["straight"]
+    return ranks[:, 0]
+
+
+class RankJudge:
+    """Takes the job that ranks highest, and never learns. It needs no PyTorch.
+
+    Parameters
+    ----------
+    parameters
+        Of the network, as in `rank_arrays`.
+    """
+
+    def __init__(self, parameters: Mapping[str, Floats]) -> None:
+        self._parameters = {name: array.copy() for name, array in parameters.items()}
+
+    def choose(self, told: Floats) -> int:
+        """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
+        return int(rank(self._parameters, told).argmax())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankJudge:
+        """Share what does not change."""
+        return self

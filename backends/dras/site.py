@@ -1,0 +1,24 @@
+"""A simulated site whose scheduler is a trained agent."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from asa.backends.simulated import SchedulerSite
+
+__all__ = ["DrasSite"]
+
+
+class DrasSite(SchedulerSite):
+    """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with a trained agent as the scheduler.
+
+    The agent acts and does not learn, and needs no PyTorch.
+
+    Parameters
+    ----------
+    system, settings
+        As `SchedulerSite` has them; the scheduler's are those of `asa.backends.dras.rivals.dras`: ``weights`` names the
+        file of another agent than the one that comes with the package.
+    """
+
+    SCHEDULER: ClassVar[str] = "dras"

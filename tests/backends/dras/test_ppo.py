@@ -1,0 +1,142 @@
+"""A judge learns what waiting costs, and goes on where it stopped."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from asa.backends.dras.patient import Patient
+from asa.backends.dras.ppo import Proximal, ProximalLearning
+from asa.backends.dras.ranking import COLUMNS, RankJudge, rank
+from asa.backends.dras.scoring import score
+from asa.backends.dras.training import Config, Material, Training, Varied
+from asa.backends.dras.weights import Ranked
+from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.table import JobTable
+from asa.backends.simulated.workload import WorkloadModel
+
+from asa.errors import InputError
+
+torch = pytest.importorskip("torch")
+
+NODES = 16
+MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=2.0, log2_widest=4.0)
+LEARNING = ProximalLearning(schedules=2, epochs=2, batch=256)
+
+
+@pytest.fixture(autouse=True)
+def on_one_core():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def crowd(seed, count=60):
+    """Jobs that all come at about the same time: of 4 nodes, and short or long."""
+    rng = np.random.default_rng(seed)
+    run = np.where(rng.random(count) < 0.5, 600, 6000)
+    return JobTable(np.sort(rng.integers(0, 600, count)), run, run, np.full(count, 4))
+
+
+class Longest:
+    """A judge that takes whoever asks for most: the best there is, if only these pay."""
+
+    def choose(self, told):
+        return int(told[:, COLUMNS.index("logarithm of the request")].argmax())
+
+
+class LongFirst:
+    """Only who asks for long pays for waiting."""
+
+    def __call__(self, sizes, requests_s, waits_s, *, nodes):
+        return (requests_s > 3000) / 3600.0
+
+
+def test_it_learns_what_it_is_charged_for():
+    """What it begins with puts short jobs first; with this cost, long ones should be."""
+    how = dataclasses.replace(LEARNING, rate=0.02, schedules=4, epochs=4, batch=64, patience=100.0)
+    learner = Proximal(how, LongFirst(), seed=1)
+
+    def cost(judge):
+        return -score(crowd(99), NODES, Patient(judge, patience=100.0, cost=LongFirst())).reward
+
+    best = cost(Longest())
+    assert cost(RankJudge(learner.parameters)) > 1.1 * best
+    for seed in range(4):
+        learner.practise(crowd(seed), NODES)
+    assert cost(RankJudge(learner.parameters)) < 1.02 * best
+
+
+def test_tensors_and_numbers_rank_alike():
+    """With other jobs in the batch, and empty places."""
+    learner = Proximal(seed=2)
+    rng = np.random.default_rng(1)
+    told = [rng.random((many, len(COLUMNS)), dtype=np.float32) for many in (3, 7)]
+    rows, there = np.zeros((2, 7, len(COLUMNS)), dtype=np.float32), np.zeros((2, 7), dtype=np.float32)
+    for place, some in enumerate(told):
+        rows[place, : len(some)], there[place, : len(some)] = some, 1.0
+    with torch.no_grad():
+        ranks, values = learner._ask(torch.from_numpy(rows), torch.from_numpy(there))
+    for place, some in enumerate(told):
+        np.testing.assert_allclose(ranks[place, : len(some)], rank(learner.parameters, some), rtol=1e-4)
+    assert values.shape == (2,)
+
+
+def test_what_came_after_a_choice_counts_the_less_the_later():
+    """Two schedules, by hand: each is measured by what the other met at the same time."""
+    learner = Proximal(dataclasses.replace(LEARNING, horizon_s=100), seed=0)
+    from asa.backends.dras.ppo import _Met
+
+    one = _Met(chosen=[0, 0], time=[0, 100], reward=[-1.0, -2.0], lasted=[100, 100])
+    two = _Met(chosen=[0], time=[50], reward=[-4.0], lasted=[100])
+    worth, came = learner._worth([one, two], np.array([0.5, 0.0, 1.0]))
+    assert came == pytest.approx([-1 - 2 / np.e, -2.0, -4.0])
+    beyond = np.array([-1.5 - 2 / np.e, -2.0, -5.0])
+    paired = np.array([beyond[0] - beyond[2], beyond[1] - beyond[2], beyond[2] - beyond[1]])
+    assert worth == pytest.approx(paired / paired.std())
+
+
+SHORT = Config(sampled=1, real=1, synthetic=2, jobs=60, days=1, proximal=LEARNING)
+
+
+@pytest.fixture(scope="module")
+def material():
+    table = MODEL.generate(4 * 86400, 1)
+    validation = MODEL.generate(86400, 2)
+    return Material(NODES, table, validation, Varied(MODEL), "tiny.swf: days 1 to 4", 5)
+
+
+def told(training):
+    return [dataclasses.replace(episode, seconds=0.0) for episode in training.episodes]
+
+
+def test_an_interrupted_training_goes_on_to_the_same_end(material, tmp_path):
+    """Stopped after each episode; and another seed gives another."""
+    whole, other = (Training(material, SHORT, kind="ppo", seed=seed, folder=tmp_path / str(seed)) for seed in (3, 4))
+    list(whole)
+    list(other)
+    for _ in range(4):
+        next(iter(Training(material, SHORT, kind="ppo", seed=3, folder=tmp_path / "parts")))
+    again = Training(material, SHORT, kind="ppo", seed=3, folder=tmp_path / "parts")
+    assert again.is_over
+    assert told(again) == told(whole) != told(other)
+    assert [episode.phase for episode in whole.episodes] == ["sampled", "real", "synthetic", "synthetic"]
+    for name in ("best.npz", "episode-004.npz"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
+    assert isinstance(again.best, Ranked)
+    assert (again.best.source, again.best.seen_days) == ("tiny.swf: days 1 to 4", 5)
+
+
+def test_the_load_varies_from_set_to_set():
+    """Between its bounds, in the mean of some weeks, whatever the model's own."""
+    varied = Varied(MODEL, 0.3, 0.9)
+    seconds = 28 * 86400
+    loads = [float((t.run @ t.cores) / (NODES * seconds)) for t in (varied.generate(seconds, n) for n in range(12))]
+    assert 0.15 < min(loads) < 0.5 < max(loads) < 1.1
+    assert varied.generate(86400, 5).run.tolist() == varied.generate(86400, 5).run.tolist()
+
+
+@pytest.mark.parametrize("wrong", [{"schedules": 1}, {"clip": 1.0}, {"rate": -1.0}, {"patience": -0.1}])
+def test_nonsense_is_refused(wrong):
+    with pytest.raises(InputError, match="cannot be"):
+        ProximalLearning(**wrong)
