@@ -16,17 +16,20 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once)"
-	@$(PIP) install -c constraints.txt -e '.[fast,plot]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+	@$(PIP) install -c constraints.txt -e '.[fast,plot,report]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@
+
+# EXTRAS=dev,dras adds PyTorch, which is large, and the tests of what learns with it.
+EXTRAS ?= dev
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once)"
-	@$(PIP) install -c constraints.txt -e '.[dev]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+	@$(PIP) install -c constraints.txt -e '.[$(EXTRAS)]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@ $(VENV)/.run
 
 demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a simulated centre (about half a minute).
 	@mkdir -p out
-	$(BIN)/asa compare montage --system hpc2n --cores 28,56,112 --seeds 20 --plot out/demo.png
+	$(BIN)/asa compare montage --system hpc2n --cores 28,56,112 --seeds 20 --plot out/demo.png --report out/demo.html
 
 # Tests of real daemons mostly wait, so that more workers than cores are of use.
 WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 5 ? cores : 5)))

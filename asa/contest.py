@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -18,11 +14,13 @@ from numpy.typing import NDArray
 
 from asa import plugins
 from asa.backend import Site
-from asa.errors import InputError, StateError
+from asa.cells import Kind, digest, fill
+from asa.cells import code_digest as _code
+from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.experiment import workflow_maker
 from asa.metrics import measure
-from asa.parallel import available_cores, pool
+from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 
@@ -131,7 +129,7 @@ class Contest:
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = ("montage", "statistics")
-    strategies: tuple[str, ...] = ("chained", "asa", "asa-naive", "asa-plan")
+    strategies: tuple[str, ...] = ("chained", "asa", "asa-naive", "asa-plan", "elastic")
     cores: tuple[int, ...] = ()
     age: tuple[bool, ...] = (True, False)
     shrink: bool = True
@@ -165,7 +163,7 @@ class Contest:
                     where=str(trace),
                     hint="Give --cores that fit.",
                 )
-            log = _digest([trace])
+            log = digest([trace])
             for age, workflow, cores, strategy in product(self.age, self.workflows, sizes, names):
                 settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history, log, code)
                 cells.append(Cell(str(trace), workflow, cores, *settings))
@@ -189,6 +187,7 @@ def hold(
     kept: Path | None = None,
     *,
     jobs: int | None = None,
+    elsewhere: Elsewhere | None = None,
     on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
 ) -> list[Trial]:
     """Run every cell, in parallel, unless its runs are kept already.
@@ -202,6 +201,8 @@ def hold(
         there.
     jobs
         Processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    elsewhere
+        Where to run them, if not in processes of this machine; on workers that see the logs under the same paths.
     on_progress
         Called with what is being done, how much of it is done, and of how much.
 
@@ -213,31 +214,9 @@ def hold(
         The file cannot be read or written.
     """
     cells = contest.cells()
-    known = _read(kept) if kept is not None else {}
-    missing = [cell for cell in cells if cell not in known]
-    others = sum(cell.code != cells[0].code for cell in known)
-    what = f"running cells ({others} were kept by another version)" if others else "running cells"
-    on_progress(what, len(cells) - len(missing), len(cells))
-    for cell, trials in _run_all(missing, min(jobs or available_cores(), max(len(missing), 1))):
-        known[cell] = trials
-        if kept is not None:
-            _append(kept, cell, trials)
-        on_progress(what, sum(cell in known for cell in cells), len(cells))
-    return [trial for cell in cells for trial in known[cell]]
-
-
-def _run_all(cells: Sequence[Cell], processes: int) -> Iterator[tuple[Cell, list[Trial]]]:
-    with pool(processes) as executor:
-        if executor is None:
-            yield from ((cell, run_cell(cell)) for cell in cells)
-        else:
-            yield from _in_parallel(executor, cells)
-
-
-def _in_parallel(executor: Executor, cells: Sequence[Cell]) -> Iterator[tuple[Cell, list[Trial]]]:
-    futures = {executor.submit(run_cell, cell): cell for cell in cells}
-    for future in as_completed(futures):
-        yield futures[future], future.result()
+    kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
+    outcomes = fill(cells, kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+    return [trial for trials in outcomes.values() for trial in trials]
 
 
 @lru_cache(maxsize=4)
@@ -286,52 +265,6 @@ def run_cell(cell: Cell) -> list[Trial]:
             told.twt_s,
         )
     return [trials[start] for start in starts]
-
-
-def _digest(files: Iterable[Path]) -> str:
-    told = hashlib.sha256()
-    for file in files:
-        told.update(file.read_bytes())
-    return told.hexdigest()[:16]
-
-
-def _code() -> str:
-    """Give a digest of this package's sources."""
-    packages = [importlib.import_module(name) for name in ("asa", "asa.backends", "asa.workflows")]
-    folders = dict.fromkeys(Path(place) for package in packages for place in package.__path__)
-    return _digest(sorted({file for folder in folders for file in folder.rglob("*.py")}))
-
-
-def _read(path: Path) -> dict[Cell, list[Trial]]:
-    """Read what was kept; a last line that was cut off is passed over, and its cell run again."""
-    known: dict[Cell, list[Trial]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            told = json.loads(line)
-            known[Cell(**told["cell"])] = [Trial(**trial) for trial in told["trials"]]
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines):
-                continue
-            hint = "It is of another version, or something else: name another file."
-            raise StateError("is no kept experiment", where=f"{path}:{number}", hint=hint) from error
-    return known
-
-
-def _append(path: Path, cell: Cell, trials: Sequence[Trial]) -> None:
-    line = json.dumps({"cell": asdict(cell), "trials": [asdict(trial) for trial in trials]})
-    try:
-        with path.open("a+b") as file:
-            file.seek(0)
-            whole = file.read().rpartition(b"\n")
-            if whole[2]:  # somebody was killed while writing it
-                file.truncate(len(whole[0]) + len(whole[1]))
-            file.write(f"{line}\n".encode())
-    except OSError as error:
-        raise StateError(f"cannot be written: {error}", where=str(path), hint="Make room, or name another.") from error
 
 
 # ---------------------------------------------------------------------- what came out

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -15,8 +15,10 @@ from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
 from asa.parallel import available_cores, pool, shared
+from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
+from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
 __all__ = ["CompareRun", "Comparison", "Interval", "compare", "group", "mean_interval", "workflow_maker"]
@@ -93,7 +95,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CompareRun:
-    """One run of a comparison; its metrics are None if it failed, and `reason` says why."""
+    """One run of a comparison; its metrics are None if it failed, and `reason` says why.
+
+    `timeline` tells what its jobs did, of the first run of each strategy and core count.
+    """
 
     workflow: str
     system: str
@@ -103,9 +108,10 @@ class CompareRun:
     age_accrues: bool
     metrics: RunMetrics | None
     reason: str = ""
+    timeline: Timeline | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the run as one flat JSON-ready record; what a failed run has not is null."""
+        """Return the run as one flat JSON-ready record, but for its timeline; what a failed run has not is null."""
         m = self.metrics
         return {
             "workflow": self.workflow,
@@ -178,12 +184,14 @@ def compare(
     comparison: Comparison,
     *,
     jobs: int | None = None,
+    elsewhere: Elsewhere | None = None,
     on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
 ) -> list[CompareRun]:
     """Run every strategy at every core count on every seed.
 
     For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3);
-    different strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`.
+    different strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`, nor on
+    where they run.
 
     Parameters
     ----------
@@ -191,6 +199,8 @@ def compare(
         What to compare.
     jobs
         Processes; as many as this machine lets us use, if not given.
+    elsewhere
+        Where to run them, if not in processes of this machine.
     on_progress
         Called with what is being done, how much of it is done, and of how much.
 
@@ -212,11 +222,15 @@ def compare(
         comparison.site.prepare(comparison.seeds, executor)
     on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
     on_progress("running workflows", 0, len(chains))
+    if elsewhere is not None:
+        whole = elsewhere.share(comparison)
+        results = _in_parallel({elsewhere.submit(_chain, whole, *chain): chain for chain in chains}, on_progress)
+        return [run for chain in chains for run in results[chain]]
     with pool(processes, comparison) as executor:
         if executor is None:
             results = _one_by_one(comparison, chains, on_progress)
         else:
-            results = _in_parallel(executor, chains, on_progress)
+            results = _in_parallel({executor.submit(_shared_chain, *chain): chain for chain in chains}, on_progress)
     return [run for chain in chains for run in results[chain]]
 
 
@@ -231,13 +245,12 @@ def _one_by_one(
 
 
 def _in_parallel(
-    executor: Executor, chains: Sequence[tuple[str, int]], on_progress: Callable[[str, int, int], None]
+    futures: Mapping[Future[list[CompareRun]], tuple[str, int]], on_progress: Callable[[str, int, int], None]
 ) -> dict[tuple[str, int], list[CompareRun]]:
     results: dict[tuple[str, int], list[CompareRun]] = {}
-    futures = {executor.submit(_shared_chain, *chain): chain for chain in chains}
     for done, future in enumerate(as_completed(futures), start=1):
         results[futures[future]] = future.result()
-        on_progress("running workflows", done, len(chains))
+        on_progress("running workflows", done, len(futures))
     return results
 
 
@@ -261,6 +274,7 @@ def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[Compa
             age_accrues=capabilities.age_accrues,
             metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
             reason=result.reason,
+            timeline=timeline(result.records) if seed == comparison.seeds[0] else None,
         )
     return [runs[seed] for seed in comparison.seeds]
 

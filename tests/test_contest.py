@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from asa import contest
 from asa.cli.experiment import app
-from asa.contest import Contest, Trial, hold, peak_sizes, standings
+from asa.contest import Contest, Standing, Trial, hold, peak_sizes, standings
 from asa.errors import InputError, StateError
+from asa.report.contest import frontier
 
 
 @pytest.fixture
@@ -168,3 +169,10 @@ def test_the_command_prints_its_runs(log, tmp_path):
     assert "does not accrue" in table
     assert "asa-plan" in table
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_an_interval_of_equal_values_can_be_drawn(tmp_path):
+    """Its bounds are a rounding error beside the mean."""
+    beside = (1.0, 1.0 + 2e-16, 1.0 - 2e-16)
+    frontier([Standing(True, "per-stage", beside, beside, 1.0, 1.0, 0, 1)], tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 1000

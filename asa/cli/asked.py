@@ -26,6 +26,7 @@ __all__ = [
     "BankOption",
     "CoresOption",
     "EstimatorOption",
+    "ExecutorOption",
     "Forecasting",
     "HistoryOption",
     "SeedOption",
@@ -69,6 +70,14 @@ HistoryOption = Annotated[
     int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
 ]
 SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)]
+ExecutorOption = Annotated[
+    str,
+    typer.Option(
+        help="Where runs are done: local, in processes of this computer; dask:ADDRESS, on that scheduler's workers; "
+        "pool, on allocations of the usual site.",
+        metavar="local|dask:ADDRESS|pool",
+    ),
+]
 CoresOption = Annotated[
     int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.asked import split_settings
+from asa.cli.asked import ExecutorOption, split_settings
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from asa.backend import Site
-    from asa.experiment import CompareRun
+    from asa.experiment import CompareRun, Comparison
     from asa.workflow import Workflow
 
 __all__ = ["compare"]
@@ -87,11 +88,18 @@ def compare(
     ] = None,
     poll: Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)] = 10,
     jobs: Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)] = None,
+    executor: ExecutorOption = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", help="Write all of it as one page of HTML, with figures and what jobs did.", metavar="FILE.html"
+        ),
     ] = None,
 ) -> None:
     """Compare ways of asking for a workflow's resources, on a simulated queue.
@@ -107,15 +115,13 @@ def compare(
     from asa.cli.progress import with_progress
     from asa.experiment import Comparison
     from asa.experiment import compare as run_comparison
+    from asa.pool.executors import executor_of
 
     if seeds < 1:
         raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
     if as_json and as_csv:
         raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
-    if plot is not None:
-        from asa.drawing import check_figure_path
-
-        check_figure_path(plot)
+    _check_files(plot, page)
     parameters, others = split_settings(workflow, dict(given_settings(settings)))
     rules: dict[str, Any] = {"age_accrues": age_accrues, "poll_s": poll}
     if backend != _SIMULATED:
@@ -136,18 +142,17 @@ def compare(
         history=history,
         spread=spread,
     )
-    runs = with_progress(lambda on_progress: run_comparison(comparison, jobs=jobs, on_progress=on_progress))
+    with executor_of(executor, jobs) as elsewhere:
+        runs = with_progress(
+            lambda on_progress: run_comparison(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+        )
     if as_json:
         _print_json(runs)
     elif as_csv:
         _print_csv(runs)
     else:
         _print_tables(runs, site, seeds)
-    if plot is not None:
-        from asa.report.figures import makespan_bars
-
-        makespan_bars(runs, plot)
-        sys.stderr.write(f"Figure written to {plot}\n")
+    _write_files(plot, page, runs, site, comparison)
     if failed := [run for run in runs if run.metrics is None]:
         first = failed[0]
         raise RunError(
@@ -236,6 +241,45 @@ def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
     console.print(render(runs, seeds=seeds))
     for note in site.notes:
         console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
+
+
+def _check_files(plot: Path | None, page: Path | None) -> None:
+    """Refuse before anything is simulated what could not be written."""
+    if plot is not None:
+        from asa.drawing import check_figure_path
+
+        check_figure_path(plot)
+    if page is not None:
+        from asa.cli.report import check_folder
+
+        check_folder(page, "--report")
+
+
+def _write_files(
+    plot: Path | None, page: Path | None, runs: Sequence[CompareRun], site: Site, asked: Comparison
+) -> None:
+    if plot is not None:
+        from asa.report.figures import makespan_bars
+
+        makespan_bars(runs, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
+    if page is not None:
+        _write_page(page, runs, site, asked)
+
+
+def _write_page(path: Path, runs: Sequence[CompareRun], site: Site, asked: Comparison) -> None:
+    from asa import __version__
+    from asa.cli.report import write_to
+    from asa.report.compared import comparison_page
+    from asa.report.page import render
+
+    made = {
+        "Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`",
+        "Seeds": f"{asked.seeds[0]} to {asked.seeds[-1]}, one estimator (`{asked.estimator}`) over them in this order",
+        "asa": __version__,
+    }
+    text = render(comparison_page(runs, notes=site.notes, made=made))
+    write_to(path, "--report", lambda file: file.write(text))
 
 
 def _print_json(runs: Sequence[CompareRun]) -> None:

@@ -74,9 +74,11 @@ def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
     InputError
         Its backend is not installed here, or a setting makes no sense.
     """
+    from asa.cli.pooled import facility_for
     from asa.sites import open_facility
 
-    return open_facility(folder.plan.backend, None, {**folder.plan.settings, **changed}).facility
+    opened = open_facility(folder.plan.backend, None, {**folder.plan.settings, **changed})
+    return facility_for(folder.plan.strategy, opened, folder.state()[0].workflow)
 
 
 def drive_here(
@@ -126,10 +128,14 @@ def silence_output() -> None:
 
 
 def _say_left(folder: RunFolder) -> None:
+    from asa.cli.pooled import POOL
     from asa.cli.runs import command
 
+    happens = "Submitted jobs go on; nothing more is submitted"
+    if folder.plan.strategy == POOL:
+        happens = "The pool went with its client; stages that had not ended run again, but not"
     words = (
-        "Left. Submitted jobs go on; nothing more is submitted until somebody goes on.\n"
+        f"Left. {happens} until somebody goes on.\n"
         f"  go on:   {command('resume', folder)}\n"
         f"  cancel:  {command('cancel', folder)}\n"
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.asked import ExecutorOption
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def strategies(
     names: Annotated[
         str,
         typer.Option("--strategies", help="Which, comma-separated; big-job and per-stage run anyway."),
-    ] = "chained,asa,asa-naive,asa-plan",
+    ] = "chained,asa,asa-naive,asa-plan,elastic",
     cores: Annotated[
         str | None,
         typer.Option(
@@ -68,6 +69,7 @@ def strategies(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
     ] = None,
+    executor: ExecutorOption = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs, and no table.")] = False,
     plot: Annotated[
         Path | None,
@@ -82,6 +84,7 @@ def strategies(
     """
     from asa.cli.progress import with_progress
     from asa.contest import Contest, hold, standings
+    from asa.pool.executors import executor_of
 
     if plot is not None:
         from asa.drawing import check_figure_path
@@ -98,7 +101,10 @@ def strategies(
         starts,
         history,
     )
-    trials = with_progress(lambda on_progress: hold(contest, results, jobs=jobs, on_progress=on_progress))
+    with executor_of(executor, jobs) as elsewhere:
+        trials = with_progress(
+            lambda on_progress: hold(contest, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+        )
     if as_json:
         _print_json(trials)
         return

@@ -14,6 +14,7 @@ import typer
 from asa import plugins
 from asa.cli.advise import advise
 from asa.cli.bank import app as bank_app
+from asa.cli.campaign import app as campaign_app
 from asa.cli.cancel import cancel
 from asa.cli.check import check
 from asa.cli.compare import compare
@@ -27,6 +28,7 @@ from asa.cli.learn import learn
 from asa.cli.lists import lists
 from asa.cli.logs import logs
 from asa.cli.predict import predict
+from asa.cli.report import report
 from asa.cli.run import resume, run
 from asa.cli.schema import schema
 from asa.cli.show import show
@@ -83,6 +85,7 @@ def _gather() -> None:
     app.command("runs")(runs)
     app.command("explain")(explain)
     app.command("logs")(logs)
+    app.command("report")(report)
     app.command("cancel")(cancel)
     app.command("compare")(compare)
     app.command("doctor")(doctor)
@@ -93,6 +96,7 @@ def _gather() -> None:
     app.command("list")(lists)
     app.command("schema")(schema)
     app.add_typer(bank_app, name="bank")
+    app.add_typer(campaign_app, name="campaign")
     app.add_typer(experiment_app, name="experiment")
     app.add_typer(import_app, name="import")
     app.add_typer(export_app, name="export")

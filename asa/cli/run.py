@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,6 +92,7 @@ def run(
     where nobody reads what it prints any more.
     """
     from asa.cli.planning import print_plan
+    from asa.cli.pooled import facility_for
     from asa.runner import RunFolder
     from asa.runner.begin import check_text
     from asa.runner.outlook import check_strategy, plan_of, read_only_bank
@@ -102,6 +104,8 @@ def run(
     check_text(str(runs_folder(runs).absolute()))
     chosen = strategy or asked.opened.strategy or _STRATEGY
     how = check_strategy(chosen)
+    facility = facility_for(chosen, asked.opened, asked.workflow)
+    asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         plan = asked.planned(world, chosen, name=name or "")
         if dry_run:
@@ -110,7 +114,7 @@ def run(
             return
     folder = RunFolder.create(runs_folder(runs).absolute(), plan)
     try:
-        _drive(folder, asked.opened.facility, output, "begins", quiet=quiet)
+        _drive(folder, facility, output, "begins", quiet=quiet)
     except UnavailableError as error:
         hint = f"Nothing was submitted: try again later, with: {command('resume', folder)}"
         raise type(error)(error.message, where=error.where, hint=hint) from error

@@ -35,8 +35,8 @@ def frontier(standings: Sequence[Standing], path: str | Path) -> None:
             panel.errorbar(
                 hours[0],
                 spans[0],
-                xerr=[[hours[0] - hours[1]], [hours[2] - hours[0]]],
-                yerr=[[spans[0] - spans[1]], [spans[2] - spans[0]]],
+                xerr=_to_the_sides(*hours),
+                yerr=_to_the_sides(*spans),
                 fmt=_MARKS[place % len(_MARKS)],
                 color=_COLOURS[place % len(_COLOURS)],
                 markersize=8,
@@ -51,3 +51,8 @@ def frontier(standings: Sequence[Standing], path: str | Path) -> None:
     panels[0].set_ylabel("makespan over Big Job's")
     panels[-1].legend(frameon=False, fontsize=8)
     save_figure(figure, path)
+
+
+def _to_the_sides(mean: float, low: float, high: float) -> list[list[float]]:
+    """Say how far an interval reaches; one of equal values ends a rounding error beside their mean."""
+    return [[max(mean - low, 0.0)], [max(high - mean, 0.0)]]

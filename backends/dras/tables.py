@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from asa.backends.bbsched.tables import Estimate, estimate
 from numpy.typing import NDArray
 
 from .evaluation import Outcome, Part, Share
 
-__all__ = ["BASELINE", "MEASURES", "Estimate", "Measure", "estimate", "grouped", "kiviat", "modes", "sizes", "target"]
+__all__ = ["BASELINE", "MEASURES", "Measure", "grouped", "kiviat", "modes", "sizes", "target"]
 
 BASELINE: Final = "fcfs-easy"
 WITH_RESERVATION: Final = (BASELINE, "sjf", "wfp", "dras-pg", "dras-dql")
 _MOST_WAIT: Final = 1.5
-# Of Student's t with 1 to 10 degrees of freedom, what 2.5 % are above.
-_STUDENT: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,6 @@ MEASURES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over runs, and half its 95 % interval (Student's t); nan where one run tells no spread."""
-
-    value: float
-    half: float
-
-
 def grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     """Put the runs of each method together."""
     methods: dict[str, list[Outcome]] = {}
@@ -57,24 +47,9 @@ def grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return methods
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Average over runs.
-
-    Examples
-    --------
-    >>> estimate([1.0, 2.0, 3.0])
-    Estimate(value=2.0, half=2.484...)
-    """
-    freedom = len(values) - 1
-    if not freedom:
-        return Estimate(float(values[0]), math.nan)
-    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96 + 2.7 / freedom
-    return Estimate(float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values)))
-
-
 def of(outcomes: Sequence[Outcome], measure: str) -> Estimate:
     """Average a measure over runs of a method."""
-    return estimate([float(getattr(one, measure)) for one in outcomes])
+    return estimate(np.array([float(getattr(one, measure)) for one in outcomes]))
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]]) -> dict[str, NDArray[np.float64]]:

@@ -1,0 +1,51 @@
+"""A workflow that is no chain: branches of several widths that meet, as many instances in WfFormat have them."""
+
+from __future__ import annotations
+
+from asa.workflow import Stage, Workflow
+
+__all__ = ["graph"]
+
+_STAGES = (
+    # name, share of the peak, seconds, after: as in a comparison of genomes
+    ("split", 0.0, 120.0, ()),
+    ("align", 1.0, 1500.0, ("split",)),
+    ("sort", 0.25, 600.0, ("split",)),
+    ("index", 0.0, 300.0, ("split",)),
+    ("call", 0.5, 900.0, ("align", "index")),
+    ("merge", 0.0, 240.0, ("call", "sort")),
+    ("report", 0.0, 60.0, ("merge", "index")),
+)
+
+
+def graph(cores: int) -> Workflow:
+    """Build it at a peak core count: a fork of three branches, the widest of which takes all cores, and a join.
+
+    Parameters
+    ----------
+    cores
+        Peak cores, at least 1.
+
+    Examples
+    --------
+    >>> flow = graph(112)
+    >>> len(flow.stages), flow.stages["sort"].cores, flow.critical_path_s
+    (7, 28, 2820.0)
+    """
+    stages = [
+        Stage(
+            name,
+            cores=max(round(share * cores), 1),
+            walltime_s=_request_s(run_s),
+            expected_run_s=run_s,
+            after=after,
+            command=name,
+        )
+        for name, share, run_s, after in _STAGES
+    ]
+    return Workflow("graph", stages)
+
+
+def _request_s(run_s: float) -> float:
+    """Ask for half as much again, in whole five minutes."""
+    return -(-1.5 * run_s // 300) * 300.0

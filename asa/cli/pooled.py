@@ -1,0 +1,41 @@
+"""The strategy ``pool``: a workflow's stages as tasks of one pool of allocations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asa.errors import InputError
+from asa.strategies.base import Forecast, Plan, RunView
+from asa.strategies.chained import Chained
+
+if TYPE_CHECKING:
+    from asa.backend import Facility
+    from asa.sites import OpenedSite
+    from asa.workflow import Workflow
+
+__all__ = ["POOL", "OnPool", "facility_for"]
+
+POOL = "pool"
+
+
+class OnPool(Chained):
+    """Run stages as tasks on allocations that they share, asked for ahead of time by what the graph needs."""
+
+    def plan(self, view: RunView, forecast: Forecast) -> Plan:
+        """Hand over every stage at once, each after those that it follows."""
+        from asa.pool.stages import POOLED
+
+        if not view.capabilities.system.endswith(POOLED):
+            raise InputError(
+                "runs on a pool of real allocations", where=f"strategy {POOL!r}", hint="Take it with: asa run."
+            )
+        return super().plan(view, forecast)
+
+
+def facility_for(strategy: str, opened: OpenedSite, workflow: Workflow) -> Facility:
+    """Give what a run's stages are handed to: the site, or a pool of its allocations."""
+    if strategy != POOL:
+        return opened.facility
+    from asa.pool.stages import PoolOfStages
+
+    return PoolOfStages(opened, workflow)

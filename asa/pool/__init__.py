@@ -1,0 +1,36 @@
+"""One pool of workers over many allocations: dask's tasks run on whatever jobs are alive, and jobs are asked for ahead.
+
+The resources of several jobs look like one pool to the application (Section 3.1 of the paper). `AsaCluster` is a
+cluster of dask's whose workers are jobs of a batch system, or processes of this machine; `Client(cluster)` and all
+collections work as with any other. It needs ``pip install 'asa-client[dask]'``; what it decides with does not.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from asa.errors import MissingExtraError
+
+from .values import Shape
+
+if TYPE_CHECKING:
+    from .allocation import Allocation
+    from .cluster import AsaCluster
+
+__all__ = ["Allocation", "AsaCluster", "Shape"]
+
+_LAZY = {"Allocation": "asa.pool.allocation", "AsaCluster": "asa.pool.cluster"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"dask", "distributed"}:
+            raise
+        raise MissingExtraError(
+            "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[dask]'"
+        ) from error

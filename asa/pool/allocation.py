@@ -1,0 +1,132 @@
+"""An allocation of a pool: from the moment that it is asked for until it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from asa.waits import WaitForecast
+
+from .values import Shape, View
+
+__all__ = ["Allocation", "Phase"]
+
+
+class Phase(StrEnum):
+    """Where an allocation stands."""
+
+    ASKED = "asked"
+    """The batch system has not confirmed its job yet."""
+    PENDING = "pending"
+    """Its job waits in the queue."""
+    STARTING = "starting"
+    """Its job runs, its workers have not come yet."""
+    ALIVE = "alive"
+    """Its workers work."""
+    DRAINING = "draining"
+    """Its workers take no new tasks, and leave."""
+    ENDED = "ended"
+    """Its job is no more."""
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """A job whose workers are part of the pool.
+
+    Parameters
+    ----------
+    id
+        Its name in the pool; its workers' names begin with it, and a ``-``.
+    token
+        Its job's, for life; see `asa.backend.JobSpec`.
+    shape
+        What it asks for.
+    asked_s
+        When it was asked for, on the batch system's clock, as all times here.
+    forecast
+        Of its wait, made then.
+    is_pinned
+        Somebody asked for this very one.
+    phase
+        Where it stands.
+    job_id
+        Its job's id, once there is one.
+    expected_s
+        When it is expected to start, while it waits.
+    start_s, joined_s, drain_s, end_s
+        When its job started, its first worker came, it began to be left, its job ended.
+    idle_since_s, useless_since_s, bare_since_s
+        Since when nothing has run there, it is expected to be of no use, its job runs without a worker; while it does.
+    why
+        Why it ended, or is left.
+    workers
+        Names of its workers that are here.
+    """
+
+    id: str
+    token: str
+    shape: Shape
+    asked_s: float
+    forecast: WaitForecast
+    is_pinned: bool = False
+    phase: Phase = Phase.ASKED
+    job_id: str = ""
+    expected_s: float | None = None
+    start_s: float | None = None
+    joined_s: float | None = None
+    drain_s: float | None = None
+    end_s: float | None = None
+    idle_since_s: float | None = None
+    useless_since_s: float | None = None
+    bare_since_s: float | None = None
+    why: str = ""
+    workers: set[str] = field(default_factory=set)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Its job has not started."""
+        return self.phase in (Phase.ASKED, Phase.PENDING)
+
+    @property
+    def is_useful(self) -> bool:
+        """It is part of the pool, or will be."""
+        return self.phase not in (Phase.DRAINING, Phase.ENDED)
+
+    @property
+    def walltime_ends_s(self) -> float | None:
+        """When its job is killed, once it has started."""
+        return None if self.start_s is None else self.start_s + self.shape.walltime_s
+
+    def left_s(self, now_s: float) -> float | None:
+        """Tell how much of its walltime is left, once it has started and until it has ended."""
+        if self.walltime_ends_s is None or self.phase is Phase.ENDED:
+            return None
+        return max(self.walltime_ends_s - now_s, 0.0)
+
+    def view(self, now_s: float, margin_s: float) -> View:
+        """Show it as it is to be planned with: to be left so many seconds before its walltime ends."""
+        ends_s = self.walltime_ends_s
+        return View(
+            self.id,
+            self.shape,
+            self.asked_s,
+            self.forecast,
+            told_start_s=self.expected_s,
+            start_s=self.start_s,
+            until_s=None if ends_s is None else ends_s - margin_s,
+            idle_s=0.0 if self.idle_since_s is None else max(now_s - self.idle_since_s, 0.0),
+            useless_s=0.0 if self.useless_since_s is None else max(now_s - self.useless_since_s, 0.0),
+            is_pinned=self.is_pinned,
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Give what a picture of the pool's time needs, as plain data."""
+        kept = ("id", "job_id", "asked_s", "start_s", "joined_s", "drain_s", "end_s", "why")
+        return {
+            **{name: getattr(self, name) for name in kept},
+            "phase": str(self.phase),
+            "cores": self.shape.cores,
+            "walltime_s": self.shape.walltime_s,
+            "tags": sorted(self.shape.tags),
+        }

@@ -1,0 +1,93 @@
+"""Who may talk to the pool: a certificate of its own, kept in files that only its user can read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from distributed.security import Security
+
+from asa.errors import InputError, MissingExtraError
+
+__all__ = ["keep_credentials", "make_security"]
+
+_DAYS = 365
+
+
+def make_security() -> Security:
+    """Make a certificate that scheduler, workers and clients show each other, and with which they encrypt all they say.
+
+    It is made by the package ``cryptography`` where that is installed, else by the command ``openssl``.
+
+    Raises
+    ------
+    MissingExtraError
+        There is neither.
+    """
+    try:
+        return Security.temporary()
+    except ImportError:
+        certificate, key = _by_command()
+    return Security(
+        require_encryption=True,
+        tls_ca_file=certificate,
+        **{f"tls_{role}_cert": certificate for role in ("client", "scheduler", "worker")},
+        **{f"tls_{role}_key": key for role in ("client", "scheduler", "worker")},
+    )
+
+
+def _by_command() -> tuple[str, str]:
+    if (openssl := shutil.which("openssl")) is None:
+        raise MissingExtraError(
+            "a pool whose workers are on other machines needs a certificate, and nothing here can make one",
+            hint="pip install cryptography, or install the command openssl.",
+        )
+    request = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(_DAYS), "-subj", "/CN=asa-pool"]
+    # both go to where only we can read: no file is needed
+    made = subprocess.run(  # noqa: S603 - the system's own
+        [*request, "-keyout", "-", "-out", "-"], capture_output=True, text=True, check=True
+    ).stdout
+    key, _, certificate = made.partition("-----BEGIN CERTIFICATE-----")
+    return "-----BEGIN CERTIFICATE-----" + certificate, key[key.index("-----BEGIN") :]
+
+
+def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
+    """Keep what workers need to be let in, in files that nobody else can read; on compute nodes they read them there.
+
+    Parameters
+    ----------
+    security
+        With certificates as texts or as paths.
+    folder
+        Of the pool.
+
+    Returns
+    -------
+    dict of Path
+        By the options of ``dask worker``; empty where nothing is encrypted.
+    """
+    if not security.require_encryption:
+        return {}
+    place = folder / "tls"
+    place.mkdir(mode=0o700, exist_ok=True)
+    told = {}
+    for option, content in (
+        ("tls-ca-file", security.tls_ca_file),
+        ("tls-cert", security.tls_worker_cert),
+        ("tls-key", security.tls_worker_key),
+    ):
+        if not content:
+            raise InputError(f"lacks what `dask worker` calls --{option}", where="security", hint="Give all of it.")
+        if "\n" not in content:
+            told[option] = Path(content).absolute()
+            continue
+        told[option] = place / f"{option}.pem"
+        with open(told[option], "w", encoding="ascii", opener=_private) as file:
+            file.write(content)
+    return told
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,348 @@
+"""The thread that alone speaks with the batch system, and keeps what is known of waits, while dask's loop goes on."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from asa.backend import Backend, Capabilities, Facility, JobSpec, JobState, JobStatus
+from asa.errors import (
+    AsaError,
+    BackendError,
+    JobNotFoundError,
+    StateError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+from asa.estimators import WaitBank, WaitStore
+from asa.estimators.bank import OwnJob
+from asa.waits import QueuedJob, WaitForecast, at_least, exactly
+
+from .values import Shape
+
+__all__ = ["Desk", "News"]
+
+_T = TypeVar("_T")
+
+logger = logging.getLogger("asa.pool")
+
+_PAUSE_S = 1.0  # the longest of a wait for the batch system, which tells sooner what changes
+_OUTLOOK_S = 15.0  # between looks at when jobs are expected to start, which is no news
+_IDLE_S = 10.0  # between looks at everybody's queue while there is no job of ours
+_AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses before a job that could not be sent is sent again
+_LOOKS = 2  # for a job of which nobody knows whether it was accepted
+_FEW_WAITS = 10
+_HISTORY = 2000  # everybody's past jobs to learn at the beginning
+_UNSENT = "it was not wanted any more before it was sent"
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What became known of the pool's jobs.
+
+    Parameters
+    ----------
+    now_s
+        The time, on the batch system's clock.
+    statuses
+        Of jobs that changed, by their tokens.
+    refused
+        Why a job will never be accepted, by its token.
+    trouble
+        Why the batch system cannot be asked, if so.
+    """
+
+    now_s: float
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A job that is to be sent."""
+
+    spec: JobSpec
+    forecast: WaitForecast
+    again_s: float = 0.0
+    failures: int = 0
+    looks: int = 0  # left to take for it, where it may have been accepted
+    is_unwanted: bool = False  # and is to be cancelled if it was
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A job that the batch system has."""
+
+    spec: JobSpec
+    own: OwnJob | None
+    is_waiting: bool = True
+    is_over: bool = False
+    told: JobStatus | None = None
+    cancel_s: float | None = None  # when to tell it, again
+
+
+class Desk(threading.Thread):
+    """Submits, looks and cancels, one thing after the other.
+
+    Whatever is asked of it is put into a line; whatever it learns it tells. So nothing waits for a batch system that
+    takes its time, and no two threads speak with it. It looks as often as the backend holds right.
+
+    Parameters
+    ----------
+    facility
+        What to connect to.
+    folder
+        Of the pool, on a file system that compute nodes see.
+    tell
+        Called with what becomes known, from this thread.
+    bank
+        Folder in which waits are kept; None to keep them for as long as this lives.
+    estimator
+        Name of an installed one.
+    unlearned
+        What to expect until a few waits are known; what the estimator says if not given.
+    """
+
+    def __init__(
+        self,
+        facility: Facility,
+        folder: Path,
+        tell: Callable[[News], None],
+        *,
+        bank: Path | None = None,
+        estimator: str = "asa",
+        unlearned: WaitForecast | None = None,
+    ) -> None:
+        super().__init__(name="asa-pool-desk", daemon=True)
+        self._facility, self._folder, self._tell = facility, folder, tell
+        self._bank_folder, self._estimator, self._unlearned = bank, estimator, unlearned
+        self._orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_wanted = threading.Event()
+        self._is_over = False
+        self._wanted: dict[str, _Wanted] = {}
+        self._sent: dict[str, _Sent] = {}
+        self._tokens: dict[str, str] = {}
+        self._looked_s = self._outlook_s = float("-inf")
+        self._backend: Backend
+        self._bank: WaitBank
+        self.connected: Future[Capabilities] = Future()
+
+    # ------------------------------------------------------------------ for other threads
+
+    def submit(self, spec: JobSpec, forecast: WaitForecast) -> None:
+        """Have a job submitted, once, as soon as that can be; what becomes of it is told under its token."""
+        self._order(lambda: self._wanted.setdefault(spec.token, _Wanted(spec, forecast)))
+
+    def cancel(self, token: str) -> None:
+        """Have a job cancelled, or not submitted any more."""
+        self._order(lambda: self._cancel(token))
+
+    def clear(self, tokens: Iterable[str]) -> None:
+        """Have jobs cancelled that an earlier pool in this folder has left."""
+        left = list(tokens)
+        self._order(lambda: self._clear(left))
+
+    def forecasts(self, shapes: Iterable[Shape]) -> Future[dict[Shape, WaitForecast]]:
+        """Ask how long jobs would wait if they were submitted now."""
+        wanted = list(dict.fromkeys(shapes))
+        return self._order(lambda: {shape: self._predict(shape) for shape in wanted})
+
+    def stop(self) -> Future[None]:
+        """End, once everything that was asked for before has been done."""
+        return self._order(self._end)
+
+    def _order(self, work: Callable[[], _T]) -> Future[_T]:
+        told: Future[_T] = Future()
+        if self._is_over:
+            told.cancel()  # nobody would do it
+
+        def do() -> None:
+            if not told.set_running_or_notify_cancel():
+                return  # who asked does not wait for it any more
+            try:
+                told.set_result(work())
+            except Exception as error:  # noqa: BLE001 - whoever waits for it is to see it
+                told.set_exception(error)
+
+        self._orders.put(do)
+        self._is_wanted.set()
+        return told
+
+    # ------------------------------------------------------------------ the thread
+
+    def run(self) -> None:
+        """Connect, and serve until it is stopped."""
+        try:
+            self._backend = self._facility.connect(self._folder, sleep=self._is_wanted.wait)
+            self._bank = self._open_bank()
+        except BaseException as error:  # noqa: BLE001 - the thread that waits is to raise it
+            self.connected.set_exception(error)
+            return
+        self.connected.set_result(self._backend.capabilities)
+        while self._serve():
+            try:
+                self._look()
+            except AsaError as error:
+                self._tell(News(self._backend.now(), trouble=str(error)))
+                self._is_wanted.wait(_AGAIN_S[0])
+            except Exception as error:  # a fault of a backend's: without this thread the pool would stand still
+                logger.exception("the batch system could not be asked")
+                self._tell(News(self._backend.now(), trouble=f"{type(error).__name__}: {error}"))
+                self._is_wanted.wait(_AGAIN_S[0])
+        if self._bank.store is not None:
+            self._bank.store.close()
+
+    def _serve(self) -> bool:
+        """Do what was asked for; tell whether to go on."""
+        self._is_wanted.clear()
+        with suppress(queue.Empty):
+            while not self._is_over:
+                self._orders.get_nowait()()
+        return not self._is_over
+
+    def _end(self) -> None:
+        self._is_over = True
+
+    def _open_bank(self) -> WaitBank:
+        cores = self._backend.capabilities.max_cores
+        try:
+            store = WaitStore(self._bank_folder) if self._bank_folder is not None else None
+            return WaitBank(self._estimator, machine_cores=cores, store=store)
+        except StateError:  # a pool works without what was learned before
+            return WaitBank(self._estimator, machine_cores=cores)
+
+    def _look(self) -> None:
+        """Send what is due, and hear what happened; take a nap in the backend's way."""
+        backend, now_s = self._backend, self._backend.now()
+        refused = {token: why for token in list(self._wanted) if (why := self._send(token, now_s))}
+        self._tell_cancellations(now_s)
+        if self._bank.store is not None:
+            self._bank.refresh()
+        live = [job_id for job_id, token in self._tokens.items() if not self._sent[token].is_over]
+        if live or now_s - self._looked_s >= _IDLE_S:
+            self._looked_s = now_s
+            self._bank.follow(backend.queue_events(_HISTORY, ends=self._bank.sees_queue))
+        if live or self._wanted:
+            told = {status.job_id: status for status in backend.wait(now_s + _PAUSE_S)}
+        else:
+            self._is_wanted.wait(_IDLE_S)
+            told = {}
+        if live and now_s - self._outlook_s >= _OUTLOOK_S:
+            self._outlook_s = now_s
+            told |= backend.status(live)
+        changed = {}
+        for job_id, status in told.items():
+            token = self._tokens.get(job_id)
+            if token is not None and status != self._sent[token].told:
+                self._hear(token, status)
+                changed[token] = status
+        if changed or refused or live:
+            self._tell(News(backend.now(), changed, refused, backend.condition.trouble))
+
+    def _send(self, token: str, now_s: float) -> str:
+        """Send a job that is due, or look for one that may have been accepted; return why it never will be."""
+        wanted, backend = self._wanted[token], self._backend
+        if now_s < wanted.again_s:
+            return ""
+        try:
+            if wanted.looks:
+                wanted.looks -= 1
+                if found := backend.find([token])[token]:
+                    self._accept(token, found[0])
+                    return ""
+                if wanted.looks:
+                    wanted.again_s = now_s + _AGAIN_S[0]
+                    return ""
+            if wanted.is_unwanted:
+                del self._wanted[token]
+                return _UNSENT
+            job_id = backend.submit(wanted.spec)  # of two jobs of a token only one runs: none is too many
+        except SubmitRejectedError as error:
+            del self._wanted[token]
+            return str(error)
+        except SubmitInDoubtError:
+            wanted.looks, wanted.again_s = _LOOKS, now_s + _AGAIN_S[0]
+        except (SubmitDeferredError, UnavailableError):
+            wanted.again_s = now_s + _AGAIN_S[min(wanted.failures, len(_AGAIN_S) - 1)]
+            wanted.failures += 1
+        else:
+            self._accept(token, JobStatus(job_id, JobState.PENDING, backend.now()))
+        return ""
+
+    def _accept(self, token: str, status: JobStatus) -> None:
+        wanted = self._wanted.pop(token)
+        spec = wanted.spec
+        job = self._job(status.submit_s, spec.cores, spec.walltime_s, spec.partition)
+        self._tell(News(self._backend.now(), {token: status}))  # the first look into a bank takes its time
+        self._sent[token] = _Sent(spec, self._bank.submitted(job, wanted.forecast))
+        self._tokens[status.job_id] = token
+        if wanted.is_unwanted:
+            self._cancel(token)
+
+    def _hear(self, token: str, status: JobStatus) -> None:
+        """Take in how a job stands, and learn from its wait once that is over."""
+        sent = self._sent[token]
+        sent.told = status
+        sent.is_over = status.state.is_final
+        if not sent.is_waiting or (status.start_s is None and not sent.is_over):
+            return
+        sent.is_waiting = False
+        if (own := sent.own) is None:
+            return
+        if status.restarts or status.held or (status.start_s is None and status.end_s is None):
+            self._bank.withdrawn(own)  # how long it would have waited is not to be known
+            return
+        since_s = max(status.submit_s, status.eligible_s or 0.0)
+        waited_s = max((status.end_s or since_s if status.start_s is None else status.start_s) - since_s, 0.0)
+        observation = at_least(waited_s) if status.start_s is None else exactly(waited_s)
+        with suppress(StateError):  # a store that cannot be written stops no pool
+            self._bank.observe(own, observation, token=token)
+
+    def _clear(self, tokens: Iterable[str]) -> None:
+        for statuses in self._backend.find(tokens).values():
+            for status in statuses:
+                if not status.state.is_final:
+                    self._backend.cancel(status.job_id)
+
+    def _cancel(self, token: str) -> None:
+        if (wanted := self._wanted.get(token)) is not None:
+            wanted.is_unwanted = True
+            if not wanted.looks:
+                del self._wanted[token]
+                self._tell(News(self._backend.now(), refused={token: _UNSENT}))
+        elif (sent := self._sent.get(token)) is not None and not sent.is_over:
+            sent.cancel_s = self._backend.now()
+            self._tell_cancellations(sent.cancel_s)
+
+    def _tell_cancellations(self, now_s: float) -> None:
+        for job_id, token in self._tokens.items():
+            sent = self._sent[token]
+            if sent.cancel_s is None or sent.is_over or now_s < sent.cancel_s:
+                continue
+            sent.cancel_s = now_s + _AGAIN_S[-1]
+            try:
+                self._backend.cancel(job_id)
+            except JobNotFoundError:
+                sent.cancel_s = None
+            except BackendError:
+                sent.cancel_s = now_s + _AGAIN_S[0]
+
+    def _predict(self, shape: Shape) -> WaitForecast:
+        if self._unlearned is not None and self._bank.learned < _FEW_WAITS:
+            return self._unlearned
+        return self._bank.predict(self._job(self._backend.now(), shape.cores, shape.walltime_s, shape.partition))
+
+    def _job(self, submit_s: float, cores: int, walltime_s: float, partition: str) -> QueuedJob:
+        """Describe a job as an estimator wants to know it."""
+        site = self._backend.capabilities
+        return QueuedJob(submit_s, cores, walltime_s, self._bank.user, site.system, partition or site.partition)

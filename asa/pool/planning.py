@@ -1,0 +1,419 @@
+"""What a pool should ask for and what it should give back: from what is to be done, what it has, and the waits.
+
+A pure function, `decide`, that a pool calls every few seconds and that knows no dask. It rehearses: the work that is
+known is spread over the allocations that are there and over those that might be asked for, and what each way costs is
+compared. One cost counts it all, in core-seconds: those that are allocated, and `Rules.price` for each second until the
+work is done. Asking too early pays for idle cores, asking too late for a late end; since a queue wait is not known, the
+expectation over its quantiles is what counts. So nobody has to choose how far ahead to ask: the price does.
+
+Three rules keep it calm, for on a batch queue a mistake costs a wait:
+
+- What waits in the queue counts from the moment that it was asked for.
+- What waits costs nothing, and is withdrawn only when it is certain to be of no use. What runs would have to be done
+  with four times the work before it can start, and that for as long as it would take to get it again.
+- What idles is given back when its idling has cost as much as it would cost to get it again, and the rest of its
+  walltime would cost more than that again. Whatever happens next, this costs at most twice what one who knows it would
+  have paid. To get many again costs one wait: all that idles counts together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from asa.units import format_duration
+from asa.waits import WaitForecast
+
+from .values import Decision, Needs, Rules, Shape, View, Wave
+
+__all__ = ["Rehearsal", "Slot", "decide", "drain_from_s", "rehearse", "surplus"]
+
+_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
+_EARLY = 0.1  # the level at which a wait is taken to be short
+_MOST_DELAYS = 6  # moments at which asking is weighed, beside now
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_DOUBT = 4  # times the work that is known: what a forecast of run times may be wrong by
+
+
+class Slot(NamedTuple):
+    """Cores that work from a time to a time, and are paid for from a time on."""
+
+    cores: int
+    from_s: float
+    until_s: float
+    paid_s: float
+
+
+class Rehearsal(NamedTuple):
+    """How work would go.
+
+    Parameters
+    ----------
+    end_s
+        When it would be done, or nothing would be left to do it.
+    left
+        Core-seconds that would not be done.
+    begins_s
+        When each wave would begin.
+    idle
+        Core-seconds that would have nothing to do while each wave is the one that is worked at.
+    """
+
+    end_s: float
+    left: float
+    begins_s: tuple[float, ...]
+    idle: tuple[float, ...]
+
+
+def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[Slot]) -> Rehearsal:
+    """Spread work over cores, as if tasks could be cut; a wave takes as long as one of its tasks, and begins when the
+    one before is done.
+
+    Examples
+    --------
+    >>> rehearse(0.0, [Wave(8, 10.0), Wave(1, 5.0)], [Slot(4, 0.0, 100.0, 0.0), Slot(4, 10.0, 100.0, 10.0)])
+    Rehearsal(end_s=20.0, left=0.0, begins_s=(0.0, 15.0), idle=(0.0, 35.0))
+    """  # noqa: D205 - one sentence
+    changes: dict[float, int] = {}
+    for slot in slots:
+        if (from_s := max(slot.from_s, now_s)) < slot.until_s:
+            changes[from_s] = changes.get(from_s, 0) + slot.cores
+            changes[slot.until_s] = changes.get(slot.until_s, 0) - slot.cores
+    times = [*sorted(changes), math.inf]
+    clock_s, cores, at, left = now_s, 0, 0, 0.0
+    begins: list[float] = []
+    idles: list[float] = []
+    for wave in waves:
+        work, began_s, idle = wave.tasks * wave.task_s, math.inf, 0.0
+        while work > 0:
+            while times[at] <= clock_s:
+                cores += changes[times[at]]
+                at += 1
+            if not (rate := min(cores, wave.tasks)):
+                if times[at] == math.inf:
+                    break
+                clock_s = times[at]
+                continue
+            began_s = min(began_s, clock_s)
+            end_s = clock_s + work / rate
+            work = 0.0 if end_s <= times[at] else work - rate * (times[at] - clock_s)
+            idle += (cores - rate) * (min(end_s, times[at]) - clock_s)
+            clock_s = min(end_s, times[at])
+        begins.append(min(began_s, clock_s))
+        left += work
+        if began_s < math.inf and not work:
+            idle += cores * max(began_s + wave.task_s - clock_s, 0.0)
+            clock_s = max(clock_s, began_s + wave.task_s)
+        idles.append(idle)
+    return Rehearsal(clock_s, left, tuple(begins), tuple(idles))
+
+
+def decide(
+    now_s: float, waves: Sequence[Wave], views: Sequence[View], offers: Mapping[Shape, WaitForecast], rules: Rules
+) -> Decision:
+    """Say what to ask for and what to give back now.
+
+    Parameters
+    ----------
+    now_s
+        The time, on the clock of everything else here.
+    waves
+        What is to be done: unfinished tasks, one wave after the other.
+    views
+        What the pool has and what it waits for; what is being left is not among it.
+    offers
+        What it may ask for, and how long that would wait; what comes first is asked for where the work does not tell.
+    rules
+        What it goes by.
+
+    Examples
+    --------
+    >>> soon = WaitForecast((60.0,) * 9, 60.0)
+    >>> [shape.cores for shape in decide(0.0, [Wave(100, 36.0)], [], {Shape(4, 3600.0): soon}, Rules(maximum=8)).ask]
+    [4, 4]
+    """
+    plan = _Planning(now_s, list(views), offers, rules)
+    plan.keep_minimum()
+    if not rules.is_fixed:
+        for needs, alike in _by_needs(waves).items():
+            plan.ask_for(needs, alike)
+        if not plan.asked:
+            plan.keep_maximum()
+            plan.withdraw(waves)
+            plan.give_back(waves)
+    return Decision(
+        tuple(plan.asked), tuple(plan.withdrawn), tuple(plan.given_back), frozenset(plan.useless), tuple(plan.reasons)
+    )
+
+
+def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
+    """Say what to part with to come down to so many cores: first what waits, the latest first, then what idles longest.
+
+    What runs and works comes last, the one with the least time left first.
+    """
+    have = sum(view.shape.cores for view in views)
+    withdrawn: list[str] = []
+    given_back: list[str] = []
+
+    def order(view: View) -> tuple[bool, float, float]:
+        if view.start_s is None:
+            return False, -view.starts_s(now_s, 0.5), -view.asked_s
+        return True, -view.idle_s, view.until_s or 0.0
+
+    for view in sorted(views, key=order):
+        if have - view.shape.cores >= cores:
+            have -= view.shape.cores
+            (withdrawn if view.start_s is None else given_back).append(view.id)
+    return Decision(withdraw=tuple(withdrawn), give_back=tuple(given_back))
+
+
+def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
+    """Tell when an allocation takes no new tasks any more, so that one of the length of `task_s` would still end there.
+
+    Tasks that last longer than half of the allocation would keep it idle for most of its time: they take their chance.
+
+    Examples
+    --------
+    >>> drain_from_s(3540.0, 300.0, 0.0), drain_from_s(3540.0, 3000.0, 0.0)
+    (3240.0, 1770.0)
+    """
+    return max(until_s - task_s, start_s + (until_s - start_s) / 2)
+
+
+def _by_needs(waves: Iterable[Wave]) -> dict[Needs, list[Wave]]:
+    """Part the work by what it needs; what an allocation that serves two kinds does for one it is taken to do for both.
+
+    That asks for too little, for a while: what is left in the queue is looked at again.
+    """
+    parted: dict[Needs, list[Wave]] = {}
+    for wave in waves:
+        if wave.tasks > 0 and wave.task_s > 0:
+            parted.setdefault(wave.needs, []).append(wave)
+    return parted
+
+
+class _Way(NamedTuple):
+    """So many jobs of a shape, asked for in so many seconds."""
+
+    shape: Shape
+    forecast: WaitForecast
+    jobs: int = 0
+    delay_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Planning:
+    """A decision that is being made."""
+
+    now_s: float
+    views: list[View]
+    offers: Mapping[Shape, WaitForecast]
+    rules: Rules
+    asked: list[Shape] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
+    given_back: list[str] = field(default_factory=list)
+    useless: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def keep_minimum(self) -> None:
+        """Ask for what will be missing to the minimum, as long before as the price says."""
+        if not self.offers or self.rules.minimum <= 0:
+            return
+        shape, forecast = next(iter(self.offers.items()))
+        lead_s = self._lead_s(shape, forecast) + self.rules.startup_s
+        ends = sorted({self.now_s, *(view.until_s for view in self.views if view.until_s is not None)})
+        for at_s in ends:
+            if at_s > self.now_s + lead_s:
+                return
+            # what waits counts at once, wherever it stands
+            there = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > at_s)
+            whole, rest = divmod(max(self.rules.minimum - there, 0), shape.cores)
+            why = f"{self.rules.minimum} cores are to be kept"
+            self._ask(shape, whole, why)
+            if rest:
+                self._ask(shape.part(-(-rest // shape.threads)), 1, why)
+
+    def _lead_s(self, shape: Shape, forecast: WaitForecast) -> float:
+        """Tell how long before it is needed a job is best asked for: late costs the price, early its cores."""
+        return forecast.at(self.rules.price / (self.rules.price + shape.cores))
+
+    def ask_for(self, needs: Needs, waves: Sequence[Wave]) -> None:
+        """Ask for as much as is worth its price now, for work of one kind."""
+        fitting = self._fitting(needs, waves)
+        views = [view for view in self.views if view.shape.serves(needs)]
+        as_it_is = rehearse(self.now_s, waves, self._slots(views, 0.5))
+        if not fitting or (not as_it_is.left and as_it_is.end_s - self.now_s <= self.rules.target_s):
+            return
+        ways = [
+            _Way(shape, forecast, count, delay_s)
+            for shape, forecast in fitting.items()
+            for count in self._counts(shape, forecast, waves)
+            for delay_s in self._delays(as_it_is, views, forecast)
+        ]
+        if not as_it_is.left:
+            ways.append(_Way(*next(iter(fitting.items()))))
+        best = min(ways, key=lambda way: (self._cost(waves, views, way), way.delay_s, way.jobs), default=None)
+        if best is not None and best.jobs and not best.delay_s:
+            work = sum(wave.tasks * wave.task_s for wave in waves)
+            self._ask(best.shape, best.jobs, f"{work / 3600:.3g} core-hours are to be done")
+
+    def _fitting(self, needs: Needs, waves: Sequence[Wave]) -> dict[Shape, WaitForecast]:
+        """Give the offers that can do the work: those in whose time its longest task fits, or else the longest."""
+        serving = {shape: wait for shape, wait in self.offers.items() if shape.serves(needs)}
+        longest_s = max(wave.task_s for wave in waves) + self.rules.startup_s + self.rules.margin_s
+        fitting = {shape: wait for shape, wait in serving.items() if shape.walltime_s >= longest_s}
+        most_s = max((shape.walltime_s for shape in serving), default=0.0)
+        return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == most_s}
+
+    def _counts(self, shape: Shape, forecast: WaitForecast, waves: Sequence[Wave]) -> list[int]:
+        """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
+        widest = -(-max(wave.tasks for wave in waves) // shape.cores)
+        most = min(self._room(shape, forecast), self._places(), widest)
+        if most < 1:
+            return []
+        return [*(count for count in _COUNTS if count < most), int(most)]
+
+    def _room(self, shape: Shape, forecast: WaitForecast) -> float:
+        """Tell how many jobs of a shape the maximum still allows, when they are expected to start."""
+        soon_s = self.now_s + self._lead_s(shape, forecast)
+        taken = sum(view.shape.cores for view in self.views if view.until_s is None or view.until_s > soon_s)
+        return math.inf if self.rules.maximum == math.inf else (self.rules.maximum - taken) // shape.cores
+
+    def _places(self) -> float:
+        """Tell how many jobs may still be put into the queue."""
+        if self.rules.most_waiting is None:
+            return math.inf
+        return self.rules.most_waiting - sum(view.start_s is None for view in self.views)
+
+    def _delays(self, as_it_is: Rehearsal, views: Sequence[View], forecast: WaitForecast) -> list[float]:
+        """Give moments at which to ask may be better than now: a wait before work begins or cores are lost."""
+        when = [*as_it_is.begins_s[1:], *(view.until_s for view in views if view.until_s is not None)]
+        leads = [forecast.at(level) + self.rules.startup_s for level in (0.5, 0.9)]
+        delays = sorted({at_s - self.now_s - lead_s for at_s in when for lead_s in leads})
+        return [0.0, *(delay_s for delay_s in delays if delay_s > 0)][: _MOST_DELAYS + 1]
+
+    def _cost(self, waves: Sequence[Wave], views: Sequence[View], way: _Way) -> float:
+        """Say what a way costs, in core-seconds: the expectation over how long everything waits."""
+        shape, forecast, jobs, delay_s = way
+        work = sum(wave.tasks * wave.task_s for wave in waves)
+        again = self._again(forecast)
+        total = 0.0
+        for level in _LEVELS:
+            slots = self._slots(views, level)
+            wait_s = forecast.at(level)
+            if jobs:
+                start_s = self.now_s + delay_s + wait_s
+                slots.append(self._slot(jobs * shape.cores, start_s, self._leave_s(shape, start_s)))
+            end_s, left, _, idle = rehearse(self.now_s, waves, slots)
+            total += work + sum(idle[:1]) + sum(min(gap, again) for gap in idle[1:])
+            total += sum(max(slot.from_s - slot.paid_s, 0.0) * slot.cores for slot in slots)
+            if left:  # it is taken to be done by one more job, asked for when nothing is there any more
+                end_s += wait_s + self.rules.startup_s + left / shape.cores
+            total += (end_s - self.now_s) * self.rules.price
+        return total / len(_LEVELS)
+
+    def _again(self, forecast: WaitForecast) -> float:
+        """Say what it costs to get something again: a wait. What idles for longer than that, later, is given back."""
+        return self.rules.price * (forecast.at(0.5) + self.rules.startup_s)
+
+    def _leave_s(self, shape: Shape, start_s: float) -> float:
+        return start_s + shape.walltime_s - self.rules.margin_s
+
+    def _slots(self, views: Iterable[View], level: float) -> list[Slot]:
+        slots = []
+        for view in views:
+            start_s = view.starts_s(self.now_s, level)
+            until_s = self._leave_s(view.shape, start_s) if view.until_s is None else view.until_s
+            slots.append(self._slot(view.shape.cores, start_s, until_s))
+        return slots
+
+    def _slot(self, cores: int, start_s: float, until_s: float) -> Slot:
+        """Say when cores of a job work; those whose workers should be there and are not, may be at any moment."""
+        return Slot(cores, start_s + self.rules.startup_s, until_s, max(start_s, self.now_s))
+
+    def _ask(self, shape: Shape, jobs: int, why: str) -> None:
+        jobs = int(min(jobs, self._places()))
+        if jobs < 1:
+            return
+        forecast = self.offers.get(shape) or next(iter(self.offers.values()))
+        wait = format_duration(forecast.at(0.5))
+        self.reasons.append(f"{why}: ask for {jobs} x {shape.cores} cores, which wait {wait} or so")
+        self.asked += [shape] * jobs
+        self.views += [View("", shape, self.now_s, forecast)] * jobs
+
+    # ------------------------------------------------------------------ what is parted with
+
+    def keep_maximum(self) -> None:
+        """Leave what ends first where what was asked for in its place has come before that."""
+        running = [view for view in self.views if view.start_s is not None]
+        above = sum(view.shape.cores for view in running) - self.rules.maximum
+        for view in sorted(running, key=lambda view: (view.until_s or 0.0, view.id)):
+            if view.shape.cores <= above and not view.is_pinned and self._may_go(view):
+                above -= view.shape.cores
+                self._part(view, self.given_back, f"what was to follow {view.id} is here already: leave it")
+
+    def withdraw(self, waves: Sequence[Wave]) -> None:
+        """Withdraw what waits and has been certain to be of no use for long enough."""
+        running = self._slots([view for view in self.views if view.start_s is not None], 0.5)
+        for view in sorted(self._free(waiting=True), key=lambda view: -view.asked_s):
+            much = [wave._replace(tasks=_DOUBT * wave.tasks) for wave in waves if view.shape.serves(wave.needs)]
+            done_s, left, *_ = rehearse(self.now_s, much, running)
+            if left or done_s > view.starts_s(self.now_s, _EARLY):
+                continue
+            self.useless.append(view.id)
+            again_s = view.forecast.at(0.5) + self.rules.startup_s
+            if view.useless_s >= again_s and self._may_go(view):
+                why = f"{view.id} would have been of no use for {format_duration(view.useless_s)}"
+                self._part(view, self.withdrawn, f"{why}, in which it could be got again: withdraw it")
+
+    def give_back(self, waves: Sequence[Wave]) -> None:
+        """Give back what idles at a cost for which it could be got again, or what is cheaper to ask for again."""
+        idle = self._free(waiting=False)
+        cores = sum(view.shape.cores for view in idle)
+        rest = sum(((view.until_s or self.now_s) - self.now_s) * view.shape.cores for view in idle)
+        for view in sorted(idle, key=lambda view: (-view.idle_s, view.id)):
+            if not self._may_go(view):
+                continue
+            known = [alike for needs, alike in _by_needs(waves).items() if view.shape.serves(needs)]
+            if known:
+                if all(self._is_better_away(view, alike) for alike in known):
+                    why = "idles, and costs less if it is asked for again ahead of when it is needed"
+                    self._part(view, self.given_back, f"{view.id} {why}: give it back")
+                continue
+            again = self._again(self.offers.get(view.shape, view.forecast))  # one wait gets all that idles
+            if view.idle_s * cores >= again and rest > again:
+                why = f"{view.id} has idled for {format_duration(view.idle_s)}, which pays for another wait"
+                self._part(view, self.given_back, f"{why}: give it back")
+
+    def _is_better_away(self, view: View, waves: Sequence[Wave]) -> bool:
+        """Say whether known work costs less if one more allocation is given back, and asked for again or not."""
+        forecast = self.offers.get(view.shape, view.forecast)
+        views = [other for other in self.views if any(other.shape.serves(wave.needs) for wave in waves)]
+        others = [other for other in views if other is not view]
+        gone = len(self.given_back)
+        as_it_is = rehearse(self.now_s, waves, self._slots(others, 0.5))
+        delays = self._delays(as_it_is, others, forecast)
+
+        def least(there: Sequence[View], jobs: int) -> float:
+            ways = [_Way(view.shape, forecast), *(_Way(view.shape, forecast, jobs, d) for d in delays if jobs)]
+            return min(self._cost(waves, there, way) for way in ways)
+
+        return least(others, gone + 1) < least(views, gone)
+
+    def _free(self, *, waiting: bool) -> list[View]:
+        """Give what the pool asked for by itself, and what waits or idles."""
+        views = [view for view in self.views if not view.is_pinned]
+        return [v for v in views if (v.start_s is None if waiting else v.start_s is not None and v.idle_s > 0)]
+
+    def _may_go(self, view: View) -> bool:
+        have = sum(other.shape.cores for other in self.views)
+        return have - view.shape.cores >= self.rules.minimum
+
+    def _part(self, view: View, where: list[str], why: str) -> None:
+        where.append(view.id)
+        self.reasons.append(why)
+        self.views = [other for other in self.views if other is not view]

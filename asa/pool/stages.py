@@ -1,0 +1,512 @@
+"""A workflow's stages as tasks of a pool: a batch system, to whoever drives the run, whose jobs are dask's tasks.
+
+So a run on a pool is a run like any other: it has the same folder, journal, records and exit codes, it is resumed and
+retried in the same way. Stages are handed over with what they depend on, so that the pool sees the whole graph ahead.
+The scheduler lives in the client: what ran when that ended is run once more when the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
+from asa.errors import BackendError, JobNotFoundError, MissingExtraError, StateError, SubmitRejectedError
+from asa.payload import TASK_EXIT, payload_text
+from asa.sites import OpenedSite
+from asa.waits import QueueEvent
+from asa.workflow import Stage, Workflow
+
+if TYPE_CHECKING:
+    from .cluster import AsaCluster
+
+__all__ = ["POOLED", "PoolOfStages", "StagesBackend"]
+
+POOLED = "+pool"
+"""What the name of a site ends with whose jobs are tasks of a pool there: such waits are not the site's."""
+
+_LOOK_S = 0.25
+_GRACE_S = 5.0  # from a request to end to the end
+_SPARE = 1.2  # of an allocation's walltime, over what its longest stage may take
+_MOST_EXIT = 255
+_STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # what a task ends with that has no exit code
+_STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobState.COMPLETED}
+
+
+class PoolOfStages:
+    """A site on which a workflow's stages run as tasks of one pool.
+
+    Parameters
+    ----------
+    opened
+        The site where the pool's jobs go.
+    workflow
+        What runs; the pool's jobs are as wide and long as its stages need.
+    **options
+        For `asa.pool.AsaCluster`, where they differ from what the workflow asks for.
+    """
+
+    def __init__(self, opened: OpenedSite, workflow: Workflow, **options: Any) -> None:
+        self._opened, self._workflow, self._options = opened, workflow, options
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._opened.facility, name)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a user should know about it, a sentence each."""
+        return [
+            *self._opened.facility.notes,
+            "Stages are tasks of a pool: the pool's jobs wait in the queue, not they.",
+        ]
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> StagesBackend:
+        """Open it for one run; the pool itself is made when the first stage is handed over."""
+        site: Backend = self._opened.facility.connect(folder / "pool" / "look", sleep=sleep)
+        limits = site.capabilities
+        if (close := getattr(site, "close", None)) is not None:
+            close()
+        options = {**self._shape(limits), **self._options}
+        opened = {"backend": self._opened.backend, "settings": dict(self._opened.settings)}
+        return StagesBackend(folder, self._workflow, limits, {**opened, **options}, sleep)
+
+    def _shape(self, limits: Capabilities) -> dict[str, Any]:
+        """Say how wide and long the pool's jobs are: a node at most, and long enough for the longest stage."""
+        stages = self._workflow.stages.values()
+        node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
+        wide = sum(stage.cores_on(node) for stage in stages)
+        cores = max(min(node, wide), 1)
+        longest_s = max(stage.walltime_s for stage in stages)
+        walltime_s = max(longest_s * _SPARE + 60.0, min(self._workflow.critical_path_s, 86400.0))
+        partition = next((stage.partition for stage in stages if stage.partition), "")
+        rules = limits.partitions.get(partition or limits.partition)
+        if rules is not None and rules.max_walltime_s is not None:
+            walltime_s = min(walltime_s, rules.max_walltime_s)
+        memory = max(math.ceil(stage.memory_bytes * cores / max(stage.cores_on(node), 1)) for stage in stages)
+        return {
+            "cores": cores,
+            "threads": cores,
+            "walltime": walltime_s,
+            "memory": memory,
+            "gpus": max(stage.gpus for stage in stages),
+            "partition": partition,
+            "account": next((stage.account for stage in stages if stage.account), ""),
+            "options": tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+            "maximum": -(-_widest(self._workflow, node) // cores),
+        }
+
+
+def _widest(workflow: Workflow, node: int) -> int:
+    """Count the cores of the stages that may run at the same time, level by level of the graph."""
+    levels: dict[str, int] = {}
+    wide: dict[int, int] = {}
+    for name in workflow.order:
+        stage = workflow.stages[name]
+        levels[name] = level = 1 + max((levels[before] for before in stage.after), default=0)
+        wide[level] = wide.get(level, 0) + stage.cores_on(node)
+    return max(wide.values())
+
+
+@dataclass(slots=True)
+class _Job:
+    """A stage that was handed over."""
+
+    job_id: str
+    spec: JobSpec
+    submit_s: float
+    restarts: int = 0
+    futures: list[Any] = field(default_factory=list)
+    told: JobStatus | None = None
+    final: JobStatus | None = None
+
+
+class StagesBackend:
+    """Runs stages as tasks; see `asa.backend.Backend`.
+
+    What is known of a job lies in files of the run's folder, which workers write: a client that comes later knows as
+    much as the first.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        workflow: Workflow,
+        limits: Capabilities,
+        options: dict[str, Any],
+        sleep: Callable[[float], bool | None],
+    ) -> None:
+        self._folder, self._workflow, self._options, self._sleep = folder, workflow, options, sleep
+        self._work = str(Path.cwd())
+        self._limits, self._cores = limits, int(options["cores"])
+        self._place = (folder / "pool").absolute()
+        self._logs = (folder / "logs").absolute()
+        self._cluster: AsaCluster | None = None
+        self._client: Any = None
+        self._held: Any = None
+        self._jobs: dict[str, _Job] = {}
+        self._calls = 0
+        try:
+            for place in (self._place, self._logs):
+                place.mkdir(parents=True, exist_ok=True)
+            for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                self._jobs[path.stem] = _Job(path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"])
+        except (OSError, ValueError, KeyError) as error:
+            raise StateError(f"cannot be used: {error}", where=str(self._place), hint="Begin a new run.") from error
+
+    # ------------------------------------------------------------------ the port
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a task of the pool can have: an allocation's cores, and others that it depends on."""
+        return Capabilities(
+            f"{self._limits.system}{POOLED}",
+            self._cores,
+            self._cores,
+            age_accrues=True,
+            dependency_types=frozenset({DependencyType.AFTEROK}),
+            begin_time=False,
+        )
+
+    @property
+    def condition(self) -> Condition:
+        """The pool's own trouble with its site."""
+        trouble = self._cluster.trouble if self._cluster is not None else ""
+        return Condition(self.now(), trouble, self._calls)
+
+    def now(self) -> float:
+        """Read the clock."""
+        return time.time()
+
+    def submit(self, spec: JobSpec) -> str:
+        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores."""
+        self._calls += 1
+        if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
+            return job.job_id
+        if spec.steps or spec.cores > self._cores or spec.nodes > 1:
+            asked = f"{spec.cores} cores on {max(spec.nodes, 1)} nodes"
+            raise SubmitRejectedError(
+                f"asks for {asked}, and a task of the pool has {self._cores} on one",
+                where=f"job {spec.name!r}",
+                hint="Take another strategy, whose jobs are the stages themselves.",
+            )
+        job = _Job(str(len(self._jobs) + 1), spec, self.now())
+        self._keep(job)
+        self._jobs[job.job_id] = job
+        self._launch(job)
+        return job.job_id
+
+    def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
+        """Look for jobs by their tokens."""
+        wanted = {token: [job for job in self._jobs.values() if job.spec.token == token] for token in tokens}
+        return {token: [self._status(job) for job in jobs] for token, jobs in wanted.items()}
+
+    def cancel(self, job_id: str) -> None:
+        """Have a stage's tasks end, or not begin."""
+        job = self._job(job_id)
+        if not self._status(job).state.is_final:
+            self._file(job, "cancel").touch()
+            if self._client is not None:
+                unbegun = [future for future in job.futures if not self._file(job, "begin").exists()]
+                self._client.cancel(unbegun, force=True)
+
+    def hold(self, job_id: str) -> None:
+        """Tasks cannot be held."""
+        raise BackendError("cannot be held", where=f"job {job_id}", hint="Cancel it.")
+
+    def release(self, job_id: str) -> None:
+        """Nothing is ever held."""
+        self._job(job_id)
+
+    def status(self, job_ids: Iterable[str]) -> dict[str, JobStatus]:
+        """Ask for several jobs at once."""
+        return {job_id: self._status(self._job(job_id)) for job_id in job_ids}
+
+    def wait(self, until_s: float | None) -> Sequence[JobStatus]:
+        """Sleep until something changed, or the time has come."""
+        for job in self._jobs.values():  # what a client before this one handed over
+            if not job.futures and not self._status(job).state.is_final:
+                self._launch(job, again=True)
+        while True:
+            changed = [self._status(job) for job in self._jobs.values() if job.final is None or job.told != job.final]
+            changed = [status for status in changed if status != self._jobs[status.job_id].told]
+            for status in changed:
+                self._jobs[status.job_id].told = status
+            left_s = math.inf if until_s is None else until_s - self.now()
+            is_idle = until_s is None and all(job.final is not None for job in self._jobs.values())
+            if changed or left_s <= 0 or is_idle or self._sleep(min(left_s, _LOOK_S)):
+                return changed
+
+    def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:  # noqa: ARG002 - the port's
+        """Nobody else is in the pool."""
+        return ()
+
+    def close(self) -> None:
+        """End the pool: its jobs are cancelled, and keep what they learned of waits."""
+        if self._client is not None:
+            with suppress(OSError, TimeoutError):
+                self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        if self._held is not None:
+            self._held.__exit__(None, None, None)
+        self._client = self._cluster = self._held = None
+
+    # ------------------------------------------------------------------ tasks
+
+    def _open(self) -> Any:
+        """Make the pool, once there is something to do."""
+        if self._client is not None:
+            return self._client
+        try:
+            import dask  # noqa: PLC0415 - an extra
+            from dask.utils import key_split  # noqa: PLC0415 - as above
+            from distributed import Client  # noqa: PLC0415 - as above
+
+            from .cluster import AsaCluster  # noqa: PLC0415 - as above
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[dask]'"
+            ) from error
+        node = self._cores
+        expected = {key_split((name,)): stage.expected_s for name, stage in self._workflow.stages.items()}
+        for name, stage in self._workflow.stages.items():
+            if stage.tasks:
+                rounds = -(-len(stage.tasks) // max(stage.cores_on(node) // stage.cpus_per_task, 1))
+                expected[key_split((name,))] = stage.expected_s / rounds
+        key = "distributed.scheduler.default-task-durations"
+        self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
+        self._held.__enter__()
+        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
+        maximum = self._options.pop("maximum", math.inf)
+        self._cluster = AsaCluster(**{**options, **self._options})
+        self._cluster.adapt(minimum=0, maximum=maximum)
+        self._client = Client(self._cluster)
+        return self._client
+
+    def _launch(self, job: _Job, *, again: bool = False) -> None:
+        """Hand a job's tasks to the pool, after those of the jobs that it depends on."""
+        client = self._open()
+        if again:
+            job.restarts += 1
+            self._keep(job)
+            for path in self._place.glob(f"{job.job_id}.begin"):
+                path.unlink(missing_ok=True)
+        before: list[Any] = []
+        for dependency in job.spec.dependencies:
+            other = self._job(dependency.job_id)
+            if not self._status(other).state.is_final and not other.futures:
+                self._launch(other, again=True)
+            before += other.futures[-1:] if other.final is None else [self._code(other)]
+        stage = self._stage(job.spec)
+        name = stage.name if stage is not None else job.spec.name
+        turn = f"{job.job_id}-{job.restarts}"
+        parts = []
+        for number, (text, cores) in enumerate(self._texts(job, stage)):
+            order = _Order(
+                text, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
+                self._work, job.spec.walltime_s,
+            )  # fmt: skip
+            told = {"resources": {"cores": cores}, "key": (name, turn, number), "pure": False}
+            parts.append(client.submit(run_part, order, before, **told))
+        job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
+
+    def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
+        """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
+        if stage is None or len(stage.tasks) < 2 or stage.inputs or stage.outputs:
+            yield job.spec.command, job.spec.cores
+            return
+        for number, line in enumerate(stage.tasks, start=1):
+            done = self._place / "done" / job.spec.token / str(number)
+            alone = replace(
+                stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
+            )
+            yield payload_text(replace(alone, nodes=None), stage.cpus_per_task), stage.cpus_per_task
+
+    def _stage(self, spec: JobSpec) -> Stage | None:
+        posted = spec.posts[0].rpartition("/")[2].partition("@")[0] if len(spec.posts) == 1 else ""
+        return self._workflow.stages.get(posted)
+
+    # ------------------------------------------------------------------ what is known
+
+    def _job(self, job_id: str) -> _Job:
+        if job_id not in self._jobs:
+            raise JobNotFoundError("the pool knows no such job", where=f"job {job_id}", hint="Ask for one of this run.")
+        return self._jobs[job_id]
+
+    def _file(self, job: _Job, kind: str) -> Path:
+        return self._place / f"{job.job_id}.{kind}"
+
+    def _keep(self, job: _Job) -> None:
+        kept = {"spec": asdict(job.spec), "submit_s": job.submit_s, "restarts": job.restarts}
+        _write(self._file(job, "job"), json.dumps(kept))
+
+    def _code(self, job: _Job) -> int:
+        told = _read(self._file(job, "end"))
+        return int(told["code"]) if told is not None else _STOPPED
+
+    def _status(self, job: _Job) -> JobStatus:
+        if job.final is not None:
+            return job.final
+        begun, ended = _read(self._file(job, "begin")), _read(self._file(job, "end"))
+        told = JobStatus(job.job_id, JobState.PENDING, job.submit_s, restarts=job.restarts)
+        if begun is not None:
+            start_s = float(begun["time_s"])
+            told = replace(told, state=JobState.RUNNING, eligible_s=start_s, start_s=start_s, payload_start_s=start_s)
+        failed = next((future for future in job.futures if future.status == "error"), None)
+        if ended is not None:
+            code = int(ended["code"])
+            state = _STATES.get(code, JobState.FAILED)
+            reason = "TimeLimit" if state is JobState.TIMEOUT else ""
+            exit_code = code if code >= 0 else None
+            job.final = replace(told, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
+        elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
+            job.final = replace(told, state=JobState.CANCELLED, end_s=self.now())
+        elif failed is not None:
+            job.final = replace(told, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
+        elif begun is None:
+            return self._pending(job, told)
+        return job.final or told
+
+    def _pending(self, job: _Job, told: JobStatus) -> JobStatus:
+        """Say why a job waits, and until when."""
+        if any(self._is_void(self._job(dependency.job_id)) for dependency in job.spec.dependencies):
+            return replace(told, reason="DependencyNeverSatisfied")
+        cluster = self._cluster
+        waits = [] if cluster is None else [one.expected_s for one in cluster.allocations if one.is_waiting]
+        return replace(told, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
+
+    def _is_void(self, job: _Job) -> bool:
+        status = self._status(job)
+        return status.state.is_final and status.state is not JobState.COMPLETED
+
+
+# ---------------------------------------------------------------------- on the workers
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a worker is to run, and where it tells what becomes of it."""
+
+    text: str
+    place: str
+    job_id: str
+    log: str
+    work: str
+    walltime_s: float
+
+
+def run_part(order: _Order, before: Sequence[int]) -> int:
+    """Run a stage, or one of its tasks, and give its exit code; nothing where what it depends on did not end well."""
+    place = Path(order.place)
+    if any(before):
+        return _NEVER
+    cancel = place / f"{order.job_id}.cancel"
+    if cancel.exists():
+        return _STOPPED
+    _write(place / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
+    command = ["sh", "-c", order.text]
+    if (with_us := shutil.which("setpriv")) is not None:  # it ends with its worker, for it is run again elsewhere then
+        command = [with_us, "--pdeathsig", "KILL", *command]
+    environment = {**os.environ, "ASA_JOB_ID": order.job_id}
+    with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:
+        process = subprocess.Popen(  # noqa: S603 - what its user wants run
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=order.work, env=environment, process_group=0
+        )
+        ends_s = time.monotonic() + order.walltime_s
+        while True:
+            try:
+                code = process.wait(_LOOK_S)
+            except subprocess.TimeoutExpired:
+                is_late, is_cancelled = time.monotonic() >= ends_s, cancel.exists() or _is_over()
+                if is_late or is_cancelled:
+                    _end(process)
+                    return _TIMED_OUT if is_late else _STOPPED
+            else:
+                return code if code >= 0 else 128 - code
+
+
+def note_end(place: str, job_id: str, codes: Sequence[int]) -> int:
+    """Note how a job ended, once: of a list of tasks that all, or some, ended well."""
+    special = [code for code in codes if code < 0]
+    bad = [code for code in codes if code > 0]
+    code = special[0] if special else (bad[0] if len(codes) == 1 else TASK_EXIT) if bad else 0
+    if code != _NEVER:
+        _write(
+            Path(place) / f"{job_id}.end", json.dumps({"time_s": time.time(), "code": min(code, _MOST_EXIT)}), once=True
+        )
+    return code
+
+
+def _is_over() -> bool:
+    """Whether the worker that this runs on is about to end; what it runs begins anew on another."""
+    from distributed import get_worker  # noqa: PLC0415 - an extra, which is there on a worker
+
+    try:
+        return get_worker().status.name in {"closing", "closed", "failed"}
+    except ValueError:  # on none
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+            return
+
+
+def _once(line: str, number: int, count: int, done: Path) -> str:
+    """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
+    mark = shlex.quote(str(done))
+    told = shlex.quote(f"asa: task {number} of {count} failed: {line}")
+    return (
+        f"[ ! -e {mark} ] || exit 0\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null\ncode=$?\n"
+        f'[ "$code" -eq 0 ] || {{ printf "%s\\n" {told} >&2; exit "$code"; }}\n'
+        f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}"
+    )
+
+
+def _safe(spec: JobSpec) -> str:
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in spec.name)
+    return f"{name}.{spec.token}"
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    try:
+        told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told
+
+
+def _write(path: Path, text: str, *, once: bool = False) -> None:
+    """Write a file that is there whole or not at all; with `once`, the first that was written stays."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    temporary.write_text(text, encoding="utf-8")
+    if once:
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+        temporary.unlink()
+    else:
+        temporary.replace(path)
+
+
+def _read_spec(kept: Mapping[str, Any]) -> JobSpec:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only for a run that goes on
+
+    return TypeAdapter(JobSpec).validate_python(kept)

@@ -1,0 +1,74 @@
+"""What people see of a pool: a table of its allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from asa.units import format_duration
+
+from .allocation import Allocation, Phase
+
+__all__ = ["draw"]
+
+_STYLES = {
+    Phase.ASKED: "dim",
+    Phase.PENDING: "yellow",
+    Phase.STARTING: "cyan",
+    Phase.ALIVE: "green",
+    Phase.DRAINING: "magenta",
+    Phase.ENDED: "dim",
+}
+_MOST_ENDED = 5
+
+
+def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note: str = "") -> Table:
+    """Draw the table of allocations: those that wait with when they are expected, those that live with what is left.
+
+    Parameters
+    ----------
+    allocations
+        In the order in which they were asked for; of those that have ended, the latest few are shown.
+    now_s
+        The time, on the batch system's clock.
+    title
+        The pool's name.
+    note
+        What to say below it.
+    """
+    table = Table(title=title or None, caption=note or None)
+    for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):
+        table.add_column(name, justify="right" if name in {"cores", "workers"} else "left")
+    ended = [one for one in allocations if one.phase is Phase.ENDED]
+    hidden = set(map(id, ended[:-_MOST_ENDED]))
+    for one in allocations:
+        if id(one) in hidden:
+            continue
+        told = (
+            one.id,
+            one.job_id,
+            str(one.shape.cores),
+            str(len(one.workers)),
+            str(one.phase),
+            _time(one, now_s),
+            one.why,
+        )
+        table.add_row(*told, style=_STYLES[one.phase])
+    if hidden:
+        table.add_row("...", "", "", "", "ended", f"{len(hidden)} more", "", style="dim")
+    return table
+
+
+def _time(one: Allocation, now_s: float) -> str:
+    if one.is_waiting:
+        waited = f"waits for {format_duration(max(now_s - one.asked_s, 0.0))}"
+        if one.expected_s is None:
+            return waited
+        return f"{waited}, expected in {format_duration(max(one.expected_s - now_s, 0.0))}"
+    left_s = one.left_s(now_s)
+    if left_s is not None:
+        return f"{format_duration(left_s)} left"
+    if one.start_s is not None and one.end_s is not None:
+        return f"ran for {format_duration(max(one.end_s - one.start_s, 0.0))}"
+    return "never ran"

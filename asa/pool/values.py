@@ -1,0 +1,210 @@
+"""The values that a pool is planned with: what a job of it asks for, what is to be done, what it has, what to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from asa.errors import InputError
+from asa.waits import WaitForecast
+
+__all__ = ["Decision", "Needs", "Rules", "Shape", "View", "Wave"]
+
+_RESOURCES = frozenset({"cores", "memory", "gpus"})
+
+Needs = frozenset[tuple[str, float]]
+"""What a task needs of the worker process that runs it: resources, and how much of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one job of a pool asks for, and what its workers are.
+
+    Parameters
+    ----------
+    cores, walltime_s
+        What it asks for.
+    threads
+        Of each worker process; `cores` are a multiple. Tasks of one process share its memory and Python's lock.
+    memory_bytes, gpus
+        Of the whole job; 0 for no demand.
+    nodes
+        Whole nodes to spread over; 0 for a part of one.
+    tags
+        What tasks can be told to look for, as the names of stages are.
+    partition, account, options
+        As in `asa.backend.JobSpec`.
+
+    Examples
+    --------
+    >>> Shape(8, 3600.0, threads=2, gpus=1, tags=frozenset({"train"})).resources
+    {'cores': 2.0, 'gpus': 0.25, 'train': 2.0}
+    """
+
+    cores: int
+    walltime_s: float
+    threads: int = 1
+    memory_bytes: int = 0
+    gpus: int = 0
+    nodes: int = 0
+    tags: frozenset[str] = frozenset()
+    partition: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        places = max(self.nodes, 1)
+        if self.cores < 1 or self.threads < 1 or self.cores % (self.threads * places):
+            raise InputError(
+                f"{self.cores} cores on {places} nodes are no whole number of workers of {self.threads} threads",
+                hint="Give a multiple, or other threads.",
+            )
+        if not 0 < self.walltime_s < math.inf:
+            raise InputError(f"a walltime of {self.walltime_s} s cannot be", hint="Give some time.")
+        if bad := [tag for tag in self.tags if not tag or set(tag) & set(" ,='\"") or tag in _RESOURCES]:
+            raise InputError(f"the tag {bad[0]!r} cannot be", hint="Take a word without spaces, commas, '='.")
+
+    @property
+    def processes(self) -> int:
+        """How many worker processes there are."""
+        return self.cores // self.threads
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What each of them offers to tasks that ask: its part of what there is, and room for its threads at a tag."""
+        told = {"cores": float(self.threads)}
+        if self.memory_bytes:
+            told["memory"] = self.memory_bytes / self.processes
+        if self.gpus:
+            told["gpus"] = self.gpus / self.processes
+        return told | {tag: float(self.threads) for tag in sorted(self.tags)}
+
+    def part(self, processes: int) -> Shape:
+        """Give the shape of a job with fewer worker processes, and as much for each."""
+        if processes >= self.processes or self.nodes > 1:
+            return self
+        share = processes / self.processes
+        memory = math.ceil(self.memory_bytes * share)
+        return replace(self, cores=processes * self.threads, memory_bytes=memory, gpus=math.ceil(self.gpus * share))
+
+    def serves(self, needs: Needs) -> bool:
+        """Whether its workers can run such tasks."""
+        has = self.resources
+        return all(has.get(name, 0.0) >= amount for name, amount in needs)
+
+
+class Wave(NamedTuple):
+    """Tasks that may run at the same time, and how long one takes."""
+
+    tasks: int
+    task_s: float
+    needs: Needs = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An allocation as it is to be planned with.
+
+    Parameters
+    ----------
+    id, shape
+        Which, and what it asked for.
+    asked_s
+        When it was asked for.
+    forecast
+        Of its wait, made then.
+    told_start_s
+        When the batch system expects it to start, if it says so.
+    start_s
+        When it started; None while it waits.
+    until_s
+        When its workers leave; None while it waits.
+    idle_s
+        For how long nothing has run there; 0 while something does, and before its workers have come.
+    useless_s
+        For how long it has been among `Decision.useless`.
+    is_pinned
+        Somebody asked for this very one, and gives it back himself.
+    """
+
+    id: str
+    shape: Shape
+    asked_s: float
+    forecast: WaitForecast
+    told_start_s: float | None = None
+    start_s: float | None = None
+    until_s: float | None = None
+    idle_s: float = 0.0
+    useless_s: float = 0.0
+    is_pinned: bool = False
+
+    def starts_s(self, now_s: float, level: float) -> float:
+        """Tell by when it will have started, with a probability, knowing that it has not started so far."""
+        if self.start_s is not None:
+            return self.start_s
+        waited_s = now_s - self.asked_s
+        past = self.forecast.probability_within(waited_s)
+        start_s = self.asked_s + self.forecast.at(past + (1.0 - past) * level)
+        if self.told_start_s is not None:  # which is its latest, where runs end before their walltimes
+            start_s = min(start_s, self.told_start_s)
+        return max(start_s, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a pool goes by.
+
+    Parameters
+    ----------
+    minimum, maximum
+        Cores that it has at least and at most, those that it waits for counted in. What ends before what is asked for
+        is expected to start does not count, so that a full pool is renewed in time; if it starts sooner, what ends
+        first is left.
+    price
+        Cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours.
+    startup_s
+        Seconds from the start of a job until its workers work.
+    margin_s
+        Seconds before the end of its walltime at which an allocation is left.
+    target_s
+        What will be done in so many seconds needs no more than there is.
+    most_waiting
+        Jobs that may wait in the queue at a time; None for any number.
+    is_fixed
+        The pool is to have as much as `minimum` says, whatever is to be done.
+    """
+
+    minimum: int = 0
+    maximum: float = math.inf
+    price: float = 10.0
+    startup_s: float = 10.0
+    margin_s: float = 60.0
+    target_s: float = 5.0
+    most_waiting: int | None = None
+    is_fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now.
+
+    Parameters
+    ----------
+    ask
+        A job each.
+    withdraw
+        Allocations that wait, and shall not.
+    give_back
+        Allocations that idle, and shall not, or that are replaced.
+    useless
+        Allocations that wait, and will be of no use as far as is known now.
+    reasons
+        Why, a sentence each.
+    """
+
+    ask: tuple[Shape, ...] = ()
+    withdraw: tuple[str, ...] = ()
+    give_back: tuple[str, ...] = ()
+    useless: frozenset[str] = frozenset()
+    reasons: tuple[str, ...] = ()

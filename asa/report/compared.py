@@ -1,0 +1,156 @@
+"""The page of a comparison: what each way of asking took and cost at each size, and what its jobs did in one run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from asa.experiment import CompareRun, group
+from asa.report.comparison import Cell, cells_of, normalised_averages, sentence
+from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
+from asa.report.page.drawing import Bar, Dot, bars, dots, gantt
+
+__all__ = ["comparison_page"]
+
+_MEASURES = (
+    ("makespan_s", "Makespan, s", 0),
+    ("twt_s", "Waiting, s", 0),
+    ("core_hours", "Core-hours", 2),
+    ("overhead_core_hours", "Idle core-hours", 3),
+    ("hit_ratio", "Predictions not too long, %", 0),
+)
+
+
+def comparison_page(
+    runs: Sequence[CompareRun], *, notes: Sequence[str] = (), made: Mapping[str, str] | None = None
+) -> Page:
+    """Put together the page of a comparison.
+
+    Parameters
+    ----------
+    runs
+        Of one workflow on one system, as `asa.experiment.compare` gives them.
+    notes
+        What is to be known of the system.
+    made
+        How it was made, for the foot of the page.
+    """
+    cells = cells_of(runs)
+    counts = list(dict.fromkeys(cell.cores for cell in cells))
+    first = runs[0]
+    rule = "accrues" if first.age_accrues else "does not accrue"
+    said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
+    made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
+    sections = [
+        Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),
+        Section("cost", "What it costs", [_frontier(cells, counts), *_averages(cells)]),
+        Section("figures", "All figures", [_table(cells), *made_of]),
+    ]
+    if drawn := _timelines(runs):
+        sections.append(Section("jobs", "What jobs did", drawn))
+    title = f"{first.workflow} on {first.system}: ways of asking"
+    return Page(title, [*said, f"The age of jobs that depend on others {rule}."], sections, made or {})
+
+
+def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+    groups = {
+        f"{cores} cores": {
+            cell.strategy: Bar(
+                (("", cell.intervals["makespan_s"].mean),),
+                cell.intervals["makespan_s"].low,
+                cell.intervals["makespan_s"].high,
+            )
+            for cell in cells
+            if cell.cores == cores
+        }
+        for cores in counts
+    }
+    return Figure(bars(groups, title="Makespan", unit="seconds"), "Makespans with 95 % intervals of the mean.")
+
+
+def _by_stage(runs: Sequence[CompareRun]) -> Figure:
+    """Draw what the makespan consists of: the waits and run times of the stages that it hung on."""
+    groups: dict[str, dict[str, Bar]] = {}
+    for (cores, strategy), members in group(runs).items():
+        done = [run.metrics for run in members if run.metrics]
+        parts = []
+        for place in range(len(done[0].stages) if done else 0):
+            critical = [one.stages[place] for one in done if one.stages[place].critical]
+            parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
+            parts.append((done[0].stages[place].stage, sum(stage.run_s for stage in critical) / len(done)))
+        groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))
+    words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
+    return Figure(bars(groups, title="Waits and stages", unit="seconds"), words)
+
+
+def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+    points = [
+        Dot(
+            f"{cell.strategy}{f', {cell.cores}' if len(counts) > 1 else ''}",
+            cell.intervals["makespan_s"].mean,
+            cell.intervals["core_hours"].mean,
+            _bounds(cell, "makespan_s"),
+            _bounds(cell, "core_hours"),
+        )
+        for cell in cells
+    ]
+    drawn = dots(points, title="Time and cost", x_words="makespan, s", y_words="core-hours")
+    return Figure(drawn, "Time against cost: what is nearer the lower left corner is better in both.")
+
+
+def _bounds(cell: Cell, key: str) -> tuple[float, float] | None:
+    found = cell.intervals[key]
+    return (found.low, found.high) if not math.isnan(found.low) else None
+
+
+def _averages(cells: Sequence[Cell]) -> list[Part]:
+    averages = normalised_averages(cells)
+    if len(averages) < 2:
+        return []
+    columns = [Column("Strategy"), Column("Waiting, %", 0), Column("Makespan, %", 1), Column("Core-hours, %", 1)]
+    rows: list[list[str | float | None]] = [
+        [name, *(100 * of[key] for key in ("twt_s", "makespan_s", "core_hours"))] for name, of in averages.items()
+    ]
+    return [Table(columns, rows, "Above the best strategy, averaged over core counts.")]
+
+
+def _table(cells: Sequence[Cell]) -> Table:
+    columns = [Column("Strategy"), Column("Cores", 0), Column("Runs", 0)]
+    for _, words, digits in _MEASURES:
+        columns += [Column(words, digits), Column("95 %")]
+    rows, marks = [], {}
+    for number, cell in enumerate(cells):
+        row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
+        for place, (key, _, digits) in enumerate(_MEASURES):
+            found = cell.intervals[key]
+            is_spread = found.high > found.low
+            row += [found.mean, f"{found.low:,.{digits}f} to {found.high:,.{digits}f}" if is_spread else ""]
+            others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
+            best = max(others) if key == "hit_ratio" else min(others)
+            if len(others) > 1 and round(found.mean, digits) == round(best, digits):
+                marks[number, 3 + 2 * place] = "best"
+        rows.append(row)
+    return Table(columns, rows, "Means over runs, each from another moment, with their 95 % intervals.", marks)
+
+
+def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
+    parts: list[Part] = []
+    seen: set[tuple[int, str]] = set()
+    for run in runs:
+        if run.timeline is None or (run.cores, run.strategy) in seen:
+            continue
+        seen.add((run.cores, run.strategy))
+        name = f"{run.strategy}, {run.cores} cores"
+        parts.append(
+            Figure(
+                gantt(run.timeline, f"What jobs did: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}."
+            )
+        )
+    if parts:
+        words = (
+            "A row for each job, in the order in which they were submitted: it waits in the queue (striped), holds "
+            "cores that do nothing (dotted), runs its stages (a colour each). The diamond is when it was believed to "
+            "start."
+        )
+        parts.insert(0, Text((words,)))
+    return parts

@@ -1,0 +1,414 @@
+"""Figures as SVG: no script, no style of their own but variables of the page, so that they follow dark and light."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from asa.timeline import Timeline
+from asa.units import format_duration
+
+__all__ = ["Bar", "Dot", "bars", "curves", "dots", "gantt", "kiviat"]
+
+_WIDTH = 760
+_LINE = 17
+_LETTER = 6.6
+_PALETTE = 9
+
+
+class _Canvas:
+    """Shapes, collected."""
+
+    def __init__(self, width: float, height: float, title: str, words: str) -> None:
+        self.width, self.height = width, height
+        self._told = f"{title}: {words}"
+        self._shapes: list[str] = []
+
+    def add(self, shape: str) -> None:
+        self._shapes.append(shape)
+
+    def text(self, x: float, y: float, words: str, *, anchor: str = "start", kind: str = "", turn: float = 0) -> None:
+        turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
+        known = f' class="{kind}"' if kind else ""
+        self.add(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{known}{turned}>{escape(words)}</text>')
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "rule") -> None:
+        self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
+
+    def box(self, x: float, y: float, width: float, height: float, kind: str, words: str = "", more: str = "") -> None:
+        told = f"<title>{escape(words)}</title>" if words else ""
+        shape = (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height:.1f}" class="{kind}"{more}>'
+        )
+        self.add(f"{shape}{told}</rect>")
+
+    def svg(self) -> str:
+        """Give all as one element."""
+        return (
+            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._told)}">'
+            f"{''.join(self._shapes)}</svg>"
+        )
+
+
+def _ticks(least: float, most: float, many: int = 6) -> list[float]:
+    """Give round numbers from one to the other.
+
+    Examples
+    --------
+    >>> _ticks(0, 23)
+    [0.0, 5.0, 10.0, 15.0, 20.0]
+    """
+    span = most - least
+    if not span > 0 or not math.isfinite(span):
+        return [least]
+    step = 10.0 ** math.floor(math.log10(span / many))
+    step *= next(factor for factor in (1, 2, 5, 10, 20) if span / (step * factor) <= many)
+    first = math.ceil(least / step - 1e-9)
+    return [i * step for i in range(first, math.floor(most / step + 1e-9) + 1)]
+
+
+def _number(value: float) -> str:
+    if value and not 1e-3 <= abs(value) < 1e7:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
+
+
+_SECONDS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def _in_time(most_s: float) -> tuple[float, str]:
+    """Choose the unit in which a span of time is written."""
+    return next(((size, name) for size, name in _SECONDS if most_s >= 3 * size), (1.0, "s"))
+
+
+# ---------------------------------------------------------------------- what a run's jobs did
+
+
+def gantt(run: Timeline, title: str = "") -> str:
+    """Draw what the jobs of a run did: pending, held, running, a row for each; and when each was believed to start.
+
+    Each bar can be chosen by the keyboard, and tells its details.
+    """
+    left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
+    left = min(left, 210.0)
+    row, top = 26, 30
+    height = top + row * len(run.lanes) + 42
+    words = f"{len(run.lanes)} jobs over {format_duration(run.end_s - run.begin_s)}"
+    canvas = _Canvas(_WIDTH, height, title or f"What the jobs of {run.run} did", words)
+    most = max(run.end_s, *(lane.predicted_start_s or 0.0 for lane in run.lanes)) if run.lanes else run.end_s
+    most = min(most, run.begin_s + 1.5 * (run.end_s - run.begin_s))
+    span = max(most - run.begin_s, 1.0)
+    scale = (_WIDTH - left - 14) / span
+
+    def x(time_s: float) -> float:
+        return left + scale * (time_s - run.begin_s)
+
+    unit, name = _in_time(span)
+    base = top + row * len(run.lanes)
+    for tick in _ticks(0.0, span / unit, 8):
+        at = x(run.begin_s + tick * unit)
+        canvas.line(at, top - 6, at, base, "grid")
+        canvas.text(at, base + 16, _number(tick), anchor="middle")
+    canvas.text(
+        left + (_WIDTH - left - 14) / 2, base + 34, f"{name} since the workflow was handed over", anchor="middle"
+    )
+    colours: dict[str, int] = {}
+    for place, lane in enumerate(run.lanes):
+        y = top + row * place
+        canvas.text(left - 8, y + 16, _short(_lane_name(lane.stages), (left - 8) / 7.2), anchor="end")
+        for part in lane.spans:
+            kind: str = part.kind
+            if part.stage:
+                kind = f"running c{colours.setdefault(part.stage, len(colours) % _PALETTE)}"
+            what = part.stage or part.kind
+            since, until = (format_duration(time_s - run.begin_s) for time_s in (part.begin_s, part.end_s))
+            told = (
+                f"{what}: {since} to {until}, {format_duration(part.end_s - part.begin_s)}; {_cores(part.cores)}; "
+                f"job {lane.job_id}, {lane.state}"
+            )
+            canvas.box(
+                x(part.begin_s), y + 4, scale * (part.end_s - part.begin_s), row - 9, f"bar {kind}", told,
+                f' role="img" tabindex="0" aria-label="{escape(told)}"',
+            )  # fmt: skip
+        if lane.predicted_start_s is not None and lane.predicted_start_s <= most:
+            at = x(lane.predicted_start_s)
+            told = f"believed to start at {format_duration(max(lane.predicted_start_s - run.begin_s, 0.0))}"
+            canvas.add(
+                f'<path d="M{at:.1f} {y + 1:.1f} l5 6 l-5 6 l-5 -6 z" class="believed" role="img" tabindex="0" '
+                f'aria-label="{escape(f"{_lane_name(lane.stages)}: {told}")}"><title>{escape(told)}</title></path>'
+            )
+    _legend(
+        canvas,
+        [
+            ("bar pending", "pending"),
+            ("bar held", "held"),
+            ("bar running c0", "running"),
+            ("believed", "believed start"),
+        ],
+    )
+    return canvas.svg()
+
+
+def _lane_name(stages: Sequence[str]) -> str:
+    return stages[0] if len(stages) == 1 else f"{stages[0]} to {stages[-1]}" if stages else ""
+
+
+def _cores(many: int) -> str:
+    return "1 core" if many == 1 else f"{many:,} cores"
+
+
+def _short(words: str, most: float) -> str:
+    return words if len(words) <= most else f"{words[: max(int(most) - 1, 1)]}…"
+
+
+def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], x: float = 12, y: float = 16) -> None:
+    for kind, words in entries:
+        if kind == "believed":
+            canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} l5 6 l-5 6 l-5 -6 z" class="believed"/>')
+        else:
+            canvas.box(x, y - 10, 14, 11, kind)
+        canvas.text(x + 19, y, words)
+        x += 34 + _LETTER * len(words)
+
+
+# ---------------------------------------------------------------------- amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar, which may be of parts; and the interval of its end, if it has one."""
+
+    parts: tuple[tuple[str, float], ...]
+    low: float = math.nan
+    high: float = math.nan
+
+
+def bars(
+    groups: Mapping[str, Mapping[str, Bar]],
+    *,
+    title: str,
+    unit: str,
+    published: Mapping[tuple[str, str], float] | None = None,
+) -> str:
+    """Draw bars side by side in groups: of one colour each, or of parts that have one each.
+
+    Parameters
+    ----------
+    groups
+        By the group's name, then by the bar's.
+    title, unit
+        What is drawn, and in what.
+    published
+        What somebody else found, by group and bar: a mark beside it.
+    """
+    marks = published or {}
+    series = list(dict.fromkeys(name for group in groups.values() for name in group))
+    parts = list(dict.fromkeys(part for group in groups.values() for bar in group.values() for part, _ in bar.parts))
+    is_stacked = len(parts) > 1
+    shown = [part for part in parts if part] if is_stacked else series
+    lines = _rows([*shown, "published"] if marks else shown)
+    top, low = 14 + _LINE * len(lines) + 8, 72 if is_stacked else 30
+    left, plot = 64.0, 250.0
+    canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
+    _legend_rows(canvas, lines, {name: _colour(place, name) for place, name in enumerate(shown)})
+    ends = [
+        max(sum(value for _, value in bar.parts), bar.high if bar.high == bar.high else 0)
+        for g in groups.values()
+        for bar in g.values()
+    ]
+    most = 1.06 * max([*ends, *(value for value in marks.values()), 1e-12])
+
+    def y(value: float) -> float:
+        return top + plot * (1 - value / most)
+
+    for tick in _ticks(0.0, most):
+        canvas.line(left, y(tick), _WIDTH - 8, y(tick), "grid")
+        canvas.text(left - 6, y(tick) + 4, _number(tick), anchor="end")
+    canvas.text(14, top + plot / 2, unit, anchor="middle", turn=-90)
+    wide = (_WIDTH - left - 8) / max(len(groups), 1)
+    for place, (name, group) in enumerate(groups.items()):
+        begin, each = left + wide * place + 0.08 * wide, 0.84 * wide / max(len(series), 1)
+        for number, key in enumerate(series):
+            if key not in group:
+                continue
+            bar, x = group[key], begin + each * number
+            total = 0.0
+            for part, value in bar.parts:
+                colour = _colour(shown.index(part) if is_stacked else number, part if is_stacked else key)
+                told = f"{name}, {key}{f', {part}' if part and is_stacked else ''}: {_number(value)} {unit}"
+                canvas.box(
+                    x + 0.08 * each, y(total + value), 0.84 * each, y(total) - y(total + value), f"bar {colour}", told
+                )
+                total += value
+            middle = x + each / 2
+            if bar.low == bar.low:
+                canvas.line(middle, y(bar.low), middle, y(bar.high), "whisker")
+            if (name, key) in marks:
+                canvas.line(x, y(marks[name, key]), x + each, y(marks[name, key]), "published")
+            if is_stacked:
+                canvas.text(middle, top + plot + 12, _short(key, 11), anchor="end", turn=-35)
+        canvas.text(left + wide * (place + 0.5), top + plot + low, name, anchor="middle", kind="strong")
+    canvas.line(left, top + plot, _WIDTH - 8, top + plot, "axis")
+    return canvas.svg()
+
+
+def _colour(place: int, name: str) -> str:
+    return "pending" if name == "waiting" else f"c{place % _PALETTE}"
+
+
+def _rows(words: Sequence[str]) -> list[list[str]]:
+    """Break a legend into lines."""
+    lines: list[list[str]] = [[]]
+    used = 0.0
+    for word in words:
+        wide = 34 + _LETTER * len(word)
+        if lines[-1] and used + wide > _WIDTH - 20:
+            lines.append([])
+            used = 0.0
+        lines[-1].append(word)
+        used += wide
+    return lines
+
+
+def _legend_rows(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping[str, str]) -> None:
+    for place, line in enumerate(lines):
+        x, y = 12.0, 16.0 + _LINE * place
+        for word in line:
+            if word == "published":
+                canvas.line(x, y - 4, x + 14, y - 4, "published")
+            else:
+                canvas.box(x, y - 10, 14, 11, f"bar {kinds[word]}")
+            canvas.text(x + 19, y, word)
+            x += 34 + _LETTER * len(word)
+
+
+# ---------------------------------------------------------------------- points and curves
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point with its intervals, if it has any, and what it is called."""
+
+    name: str
+    x: float
+    y: float
+    x_interval: tuple[float, float] | None = None
+    y_interval: tuple[float, float] | None = None
+
+
+def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
+    """Draw points with names: what is nearer the lower left corner costs less of both."""
+    left, top, plot, right = 70.0, 16.0, 330.0, 120.0
+    canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
+    xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
+    ys = [v for p in points for v in (p.y, *(p.y_interval or ()))]
+    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - right, plot)
+    canvas.text(left + (_WIDTH - left - right) / 2, top + plot + 40, x_words, anchor="middle")
+    canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
+    taken: list[float] = []
+    for place, one in sorted(enumerate(points), key=lambda pair: -pair[1].y):
+        kind = f"c{place % _PALETTE}"
+        if one.x_interval:
+            canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{place % _PALETTE}")
+        if one.y_interval:
+            canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{place % _PALETTE}")
+        told = f"{one.name}: {_number(one.x)}, {_number(one.y)}"
+        canvas.add(
+            f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar {kind}" role="img" tabindex="0" '
+            f'aria-label="{escape(told)}"><title>{escape(told)}</title></circle>'
+        )
+        at = y(one.y) + 4
+        while any(abs(at - other) < _LINE - 3 for other in taken):
+            at += 3
+        taken.append(at)
+        canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
+        canvas.text(_WIDTH - right + 8, at, one.name)
+    return canvas.svg()
+
+
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, x_words: str, y_words: str, steps: bool = False
+) -> str:
+    """Draw curves over a common axis; as steps where a value holds until the next."""
+    names = _rows(list(lines))
+    left, top, plot = 70.0, 14.0 + _LINE * len(names) + 8, 260.0
+    canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
+    _legend_rows(canvas, names, {name: f"c{place % _PALETTE}" for place, name in enumerate(lines)})
+    xs = [a for points in lines.values() for a, _ in points]
+    ys = [b for points in lines.values() for _, b in points]
+    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot)
+    canvas.text(left + (_WIDTH - left) / 2, top + plot + 40, x_words, anchor="middle")
+    canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
+    for place, (name, points) in enumerate(lines.items()):
+        path = ""
+        for number, (a, b) in enumerate(points):
+            if number and steps:
+                path += f"H{x(a):.1f}"
+            path += f"{'L' if number else 'M'}{x(a):.1f} {y(b):.1f}"
+        canvas.add(
+            f'<path d="{path}" class="curve s{place % _PALETTE} d{place % 4}"><title>{escape(name)}</title></path>'
+        )
+    return canvas.svg()
+
+
+def _scales(
+    canvas: _Canvas, xs: Sequence[float], ys: Sequence[float], left: float, top: float, wide: float, high: float
+) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Draw the axes, and give what places values on them."""
+    x0, x1 = _ends(xs)
+    y0, y1 = _ends(ys)
+
+    def x(value: float) -> float:
+        return left + wide * (value - x0) / (x1 - x0)
+
+    def y(value: float) -> float:
+        return top + high * (1 - (value - y0) / (y1 - y0))
+
+    for tick in _ticks(y0, y1):
+        canvas.line(left, y(tick), left + wide, y(tick), "grid")
+        canvas.text(left - 6, y(tick) + 4, _number(tick), anchor="end")
+    for tick in _ticks(x0, x1, 8):
+        canvas.line(x(tick), top, x(tick), top + high, "grid")
+        canvas.text(x(tick), top + high + 18, _number(tick), anchor="middle")
+    canvas.line(left, top + high, left + wide, top + high, "axis")
+    canvas.line(left, top, left, top + high, "axis")
+    return x, y
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Give where an axis begins and ends: a little before and behind what is on it, and at 0 where that is near."""
+    least, most = min(values, default=0.0), max(values, default=1.0)
+    if 0 <= least <= 0.4 * most:
+        least = 0.0
+    room = 0.06 * (most - least) or max(0.06 * abs(most), 0.5)
+    return (least - room if least else 0.0), most + room
+
+
+def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title: str) -> str:
+    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better."""
+    names = _rows(list(methods))
+    top, radius = 14 + _LINE * len(names) + 30, 130.0
+    cx, cy = _WIDTH / 2, top + radius
+    canvas = _Canvas(_WIDTH, cy + radius + 34, title, f"{len(methods)} methods on {len(axes)} axes")
+    _legend_rows(canvas, names, {name: f"c{place % _PALETTE}" for place, name in enumerate(methods)})
+
+    def at(place: int, share: float) -> tuple[float, float]:
+        turn = 2 * math.pi * place / len(axes) - math.pi / 2
+        return cx + radius * share * math.cos(turn), cy + radius * share * math.sin(turn)
+
+    for share in (0.25, 0.5, 0.75, 1.0):
+        ring = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(place, share) for place in range(len(axes))))
+        canvas.add(f'<polygon points="{ring}" class="ring"/>')
+    for place, words in enumerate(axes):
+        x, y = at(place, 1.0)
+        canvas.line(cx, cy, x, y, "grid")
+        side = "middle" if abs(x - cx) < 2 else "start" if x > cx else "end"
+        tx, ty = at(place, 1.08)
+        canvas.text(tx, ty + (0 if y < cy - 2 else 10), words, anchor=side)
+    for number, (name, shares) in enumerate(methods.items()):
+        ring = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(place, share) for place, share in enumerate(shares)))
+        kind = f"curve s{number % _PALETTE} d{number % 4}"
+        canvas.add(f'<polygon points="{ring}" class="{kind}"><title>{escape(name)}</title></polygon>')
+    return canvas.svg()

@@ -1,0 +1,172 @@
+"""The page of one run: what it took and cost, what each job did, and how far predictions were off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from asa.metrics import RunMetrics
+from asa.records import Cancelled, Deferred, Observed, Record, Requeued, Resized, Retrying, RunEnded
+from asa.report.page import Column, Figure, Page, Section, Table, Text
+from asa.report.page.drawing import gantt
+from asa.timeline import Timeline, timeline
+from asa.units import format_duration
+
+__all__ = ["run_page"]
+
+
+def run_page(
+    name: str,
+    records: Sequence[Record],
+    metrics: RunMetrics | None,
+    *,
+    strategy: str,
+    made: Mapping[str, str] | None = None,
+) -> Page:
+    """Put together the page of a run.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    records
+        What happened, in order.
+    metrics
+        What it took and cost; None if it has not completed.
+    strategy
+        How its resources were asked for.
+    made
+        How it was made, for the foot of the page.
+
+    Raises
+    ------
+    ValueError
+        The run never began.
+    """
+    run = timeline(records)
+    sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]
+    if metrics is not None:
+        sections.append(Section("stages", "What its stages waited and took", [_stages(run, metrics)]))
+    if observed := [r for r in records if isinstance(r, Observed)]:
+        sections.append(
+            Section("waits", "Predicted waits beside the real ones", [_waits(observed), Text((_KNOWN,), is_small=True)])
+        )
+    if told := _incidents(run, records):
+        sections.append(Section("incidents", "What went otherwise", [told]))
+    return Page(f"Run {name}", _summary(run, records, metrics, strategy), sections, made or {})
+
+
+_KNOWN = (
+    "A wait is known exactly where the queue alone decided. A job that its predecessor kept back and that started the "
+    "moment it was let go may have waited less; one that was cancelled would have waited longer."
+)
+
+
+def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | None, strategy: str) -> list[str]:
+    lasted = format_duration(run.end_s - run.begin_s)
+    end = next((r for r in reversed(records) if isinstance(r, RunEnded)), None)
+    if metrics is None:
+        how = "goes on" if end is None else f"{end.outcome}{f': {end.reason}' if end.reason else ''}"
+        return [f"After {lasted} this run of strategy `{strategy}` {'' if end is None else 'has '}{how}."]
+    waits = [stage.perceived_wait_s for stage in metrics.stages if stage.critical]
+    ran, waited, first = (
+        format_duration(seconds)
+        for seconds in (metrics.makespan_s - sum(waits), sum(waits), waits[0] if waits else 0.0)
+    )
+    done, jobs = format_duration(metrics.makespan_s), "1 job" if len(run.lanes) == 1 else f"{len(run.lanes)} jobs"
+    idle = f"{metrics.overhead_core_hours:,.2f} of them were idle"
+    told = [
+        f"Done in {done} by strategy `{strategy}`.",
+        f"The stages that the end hung on ran {ran} and waited {waited}, of which {first} before the first.",
+        f"It held {metrics.core_hours:,.2f} core-hours in {jobs}; {idle}.",
+    ]
+    if judged := metrics.hits + metrics.misses:
+        told.append(f"Of {judged} predictions that can be judged {metrics.misses} were too long.")
+    if metrics.resubmissions:
+        told.append(f"Asked for again: {metrics.resubmissions}.")
+    return told
+
+
+def _chart(run: Timeline) -> Figure:
+    words = (
+        "A row for each job, in the order in which they were submitted: it waits in the queue (striped), holds cores "
+        "that do nothing (dotted), runs its stages (a colour each). The diamond is when it was believed to start."
+    )
+    return Figure(gantt(run), words)
+
+
+def _jobs(run: Timeline) -> Table:
+    columns = [
+        Column("Job"), Column("Stages"), Column("Cores", 0), Column("Submitted, s", 0, "After the run's begin"),
+        Column("Believed start, s", 0), Column("Start, s", 0), Column("End, s", 0), Column("State"), Column("Why then"),
+    ]  # fmt: skip
+    rows = [
+        (
+            lane.job_id,
+            f"{', '.join(lane.stages)}{f' (cores for job {lane.joins})' if lane.joins else ''}",
+            lane.cores,
+            lane.submit_s - run.begin_s,
+            None if lane.predicted_start_s is None else lane.predicted_start_s - run.begin_s,
+            None if lane.start_s is None else lane.start_s - run.begin_s,
+            lane.end_s - run.begin_s,
+            lane.state,
+            lane.reason,
+        )
+        for lane in run.lanes
+    ]
+    return Table(columns, rows, "Jobs; times are seconds after the workflow was handed over.")
+
+
+def _stages(run: Timeline, metrics: RunMetrics) -> Table:
+    jobs = {stage: lane.job_id for lane in run.lanes if not lane.joins for stage in lane.stages}
+    columns = [
+        Column("Stage"), Column("Waited, s", 0, "Since the last stage that it follows ended"), Column("Ran, s", 0),
+        Column("Job"), Column("The end hung on it"),
+    ]  # fmt: skip
+    rows = [
+        (one.stage, one.perceived_wait_s, one.run_s, jobs.get(one.stage, ""), "yes" if one.critical else "no")
+        for one in metrics.stages
+    ]
+    return Table(columns, rows, "Stages.")
+
+
+_BOUNDS = {"exact": "", "at_most": "at most", "at_least": "at least"}
+
+
+def _waits(observed: Sequence[Observed]) -> Table:
+    columns = [
+        Column("Stages"), Column("Job"), Column("Predicted, s", 0), Column("Real"), Column("Real, s", 0),
+        Column("Off by, s", 0),
+    ]  # fmt: skip
+    rows = [
+        (
+            ", ".join(r.stages),
+            r.job_id,
+            r.predicted_wait_s,
+            _BOUNDS[r.bound],
+            r.wait_s,
+            r.predicted_wait_s - r.wait_s if r.predicted_wait_s is not None and r.bound == "exact" else None,
+        )
+        for r in observed
+    ]
+    return Table(columns, rows, "Waits in the queue.")
+
+
+def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
+    rows = []
+    for r in records:
+        match r:
+            case Deferred():
+                told = f"not accepted, asked for again later: {r.reason}"
+            case Requeued():
+                told = f"job {r.job_id} was put back into the queue: {r.reason}"
+            case Cancelled():
+                told = f"job {r.job_id} was cancelled by asa: {r.reason}"
+            case Resized():
+                told = f"job {r.job_id} has {r.cores:,} cores from then on"
+            case Retrying():
+                told = f"job {r.job_id} failed, and is asked for again: {r.reason}"
+            case _:
+                continue
+        rows.append((r.time_s - run.begin_s, ", ".join(r.stages), told))
+    columns = [Column("After, s", 0), Column("Stages"), Column("What")]
+    return Table(columns, rows, "In order.") if rows else None

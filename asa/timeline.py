@@ -1,0 +1,263 @@
+"""What each job of a run did when: pending, held, running; told from records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from asa.records import (
+    Ended,
+    Record,
+    Requeued,
+    Resized,
+    RunEnded,
+    RunStarted,
+    StageEnded,
+    StageStarted,
+    Started,
+    Submitted,
+)
+
+__all__ = ["Kind", "Lane", "Span", "Timeline", "timeline"]
+
+Kind = Literal["pending", "held", "running"]
+"""A job waits in the queue; it holds cores that do nothing yet, or any more; a stage of it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a job did for a while.
+
+    Parameters
+    ----------
+    kind
+        See there.
+    begin_s, end_s
+        Since when, until when.
+    cores
+        What it asked for while it was pending, and what it had from then on.
+    stage
+        Which ran; empty where none did.
+    """
+
+    kind: Kind
+    begin_s: float
+    end_s: float
+    cores: int
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A job.
+
+    Parameters
+    ----------
+    job_id
+        The batch system's.
+    stages
+        What it was for, in order.
+    cores, walltime_s
+        What it asked for.
+    submit_s
+        When.
+    predicted_start_s
+        When it was believed to start as it was submitted; None if nothing was believed.
+    start_s
+        When it did; None if never.
+    spans
+        In order, without gaps.
+    state
+        How it ended; ``running`` or ``pending`` if it had not.
+    reason
+        Why it was submitted then, and how it failed.
+    joins
+        The job that its cores were for, if they were for another.
+    """
+
+    job_id: str
+    stages: tuple[str, ...]
+    cores: int
+    walltime_s: float
+    submit_s: float
+    predicted_start_s: float | None
+    start_s: float | None
+    spans: tuple[Span, ...]
+    state: str
+    reason: str
+    joins: str = ""
+
+    @property
+    def end_s(self) -> float:
+        """When nothing of it is known any more."""
+        return self.spans[-1].end_s if self.spans else self.submit_s
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the jobs of a run did, from its begin to its end.
+
+    Parameters
+    ----------
+    run
+        Its name.
+    begin_s, end_s
+        When the workflow was handed over, and when all was over, or what was last heard.
+    lanes
+        The jobs, in order of submission.
+    """
+
+    run: str
+    begin_s: float
+    end_s: float
+    lanes: tuple[Lane, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-ready data."""
+        return asdict(self)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give a flat row for each span, as a spreadsheet wants it; times count from the run's begin."""
+        return [
+            {
+                "run": self.run,
+                "job": lane.job_id,
+                "stages": "+".join(lane.stages),
+                "kind": span.kind,
+                "stage": span.stage,
+                "begin_s": span.begin_s - self.begin_s,
+                "end_s": span.end_s - self.begin_s,
+                "cores": span.cores,
+                "predicted_start_s": None if lane.predicted_start_s is None else lane.predicted_start_s - self.begin_s,
+                "state": lane.state,
+            }
+            for lane in self.lanes
+            for span in lane.spans
+        ]
+
+    def trace_events(self) -> dict[str, Any]:
+        """Give it as trace events, which Perfetto and the browsers' tracing pages draw: a track for each job.
+
+        Times are microseconds from the run's begin.
+        """
+        process = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": self.run}}
+        events: list[dict[str, Any]] = [process]
+        for track, lane in enumerate(self.lanes, start=1):
+            name = f"{' + '.join(lane.stages)} (job {lane.job_id}, {lane.cores} cores)"
+            events.append({"ph": "M", "pid": 1, "tid": track, "name": "thread_name", "args": {"name": name}})
+            events.append(
+                {"ph": "M", "pid": 1, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}}
+            )
+            events += [
+                {
+                    "ph": "X",
+                    "pid": 1,
+                    "tid": track,
+                    "name": span.stage or span.kind,
+                    "cat": span.kind,
+                    "ts": round(1e6 * (span.begin_s - self.begin_s)),
+                    "dur": round(1e6 * (span.end_s - span.begin_s)),
+                    "args": {"cores": span.cores, "job": lane.job_id},
+                }
+                for span in lane.spans
+            ]
+            if lane.predicted_start_s is not None:
+                moment = round(1e6 * (lane.predicted_start_s - self.begin_s))
+                events.append(
+                    {
+                        "ph": "i",
+                        "pid": 1,
+                        "tid": track,
+                        "s": "t",
+                        "name": "predicted start",
+                        "cat": "prediction",
+                        "ts": moment,
+                    }
+                )
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def timeline(records: Iterable[Record]) -> Timeline:
+    """Tell what each job of a run did when.
+
+    Parameters
+    ----------
+    records
+        Of one run, in order; of one that goes on, too.
+
+    Raises
+    ------
+    ValueError
+        The run never began.
+    """
+    told = list(records)
+    began = next((r for r in told if isinstance(r, RunStarted)), None)
+    if began is None:
+        raise ValueError("the records are of no run that began")
+    last_s = max(r.time_s for r in told)
+    over_s = next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), last_s)
+    of_job: dict[str, list[Record]] = {}
+    for record in told:
+        if (job_id := getattr(record, "job_id", None)) is not None:
+            of_job.setdefault(job_id, []).append(record)
+    submitted = [r for r in told if isinstance(r, Submitted)]
+    lanes = tuple(_lane(one, _about(one, of_job), max(last_s, over_s)) for one in submitted)
+    return Timeline(began.run, began.time_s, max([over_s, *(lane.end_s for lane in lanes)]), lanes)
+
+
+def _about(asked: Submitted, of_job: Mapping[str, Sequence[Record]]) -> list[Record]:
+    """Give a job's records; of one whose cores join another, with the stages that ran there since."""
+    mine = list(of_job[asked.job_id])
+    joined_s = next((r.time_s for r in mine if isinstance(r, Started)), None)
+    if not asked.joins or joined_s is None:
+        return mine
+    ran = [r for r in of_job.get(asked.joins, ()) if isinstance(r, StageStarted | StageEnded) and r.time_s >= joined_s]
+    until_s = next((r.time_s for r in mine if isinstance(r, Ended)), None)
+    return mine + [r for r in ran if until_s is None or r.time_s < until_s]
+
+
+def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  # noqa: C901 - one case each
+    spans: list[Span] = []
+    since_s, cores, kind, stage = asked.time_s, asked.cores, "pending", ""
+    start_s: float | None = None
+    state, reason = "pending", asked.reason
+
+    def until(time_s: float) -> None:
+        nonlocal since_s
+        if time_s > since_s:
+            spans.append(Span(kind, since_s, time_s, cores, stage))  # type: ignore[arg-type]  # one of the three
+            since_s = time_s
+
+    for r in sorted(records, key=lambda record: (record.time_s, isinstance(record, StageStarted))):
+        match r:
+            case Started():
+                until(r.time_s)
+                kind, start_s, state = "held", r.time_s, "running"
+            case Requeued():
+                until(r.time_s)
+                kind, stage, state, cores = "pending", "", "pending", asked.cores
+            case Resized():
+                until(r.time_s)
+                cores = r.cores
+            case StageStarted():
+                until(r.time_s)
+                kind, stage = "running", "+".join(r.stages)
+            case StageEnded():
+                until(r.time_s)
+                kind, stage = "held", ""
+            case Ended():
+                if start_s is None and r.start_s is not None:
+                    until(r.start_s)
+                    kind, start_s = "held", r.start_s
+                until(r.time_s)
+                return Lane(*_what(asked), start_s, tuple(spans), r.state.value, r.reason or reason, asked.joins)
+            case _:
+                pass
+    until(last_s)
+    return Lane(*_what(asked), start_s, tuple(spans), state, reason, asked.joins)
+
+
+def _what(asked: Submitted) -> tuple[str, tuple[str, ...], int, float, float, float | None]:
+    predicted = None if asked.predicted_wait_s is None else asked.time_s + asked.predicted_wait_s
+    return asked.job_id, asked.stages, asked.cores, asked.walltime_s, asked.time_s, predicted

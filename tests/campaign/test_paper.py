@@ -1,0 +1,184 @@
+"""The paper's evaluation: what is run, what is kept, and figures that are worked out by hand."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from asa.campaign import paper
+from asa.campaign.paper import Campaign, PaperRun, Probes, conclude, run_campaign
+from asa.campaign.published import PROBES, SIZES, STRATEGIES, TABLE_1, TABLE_2, WORKFLOWS
+from asa.cli.campaign import app
+from asa.errors import InputError
+
+SMALL = Campaign(seeds=2, seed=3)
+GEOMETRIES = [(system, workflow, cores) for system, sizes in SIZES.items() for workflow in WORKFLOWS for cores in sizes]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("campaign") / "paper.jsonl"
+
+
+@pytest.fixture(scope="module")
+def outcomes(kept):
+    """A whole campaign, of two moments."""
+    return run_campaign(SMALL, kept, jobs=1)
+
+
+def test_all_that_the_paper_ran_is_run(outcomes):
+    """54 runs a mode, ASA Naive once, and 60 submissions of each geometry; at each moment."""
+    runs = [(r.mode, r.system, r.workflow, r.cores, r.strategy, r.seed) for r in outcomes if isinstance(r, PaperRun)]
+    assert sorted(runs) == sorted(
+        [
+            (mode, *geometry, strategy, seed)
+            for mode in ("sequential", "concurrent")
+            for geometry in GEOMETRIES
+            for strategy in STRATEGIES
+            for seed in (3, 4)
+        ]
+        + [("sequential", "hpc2n", "montage", 112, "asa-naive", seed) for seed in (3, 4)]
+    )
+    probes = [one for one in outcomes if isinstance(one, Probes)]
+    assert sorted((p.system, p.workflow, p.cores, p.seed) for p in probes) == sorted(
+        (*geometry, seed) for geometry in GEOMETRIES for seed in (3, 4)
+    )
+    assert all(len(p.real_s) == len(p.predicted_s) == PROBES and min(p.real_s) >= 0 for p in probes)
+
+
+def test_a_run_takes_what_its_stages_take(outcomes):
+    for run in outcomes:
+        if isinstance(run, PaperRun):
+            assert run.makespan_s == pytest.approx(sum(s.perceived_wait_s + s.run_s for s in run.stages))
+            assert run.twt_s == pytest.approx(sum(s.perceived_wait_s for s in run.stages))
+
+
+def test_all_strategies_meet_the_same_queue(outcomes):
+    """In a copy of it each, Per-Stage and ASA ask for the same first job at the same moment."""
+    runs = [run for run in outcomes if isinstance(run, PaperRun) and run.mode == "sequential"]
+    first = {(r.workflow, r.cores, r.strategy, r.seed): r.stages[0].perceived_wait_s for r in runs}
+    for (workflow, cores, strategy, seed), wait_s in first.items():
+        if strategy == "per-stage":
+            assert first[workflow, cores, "asa", seed] == wait_s
+
+
+def test_what_is_learned_of_one_workflow_is_known_for_the_next(monkeypatch):
+    """One estimator sees the jobs of all workflows and sizes of a centre."""
+    banks = []
+
+    class Watched(paper.WaitBank):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            banks.append(self)
+
+    monkeypatch.setattr(paper, "WaitBank", Watched)
+    [cell] = [c for c in SMALL.cells() if (c.what, c.system, c.strategy) == ("concurrent", "hpc2n", "asa")]
+    runs = paper.run_cell(replace(cell, seeds=1))
+    assert len(runs) == 9
+    assert len(banks) == 1
+    assert banks[0].own >= sum(len(run.stages) for run in runs)
+
+
+def test_it_goes_on_where_it_was(outcomes, kept, tmp_path, monkeypatch):
+    lines = kept.read_text().splitlines(keepends=True)
+    assert len(lines) == 6 + 6 + 1 + 18
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text("".join(lines[:-2]) + lines[-2][:200])  # it was killed while it wrote
+    ran = []
+    monkeypatch.setattr(paper, "run_cell", lambda cell, run=paper.run_cell: ran.append(cell) or run(cell))
+    assert run_campaign(SMALL, cut, jobs=1) == outcomes
+    assert len(ran) == 2
+    assert run_campaign(SMALL, cut, jobs=1) == outcomes
+    assert len(ran) == 2
+
+
+def test_every_figure_stands_beside_the_papers(outcomes):
+    results = conclude(SMALL, outcomes)
+    assert len(results.usages) == 2 * 54
+    for row in results.usages:
+        published = TABLE_1[row.workflow][row.cores][row.strategy]
+        assert (row.twt_s.published, row.makespan_s.published) == (published.twt_s, published.makespan_s)
+        mine = [
+            run.makespan_s
+            for run in outcomes
+            if isinstance(run, PaperRun)
+            and (run.mode, run.workflow, run.cores, run.strategy) == (row.mode, row.workflow, row.cores, row.strategy)
+        ]
+        assert row.makespan_s.ours.mean == pytest.approx(sum(mine) / 2)
+        assert row.makespan_s.deviation == pytest.approx(sum(mine) / 2 / published.makespan_s - 1)
+    assert [row.real_h.published for row in results.accuracies] == [
+        row.real_h.mean for rows in TABLE_2.values() for row in rows.values()
+    ]
+    assert {one.figure for one in results.breakdowns} == {"6a", "6b", "7a", "7b", "8a", "8b"}
+    assert {one.policy for one in results.convergences} == {"default", "greedy", "tuned"}
+    counts = results.verdicts()
+    assert sum(counts["Table 1, sequential"].values()) == 54 * 3
+    assert sum(counts["Table 2"].values()) == 18 * 6
+    json.dumps(results.as_dict(), allow_nan=False)
+
+
+def test_our_core_hours_are_the_papers(outcomes):
+    """The workflows are fitted to them, and neither strategy holds what it does not use."""
+    for row in conclude(SMALL, outcomes).usages:
+        assert row.core_hours.verdict == "as the paper"
+
+
+def test_predictions_are_judged_by_hand(outcomes):
+    """Half of them 100 s too long, half 100 s too short, of a wait of 500 s."""
+    ours = [
+        replace(one, real_s=(500.0,) * PROBES, predicted_s=(600.0, 400.0) * (PROBES // 2))
+        if isinstance(one, Probes)
+        else one
+        for one in outcomes
+    ]
+    row = next(row for row in conclude(SMALL, ours).accuracies if (row.workflow, row.cores) == ("blast", 56))
+    assert (row.real_h.ours.mean, row.predicted_h.ours.mean) == pytest.approx((500 / 3600, 500 / 3600))
+    assert row.perceived_h.ours.mean == pytest.approx(50 / 3600)
+    assert (row.hit_percent.ours.mean, row.miss_percent.ours.mean) == (50.0, 50.0)
+    assert row.overhead_h.ours.mean == pytest.approx(56 * 50 / 3600)
+    assert (row.real_sd_h, row.predicted_sd_h) == pytest.approx((0.0, 100 / 3600))
+
+
+def test_what_the_text_claims_is_worked_out_by_hand(outcomes):
+    """If ASA takes a tenth longer than all others, and Naive half as long again."""
+    spans = {"big-job": 1000.0, "per-stage": 1000.0, "asa": 1100.0, "asa-naive": 1650.0}
+    hours = {"big-job": 100.0, "per-stage": 50.0, "asa": 60.0, "asa-naive": 60.0}
+    ours = [
+        replace(one, makespan_s=spans[one.strategy], core_hours=hours[one.strategy])
+        if isinstance(one, PaperRun)
+        else one
+        for one in outcomes
+    ]
+    claims = {(claim.words.split(" ")[0], claim.mode): claim for claim in conclude(SMALL, ours).claims}
+    above = claims["ASA's", "sequential"]
+    assert (above.ours.mean, above.verdict) == (pytest.approx(10.0), "same order")
+    saved = claims["core-hours", "concurrent"]
+    assert (saved.ours.mean, saved.verdict) == (pytest.approx(40.0), "as the paper")
+    naive = claims["ASA", "sequential"]
+    assert (naive.ours.mean, naive.verdict) == (pytest.approx(50.0), "as the paper")
+    assert math.isnan(naive.published)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"seeds": 0}, "nothing to run"), ({"modes": ()}, "nothing to run"), ({"estimator": "oracle"}, "oracle"),
+     ({"history": -1}, "cannot be")],
+)  # fmt: skip
+def test_what_cannot_be_run_is_refused(change, told):
+    with pytest.raises(InputError, match=told):
+        replace(SMALL, **change).cells()
+
+
+def test_the_command_prints_tables_and_json(outcomes, kept):
+    assert outcomes
+    command = ["paper", "--seeds", "2", "--seed", "3", "--results", str(kept), "--jobs", "1"]
+    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert len(told["usages"]) == 2 * 54
+    assert told["usages"] == json.loads(json.dumps(conclude(SMALL, outcomes).as_dict()["usages"]))
+    tables = CliRunner().invoke(app, command).stdout
+    for words in ("montage: Makespan, s", "15,582", "Table 2", "Fig. 5", "Verdicts", "within a factor of 1.25"):
+        assert words in " ".join(tables.split())
+    one_mode = CliRunner().invoke(app, [*command, "--mode", "sequential"]).stdout
+    assert "three at once" not in one_mode

@@ -1,0 +1,350 @@
+"""One pool over several jobs of this machine's queue: real processes, real faults."""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed", reason="dask.distributed is not installed")
+
+import dask.bag
+from dask import delayed
+from distributed import Client
+from distributed.utils import get_ip
+from local_queue import Queue
+from rich.console import Console
+from slurm_testbed import until
+
+from asa.errors import InputError, SubmitRejectedError
+from asa.estimators import WaitStore
+from asa.pool import AsaCluster, demand
+from asa.pool.allocation import Phase
+from asa.pool.credentials import make_security
+from asa.pool.demand import read_demand
+from asa.pool.picture import draw_timeline
+from asa.pool.values import Wave
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory):
+    queue = Queue(tmp_path_factory.mktemp("queue"), cores=8)
+    yield queue
+    queue.close()
+
+
+def cluster(queue, name, **changes):
+    settings = {"spool": str(queue.root / "spool"), "cores": 8}
+    made = {"cores": 1, "threads": 1, "n_workers": 0, "bank": False, "dashboard_address": ":0"}
+    return AsaCluster(backend="local", settings=settings, folder=queue.root / name, name=name, **{**made, **changes})
+
+
+@pytest.fixture(scope="module")
+def pool(queue):
+    """A pool with one worker that stays, for all that needs no pool of its own."""
+    with cluster(queue, "pool", n_workers=1) as pool, Client(pool) as client:
+        client.wait_for_workers(1, timeout=60)
+        yield pool, client
+
+
+def joined(allocation):
+    until(lambda: allocation.workers and allocation.phase is Phase.ALIVE, what=f"the workers of {allocation.id}")
+    return allocation
+
+
+def ended(allocation):
+    return until(lambda: allocation.phase is Phase.ENDED and allocation, what=f"the end of {allocation.id}")
+
+
+def counting(folder):
+    """Make a task that leaves a trace each time that it runs."""
+    folder.mkdir(exist_ok=True)
+
+    def count(item, pause_s=0.0):
+        with (folder / str(item)).open("a") as file:
+            file.write("x")
+        time.sleep(pause_s)
+        return item
+
+    return count
+
+
+def runs(folder):
+    return {int(path.name): len(path.read_text()) for path in folder.iterdir()}
+
+
+def test_collections_work_unchanged(pool):
+    """A pool is a cluster like any other."""
+    _, client = pool
+    assert dask.bag.from_sequence(range(100), npartitions=8).map(lambda x: x * x).sum().compute() == 328350
+    assert delayed(sum)([delayed(max)(n, 1) for n in range(5)]).compute() == 11
+    assert client.gather(client.map(lambda x: -x, range(10))) == [-n for n in range(10)]
+
+
+def test_an_allocation_of_its_own_serves_what_its_tag_asks_for(pool):
+    """Allocations of different sizes live in one pool; tasks go where what they need is."""
+    pool, client = pool
+    task = client.submit(os.getenv, "ASA_JOB_ID", resources={"train": 1, "gpus": 1})
+    until(lambda: pool.scheduler.unrunnable, what="a task that nobody can run")
+    assert read_demand(pool.scheduler) == [Wave(1, 0.5, frozenset({("train", 1), ("gpus", 1)}))]
+    wide = pool.ask(cores=2, walltime="20m", tags=["train"], gpus=2)
+    assert task.result(timeout=60) == wide.job_id
+    assert joined(wide).shape.walltime_s == 1200.0
+    shown = io.StringIO()
+    Console(width=120, file=shown).print(pool.table())
+    assert all(word in shown.getvalue() for word in (wide.job_id, "alive", "left"))
+    pool.release(wide)
+    assert ended(wide).why == "it was given back"
+    assert wide.drain_s <= wide.end_s
+    times = [sample["time_s"] for sample in pool.timeline()["cores"]]
+    assert times == sorted(times)
+    assert {"id": wide.id, "cores": 2}.items() <= pool.timeline()["allocations"][-1].items()
+
+
+def test_results_move_when_an_allocation_is_given_back(pool, tmp_path):
+    """What a leaving worker has computed is not computed again."""
+    pool, client = pool
+    other = joined(pool.ask())
+    tasks = [
+        client.submit(counting(tmp_path), n, workers=[f"{other.id}-0"], allow_other_workers=True) for n in range(8)
+    ]
+    client.gather(tasks)
+    pool.release(other)
+    ended(other)
+    assert client.gather(tasks) == list(range(8))
+    assert set(runs(tmp_path).values()) == {1}
+
+
+def test_the_only_copy_of_results_is_not_given_back(queue, tmp_path):
+    """An allocation stays while what it holds could move nowhere."""
+    with cluster(queue, "lone") as pool, Client(pool) as client:
+        lone = joined(pool.ask())
+        task = client.submit(counting(tmp_path / "runs"), 1)
+        task.result(timeout=60)
+        pool.release(lone)
+        until(lambda: lone.id in pool._again_s, what="the refusal")
+        assert lone.phase is Phase.ALIVE
+        assert client.submit(lambda x: x + 1, task).result(timeout=30) == 2
+        assert runs(tmp_path / "runs") == {1: 1}
+
+
+def test_tasks_of_a_killed_allocation_run_again_elsewhere(pool, tmp_path):
+    """The pool loses a job without a word; each result arrives once."""
+    pool, client = pool
+    doomed = joined(pool.ask(cores=2))
+    group = client.submit(os.getpgid, 0, workers=[f"{doomed.id}-0"], pure=False).result()
+    tasks = client.map(counting(tmp_path), range(30), pause_s=0.05)
+    until(lambda: len(runs(tmp_path)) > 6, what="work under way")
+    os.killpg(group, signal.SIGKILL)
+    assert client.gather(tasks) == list(range(30))
+    assert set(runs(tmp_path)) == set(range(30))
+    assert ended(doomed).why.startswith("failed")
+    assert doomed.workers == set()
+
+
+def test_a_crash_costs_a_worker_and_no_allocation(pool):
+    """A process that dies is replaced in its job: that has waited once, and does not again."""
+    pool, client = pool
+    [here] = [one for one in pool.allocations if one.is_useful]
+    before = client.submit(os.getpid, pure=False).result()
+
+    def crash_once():
+        if os.getpid() == before:
+            os._exit(1)
+        return os.getpid()
+
+    assert client.submit(crash_once).result(timeout=60) != before
+    assert here.phase is Phase.ALIVE
+
+
+def test_workers_leave_before_their_walltime_ends(pool, tmp_path):
+    """Short tasks end where they began; one that is longer than what is left runs again elsewhere, unblamed."""
+    pool, client = pool
+    short = joined(pool.ask(walltime="1h", cores=2))
+    name = f"{short.id}-0"
+    tasks = client.map(counting(tmp_path), range(30), pause_s=0.1)
+
+    def long_there(dask_worker_name=name):
+        from distributed import get_worker
+
+        if get_worker().name == dask_worker_name:
+            time.sleep(600)
+        return get_worker().name
+
+    long_ = client.submit(long_there, workers=[name], allow_other_workers=True, priority=10)
+    until(lambda: len(runs(tmp_path)) > 6, what="work under way")
+    ends_s = pool.now() + 8
+    short.shape = replace(short.shape, walltime_s=ends_s - short.start_s)  # as if it had been asked for so long ago
+    assert client.gather(tasks) == list(range(30))
+    assert set(runs(tmp_path).values()) == {1}
+    assert long_.result(timeout=60) != name
+    assert ended(short).why == "its walltime was about to end"
+    assert short.drain_s < ends_s
+    assert pool.scheduler.tasks[long_.key].suspicious == 0
+
+
+def test_what_is_to_be_kept_is_asked_for_again(pool):
+    """A pool that was scaled replaces an allocation that ends."""
+    pool, _ = pool
+
+    def others():
+        return [one for one in pool.allocations if one.is_useful and one is not first]
+
+    [first] = [one for one in pool.allocations if one.is_useful]
+    pool.scale(2)
+    second = joined(until(others, what="a second")[0])
+    with pytest.raises(SubmitRejectedError, match="largest possible job has 8"):
+        pool.ask(cores=9)
+    with pytest.raises(InputError, match="'core'"):
+        pool.ask(core=9)
+    backend = pool._desk._backend
+    pool._desk._order(lambda: backend.cancel(second.job_id)).result()  # as somebody else would
+    assert ended(second).why.startswith("cancelled")
+    third = joined(until(others, what="a third")[0])
+    pool.scale(1)
+    gone = until(lambda: [one for one in (first, third) if one.phase is Phase.ENDED], what="the end of one of two")
+    assert [one.why for one in gone] == ["fewer workers were asked for"]
+
+
+def test_an_adapting_pool_asks_for_what_is_worth_it_and_gives_it_back(queue, tmp_path):
+    """From nothing to nothing: work comes, is done, and no core idles on."""
+    with cluster(queue, "adapting", bank=tmp_path / "bank", price=0.1) as pool, Client(pool) as client:
+        adaptive = pool.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2, target_duration="1s")
+        assert client.gather(client.map(counting(tmp_path / "runs"), range(12), pause_s=0.2)) == list(range(12))
+        assert 1 <= len(pool.allocations) <= 2
+        until(lambda: all(a.phase is Phase.ENDED for a in pool.allocations), what="the end of all allocations")
+        assert {a.why for a in pool.allocations} == {"it was of no more use"}
+        assert set(runs(tmp_path / "runs").values()) == {1}
+        adaptive.stop()
+    known = WaitStore(tmp_path / "bank").read(10)
+    assert [record.job.cores for record in known] == [1] * len(pool.allocations)
+    timeline = json.loads((queue.root / "adapting" / "timeline.json").read_text())
+    draw_timeline(timeline, tmp_path / "time.svg")
+    assert all(one.id in (tmp_path / "time.svg").read_text() for one in pool.allocations)
+    draw_timeline({"allocations": [], "cores": []}, tmp_path / "nothing.png")
+
+
+def test_nobody_else_is_let_in_where_all_is_encrypted(queue):
+    """Credentials lie in files that only their owner reads, and on no command line; over an address of the network."""
+    security, address = make_security(), get_ip()
+    with cluster(queue, "secret", security=security, host=address) as pool, Client(pool) as client:
+        assert pool.scheduler_address.startswith(f"tls://{address}:")
+        joined(pool.ask(cores=2))
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+        assert all(worker.address.startswith("tls://") for worker in pool.scheduler.workers.values())
+        files = list((queue.root / "secret" / "tls").iterdir())
+        assert len(files) == 3
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+        secret = security.tls_worker_key.splitlines()[1]
+        lines = []
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                lines.append(process.read_bytes().decode(errors="replace"))
+        assert any("tls-key" in line and "secret" in line for line in lines)
+        assert not any(secret in line for line in lines)
+        scripts = [p.read_text() for p in (queue.root / "secret" / "scripts").rglob("*") if p.is_file()]
+        assert scripts
+        assert not any(secret in text for text in scripts)
+        with pytest.raises(TypeError, match="TLS expects"):
+            Client(pool.scheduler_address, timeout=1)
+        with pytest.raises(OSError, match="certificate does not match"):
+            Client(pool.scheduler_address, security=make_security(), timeout=1)
+
+
+def test_all_is_encrypted_where_workers_are_elsewhere(queue, monkeypatch):
+    """Nobody has to ask for it."""
+    monkeypatch.setattr("asa.pool.cluster._HERE", "none")  # the backend whose workers are here
+    with cluster(queue, "far") as pool:
+        assert pool.scheduler_address.startswith("tls://")
+        assert "127.0.0.1" not in pool.scheduler_address
+
+
+def test_jobs_that_bring_no_worker_are_not_asked_for_for_ever(queue):
+    """What is broken on the compute nodes costs three jobs, and says so."""
+    with cluster(queue, "barren", python="/bin/false", n_workers=1) as pool:
+        until(lambda: pool._barren >= 3, what="three jobs without a worker")
+        count = len(pool.allocations)
+        pool.sync(pool._look_after)
+        assert len(pool.allocations) == count == 3
+        assert "no worker comes" in pool.table().caption
+
+
+_OWNER = """
+import sys, time
+from asa.pool import AsaCluster
+if __name__ == "__main__":
+    spool, folder = sys.argv[1:]
+    pool = AsaCluster(backend="local", settings={"spool": spool, "cores": 8}, folder=folder, bank=False,
+                      cores=1, threads=1, n_workers=1, dashboard_address=":0")
+    while not pool.scheduler_info["workers"]:
+        time.sleep(0.1)
+    print(pool.allocations[0].job_id, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_workers_end_with_their_scheduler(queue, tmp_path):
+    """Nothing runs on, and no core is held, once the process with the scheduler is gone.
+
+    A pool that is begun anew in its folder cancels what still waits or runs of it.
+    """
+    (tmp_path / "owner.py").write_text(_OWNER)
+    command = [sys.executable, tmp_path / "owner.py", queue.root / "spool", queue.root / "again"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
+        job_id = owner.stdout.readline().strip()
+        owner.kill()
+    backend = queue.connect("looking")
+    with cluster(queue, "again") as pool, Client(pool) as client:
+        status = until(
+            lambda: (s := backend.status([job_id])[job_id]).state.is_final and s, what=f"the end of {job_id}"
+        )
+        assert status.end_s - status.start_s < 60
+        joined(pool.ask())
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+
+
+def test_demand_is_read_from_the_graph(queue, monkeypatch):
+    """What comes after what, how many, and how long they take; in an asynchronous cluster, too."""
+
+    async def read():
+        pool = await cluster(queue, "asynchronous", asynchronous=True)
+        async with pool, Client(pool, asynchronous=True) as client:
+            first = [delayed(lambda n: n)(n, dask_key_name=("load", n)) for n in range(6)]
+            second = [delayed(lambda n: n)(part, dask_key_name=("fit", n)) for n, part in enumerate(first)]
+            done = client.compute(delayed(sum)(second, dask_key_name="total"))
+            while not pool.scheduler.task_groups:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            pool.scheduler.task_prefixes["fit"].duration_average = 20.0
+            waves = read_demand(pool.scheduler)
+            assert [wave.task_s for wave in read_demand(pool.scheduler, 60.0)] == [60.0, 20.0, 60.0]
+            monkeypatch.setattr(demand, "_MOST_TASKS", 0)
+            assert read_demand(pool.scheduler) == waves  # by groups, as in a large graph
+            monkeypatch.undo()
+            again = [client.submit(abs, -n, key=f"same-{n}") for n in range(2)]
+            later = client.submit(sum, again, key="between")
+            last = [client.submit(abs, later, key=f"same-{n}") for n in (7, 8)]
+            wide = client.submit(abs, -1, key="wide", resources={"cores": 4})
+            while "wide" not in pool.scheduler.tasks:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            mixed = read_demand(pool.scheduler)
+            await client.cancel([*again, later, *last, wide])
+            allocation = await pool.ask()
+            phase = allocation.phase
+            await client.cancel(done)
+            return waves, mixed, phase
+
+    waves, mixed, phase = asyncio.run(read())
+    assert waves == [Wave(6, 0.5), Wave(6, 20.0), Wave(1, 0.5)]
+    # two of one name, one after them, two of that name again; and one that takes four cores, which nobody has
+    assert [wave.tasks for wave in mixed] == [8, 4, 7, 3]
+    assert mixed[1].needs == frozenset({("cores", 4)})
+    assert phase in (Phase.ASKED, Phase.PENDING, Phase.STARTING)

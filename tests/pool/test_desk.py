@@ -1,0 +1,218 @@
+"""The thread that speaks with the batch system: what becomes of submissions, and what is learned."""
+
+import queue
+import subprocess
+import sys
+
+import pytest
+
+from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
+from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.estimators import WaitStore
+from asa.pool import desk
+from asa.pool.desk import Desk
+from asa.pool.values import Shape
+from asa.waits import LEVELS, WaitForecast
+
+SOON = WaitForecast((1.0,) * len(LEVELS), 1.0)
+SPEC = JobSpec("a1", 4, 3600.0, token="t1")
+
+
+class Site:
+    """A batch system that answers as it is told to, with a clock that only a wait moves."""
+
+    def __init__(self, answers=()):
+        self.answers = list(answers)
+        self.clock_s, self.jobs, self.sent, self.cancelled = 1000.0, {}, [], []
+        self.capabilities = Capabilities("site", 64, 16, age_accrues=True)
+        self.condition = Condition(0.0)
+
+    notes = ()
+
+    def meanwhile(self):
+        """What happens while a job is being submitted."""
+
+    def connect(self, _folder, *, sleep):
+        self.sleep = sleep
+        return self
+
+    def now(self):
+        return self.clock_s
+
+    def submit(self, spec):
+        self.sent.append(spec.token)
+        self.meanwhile()
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, SubmitInDoubtError) and "arrived" not in str(answer):
+            raise answer
+        if answer is not None and not isinstance(answer, SubmitInDoubtError):
+            raise answer
+        job_id = str(len(self.jobs) + 1)
+        self.jobs[job_id] = spec.token, JobStatus(job_id, JobState.PENDING, self.clock_s, eligible_s=self.clock_s)
+        if answer is not None:
+            raise answer
+        return job_id
+
+    def find(self, tokens):
+        return {token: [status for own, status in self.jobs.values() if own == token] for token in tokens}
+
+    def cancel(self, job_id):
+        self.cancelled.append(job_id)
+        self.become(job_id, JobState.CANCELLED, end_s=self.clock_s)
+
+    def become(self, job_id, state, **changes):
+        token, was = self.jobs[job_id]
+        known = {name: getattr(was, name) for name in ("submit_s", "eligible_s", "start_s")}
+        self.jobs[job_id] = token, JobStatus(job_id, state, **{**known, **changes})
+
+    def status(self, job_ids):
+        return {job_id: self.jobs[job_id][1] for job_id in job_ids}
+
+    def wait(self, until_s):
+        self.clock_s = max(self.clock_s, until_s)
+        self.sleep(0.001)
+        return [status for _, status in self.jobs.values()]
+
+    def queue_events(self, _most, *, ends):
+        assert not ends
+        return []
+
+
+@pytest.fixture
+def open_desk(tmp_path, monkeypatch):
+    monkeypatch.setattr(desk, "_IDLE_S", 0.01)
+    opened = []
+
+    def make(site):
+        told = queue.Queue()
+        made = Desk(site, tmp_path, told.put, bank=tmp_path / "bank")
+        made.start()
+        made.connected.result(timeout=30)
+        opened.append(made)
+        return made, told
+
+    yield make
+    for made in opened:
+        made.stop().result(timeout=30)
+        made.join(timeout=30)
+
+
+def told_of(news, token="t1"):
+    """Wait for the next word of a job."""
+    while True:
+        one = news.get(timeout=30)
+        if token in one.refused:
+            return one.refused[token]
+        if token in one.statuses:
+            return one.statuses[token]
+
+
+def test_a_wait_is_learned_once(open_desk, tmp_path):
+    """What a job waited is in the bank, where every command finds it."""
+    site = Site()
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    assert told_of(news).state is JobState.PENDING
+    made._order(lambda: site.become("1", JobState.RUNNING, start_s=1500.0)).result()
+    while told_of(news).start_s != 1500.0:
+        pass
+    made._order(lambda: site.become("1", JobState.COMPLETED, start_s=1500.0, end_s=1600.0)).result()
+    assert told_of(news).state is JobState.COMPLETED
+    [record] = WaitStore(tmp_path / "bank").read(10)
+    assert (record.observation.wait_s, record.observation.kind, record.job.cores) == (500.0, "exact", 4)
+    assert record.forecast == SOON.quantiles_s
+
+
+def test_a_job_withdrawn_teaches_that_it_would_have_waited_longer(open_desk, tmp_path):
+    """A bound, no wait."""
+    site = Site()
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    told_of(news)
+    made.cancel("t1")
+    while told_of(news).state is not JobState.CANCELLED:
+        pass
+    assert site.cancelled == ["1"]
+    [record] = WaitStore(tmp_path / "bank").read(10)
+    assert record.observation.kind == "at_least"
+
+
+@pytest.mark.parametrize(
+    ("answers", "times"),
+    [
+        ([UnavailableError("down"), SubmitDeferredError("too many")], 3),
+        ([SubmitInDoubtError("it arrived")], 1),
+        ([SubmitInDoubtError("it was lost")], 2),
+    ],
+)
+def test_a_job_is_submitted_once_whatever_becomes_of_the_answers(open_desk, answers, times):
+    """What was not accepted is sent again; what may have been is looked for first."""
+    site = Site(answers)
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    assert told_of(news).state is JobState.PENDING
+    made.forecasts([Shape(4, 3600.0)]).result(timeout=30)
+    assert (len(site.jobs), len(site.sent)) == (1, times)
+
+
+def test_a_refusal_is_told(open_desk):
+    """And the job is not sent again."""
+    site = Site([SubmitRejectedError("no such partition")])
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    assert "no such partition" in told_of(news)
+    assert site.sent == ["t1"]
+
+
+def test_what_may_have_been_accepted_and_is_not_wanted_is_cancelled(open_desk):
+    """No job is left behind that nobody knows of."""
+    site = Site([SubmitInDoubtError("it arrived")])
+    made, news = open_desk(site)
+    site.meanwhile = lambda: made.cancel("t1")
+    made.submit(SPEC, SOON)
+    while told_of(news).state is not JobState.CANCELLED:
+        pass
+    assert site.cancelled == ["1"]
+    assert site.sent == ["t1"]
+
+
+def test_what_was_not_sent_yet_is_not_sent_any_more(open_desk):
+    """It is told to have ended."""
+    site = Site([UnavailableError("down")])
+    made, news = open_desk(site)
+    site.meanwhile = lambda: made.cancel("t1")
+    made.submit(SPEC, SOON)
+    assert "not wanted" in told_of(news)
+    assert (site.sent, site.jobs) == (["t1"], {})
+
+
+def test_a_trouble_at_the_beginning_is_raised_where_it_is_waited_for(tmp_path):
+    """Nobody waits for a thread that has ended."""
+
+    class Nowhere:
+        def connect(self, *_, **__):
+            raise UnavailableError("no route")
+
+    made = Desk(Nowhere(), tmp_path, lambda _: None)
+    made.start()
+    with pytest.raises(UnavailableError, match="no route"):
+        made.connected.result(timeout=30)
+
+
+def test_without_dask_the_extra_is_named():
+    """Planning works without; a cluster says what to install."""
+    code = (
+        "import sys; sys.modules['distributed'] = None; sys.modules['dask'] = None\n"
+        "import asa.pool, asa.pool.planning\n"
+        "try:\n    asa.pool.AsaCluster\nexcept Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.startswith("MissingExtraError")
+    assert "pip install 'asa-client[dask]'" in out
+
+
+def test_the_pool_is_loaded_when_it_is_named():
+    """Neither asa nor what a pool decides with loads dask."""
+    code = "import sys, asa, asa.pool.planning; print([m for m in ('dask', 'distributed', 'rich') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
