@@ -21,7 +21,7 @@ class DmrSite(SchedulerSite):
 
     Examples
     --------
-    >>> DmrSite("hpc2n", malleable=0.5).notes[-1]
+    >>> DmrSite("hpc2n", malleable=0.5).notes[0]
     "the machine's scheduler is dmr, malleable 0.5"
     """
 
