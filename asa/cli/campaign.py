@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,8 @@ from asa.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from asa.report.page import Page
 
 __all__ = ["app"]
 
@@ -45,6 +48,12 @@ _Results = Annotated[
     typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
 ]
 _Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)]
+_Page = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", help="Write it as one page of HTML, with figures, which stands alone.", metavar="FILE.html"
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
 
 
@@ -76,6 +85,7 @@ def paper(
     results: _Results = None,
     jobs: _Jobs = None,
     executor: ExecutorOption = "local",
+    page: _Page = None,
     as_json: _Json = False,
 ) -> None:
     """Do the ASA paper's evaluation anew: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
@@ -88,12 +98,17 @@ def paper(
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
 
+    _check_page(page)
     campaign = Campaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
     with executor_of(executor, jobs) as elsewhere:
         outcomes = with_progress(
             lambda on_progress: run_campaign(campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
     told = conclude(campaign, outcomes)
+    if page is not None:
+        from asa.report.campaign import paper_page
+
+        _write_page(page, paper_page(told, made=_made(seed, seeds, estimator)))
     if as_json:
         _print_json(told.as_dict())
         return
@@ -147,6 +162,7 @@ def schedulers(
     results: _Results = None,
     jobs: _Jobs = None,
     executor: ExecutorOption = "local",
+    page: _Page = None,
     as_json: _Json = False,
 ) -> None:
     """Compare every way of asking under every scheduler, and see what each does to everybody else.
@@ -160,6 +176,7 @@ def schedulers(
     from asa.pool.executors import executor_of
     from asa.units import parse_duration
 
+    _check_page(page)
     logs = tuple(traces or ())
     campaign = Campaign(
         systems=() if systems is None and logs else _words(systems or "uppmax", "--systems"),
@@ -179,12 +196,43 @@ def schedulers(
             lambda on_progress: run_campaign(campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
     told = conclude(campaign, trials, left_out)
+    if page is not None:
+        from asa.report.campaign import schedulers_page
+
+        _write_page(page, schedulers_page(told, made=_made(seed, seeds, estimator)))
     if as_json:
         _print_json(told.as_dict())
         return
     from asa.campaign.tables import of_schedulers
 
     _print(of_schedulers(told))
+
+
+def _check_page(path: Path | None) -> None:
+    if path is not None:
+        from asa.cli.report import check_folder
+
+        check_folder(path, "--report")
+
+
+def _write_page(path: Path, page: Page) -> None:
+    from asa.cli.report import write_to
+    from asa.report.page import render
+
+    text = render(page)
+    write_to(path, "--report", lambda file: file.write(text))
+
+
+def _made(seed: int, seeds: int, estimator: str) -> dict[str, str]:
+    """Say how results were made, so that they can be made again."""
+    from asa import __version__
+
+    return {
+        "Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`",
+        "Seeds": f"{seed} to {seed + seeds - 1}",
+        "Estimator": estimator,
+        "asa": __version__,
+    }
 
 
 def _print_json(told: dict[str, Any]) -> None:
