@@ -148,3 +148,26 @@ def test_a_comparison_has_a_page(tmp_path):
     assert page.count("<svg viewBox") == 3 + 4
     assert "asa compare blast --cores 28,56" in page
     assert "cannot be written" in asa(*arguments, "--report", "no/where.html", cwd=tmp_path, code=2).stderr
+
+
+def test_the_campaigns_have_pages(tmp_path):
+    """Every figure beside the paper's, with its verdict; every scheduler with its strategies."""
+    arguments = ("campaign", "paper", "--seeds", 1, "--jobs", 1, "--mode", "sequential", "--results", "kept.jsonl")
+    told = json.loads(asa(*arguments, "--json", "--report", "paper.html", cwd=tmp_path).stdout)
+    page = (tmp_path / "paper.html").read_text()
+    assert len(told["usages"]) == 54
+    row = next(
+        one for one in told["usages"] if (one["workflow"], one["cores"], one["strategy"]) == ("blast", 56, "asa")
+    )
+    assert f">{row['makespan_s']['ours']['mean']:,.1f}<" in page
+    assert page.count("as the paper") > 54
+    assert page.count("<svg viewBox") == 6 + 3 + 6 + 3
+    several = (
+        "campaign", "schedulers", "--schedulers", "easy,wfp", "--strategies", "chained", "--workflows", "graph",
+        "--seeds", 1, "--jobs", 1, "--window", "1h", "--report", "all.html",
+    )  # fmt: skip
+    asa(*several, cwd=tmp_path)
+    page = (tmp_path / "all.html").read_text()
+    for words in ("Under easy", "Under wfp", "chained", "big-job", "What that does to everybody else"):
+        assert words in page
+    assert "cannot be written" in asa(*arguments, "--report", "no/where.html", cwd=tmp_path, code=2).stderr
