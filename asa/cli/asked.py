@@ -31,6 +31,8 @@ __all__ = [
     "HistoryOption",
     "SeedOption",
     "SettingsOption",
+    "counts_in",
+    "names_in",
     "read_asked",
     "split_settings",
 ]
@@ -251,3 +253,22 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
         check_commands(given, flow.stages.values(), is_model=not _is_file(given))
     checked: Workflow = flow
     return checked
+
+
+def names_in(text: str, option: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
+    return names
+
+
+def counts_in(text: str | None) -> tuple[int, ...]:
+    """Read core counts with commas between them; nothing if none are given."""
+    try:
+        counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
+    except ValueError:
+        counts = (0,)
+    if counts and min(counts) < 1:
+        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
+    return counts

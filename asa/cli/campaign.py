@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from asa.cli.asked import ExecutorOption
-from asa.errors import InputError
+from asa.cli.asked import ExecutorOption, counts_in, names_in
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -179,12 +178,12 @@ def schedulers(
     _check_page(page)
     logs = tuple(traces or ())
     campaign = Campaign(
-        systems=() if systems is None and logs else _words(systems or "uppmax", "--systems"),
+        systems=() if systems is None and logs else names_in(systems or "uppmax", "--systems"),
         traces=logs,
-        schedulers=SCHEDULERS if schedulers is None else _words(schedulers, "--schedulers"),
-        strategies=STRATEGIES if strategies is None else _words(strategies, "--strategies"),
-        workflows=_words(workflows, "--workflows"),
-        cores=_numbers(cores),
+        schedulers=SCHEDULERS if schedulers is None else names_in(schedulers, "--schedulers"),
+        strategies=STRATEGIES if strategies is None else names_in(strategies, "--strategies"),
+        workflows=names_in(workflows, "--workflows"),
+        cores=counts_in(cores),
         seeds=seeds,
         seed=seed,
         estimator=estimator,
@@ -245,20 +244,3 @@ def _print(tables: RenderableType) -> None:
     from rich.console import Console
 
     Console(highlight=False).print(tables)
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not words:
-        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
-    return words
-
-
-def _numbers(text: str | None) -> tuple[int, ...]:
-    try:
-        numbers = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
-    except ValueError:
-        numbers = (0,)
-    if numbers and min(numbers) < 1:
-        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
-    return numbers

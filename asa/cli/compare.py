@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from asa.cli.asked import ExecutorOption, split_settings
+from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, RunError
 
@@ -136,7 +136,7 @@ def compare(
         make_workflow=make_workflow,
         site=site,
         cores=counts,
-        strategies=_names(strategies, "--strategies"),
+        strategies=names_in(strategies, "--strategies"),
         seeds=tuple(range(seed, seed + seeds)),
         estimator=estimator,
         history=history,
@@ -212,24 +212,7 @@ def _workflow(
     if given not in plugins.names("asa.workflows"):
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         raise InputError(error.message, where=error.where, hint=f"{error.hint} Or name a .toml file.")
-    return workflow_maker(given), _counts(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
-
-
-def _names(text: str, option: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not names:
-        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
-    return names
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    try:
-        counts = tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        counts = ()
-    if not counts or min(counts) < 1:
-        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
-    return counts
+    return workflow_maker(given), counts_in(cores or _DEFAULT_CORES.get(site.capabilities.system, "112"))
 
 
 def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.asked import ExecutorOption
-from asa.errors import InputError
+from asa.cli.asked import ExecutorOption, counts_in, names_in
 
 if TYPE_CHECKING:
     from asa.contest import Standing, Trial
@@ -92,9 +91,9 @@ def strategies(
         check_figure_path(plot)
     contest = Contest(
         tuple(trace),
-        _words(workflows, "--workflows"),
-        _words(names, "--strategies"),
-        _numbers(cores),
+        names_in(workflows, "--workflows"),
+        names_in(names, "--strategies"),
+        counts_in(cores),
         _RULES[age],
         shrink,
         estimator,
@@ -115,23 +114,6 @@ def strategies(
 
         frontier(told, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not words:
-        raise InputError("names nothing", where=option, hint="Give names separated by commas.")
-    return words
-
-
-def _numbers(text: str | None) -> tuple[int, ...]:
-    try:
-        numbers = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
-    except ValueError:
-        numbers = (0,)
-    if numbers and min(numbers) < 1:
-        raise InputError(f"{text!r} are no core counts", where="--cores", hint="Give whole numbers such as 28,56,112.")
-    return numbers
 
 
 def _print_json(trials: Sequence[Trial]) -> None:
