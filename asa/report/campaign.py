@@ -59,7 +59,7 @@ def _found(results: PaperResults) -> Iterator[str]:
     for table, counts in results.verdicts().items():
         total = sum(counts.values())
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-        yield f"{table}: of {total} figures {words}."
+        yield f"{table[:1].upper()}{table[1:]}: of {total} figures {words}."
     for claim in results.claims:
         paper = "" if math.isnan(claim.published) else f"; the paper has {claim.published:.0f} %"
         yield f"{claim.words[:1].upper()}{claim.words[1:]}{_mode(claim.mode)}: {claim.ours.mean:.1f} %{paper}."

@@ -210,7 +210,7 @@ def bars(
     shown = [part for part in parts if part] if is_stacked else series
     lines = _rows([*shown, "published"] if marks else shown)
     top, low = 14 + _LINE * len(lines) + 8, 72 if is_stacked else 30
-    left, plot = 64.0, 250.0
+    left, plot = 76.0, 250.0
     canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
     _legend_rows(canvas, lines, {name: _colour(place, name) for place, name in enumerate(shown)})
     ends = [
@@ -300,7 +300,7 @@ class Dot:
 
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
     """Draw points with names: what is nearer the lower left corner costs less of both."""
-    left, top, plot, right = 70.0, 16.0, 330.0, 120.0
+    left, top, plot, right = 76.0, 16.0, 330.0, 120.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
     ys = [v for p in points for v in (p.y, *(p.y_interval or ()))]
@@ -333,7 +333,7 @@ def curves(
 ) -> str:
     """Draw curves over a common axis; as steps where a value holds until the next."""
     names = _rows(list(lines))
-    left, top, plot = 70.0, 14.0 + _LINE * len(names) + 8, 260.0
+    left, top, plot = 76.0, 14.0 + _LINE * len(names) + 8, 260.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
     _legend_rows(canvas, names, {name: f"c{place % _PALETTE}" for place, name in enumerate(lines)})
     xs = [a for points in lines.values() for a, _ in points]
