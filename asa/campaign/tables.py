@@ -22,11 +22,11 @@ __all__ = ["of_paper", "of_schedulers"]
 _HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
 _ACCURACY = {
     "real_h": ("Real h", 1),
-    "predicted_h": ("Predicted h", 1),
-    "perceived_h": ("Perceived h", 1),
+    "predicted_h": ("ASA h", 1),
+    "perceived_h": ("PWT h", 1),
     "hit_percent": ("Hit %", 0),
     "miss_percent": ("Miss %", 0),
-    "overhead_h": ("OH core-h", 1),
+    "overhead_h": ("OH", 1),
 }
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "as the paper": ("=", "green"),
@@ -132,9 +132,7 @@ def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> RenderableT
                 compared: Compared = getattr(row, name)
                 mark, style = _MARKS[compared.verdict]
                 ours = _number(compared.ours.mean, digits)
-                deviation = {"real_h": row.real_sd_h, "predicted_h": row.predicted_sd_h}.get(name)
-                spread = "" if deviation is None else f"±{deviation:.1f}"
-                cells.append(Text.assemble(f"{ours}{spread}", (f" / {compared.published:g} ", "dim"), (mark, style)))
+                cells.append(Text.assemble(ours, (f"/{compared.published:g} ", "dim"), (mark, style)))
             table.add_row(f"{row.cores:5d}", *cells)
     return table
 
@@ -217,8 +215,9 @@ def _legend(window_h: float) -> str:
         "with 95 % intervals. Waits: those between stages over Per-Stage's. Others: jobs that waited when the client "
         f"came or came in the {window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without "
         "it: seconds that they waited longer on average, what their bounded slowdown grew by, and the hours that they "
-        "waited longer for each core-hour of the client's. An interval that has 0 in it tells of no harm and no good. "
-        "* another strategy took less time and no more core-hours, or the reverse, in some cell, beyond the interval."
+        "waited longer for each core-hour of the client's (h/CH). An interval that has 0 in it tells of no harm and no "
+        "good. * another strategy took less time and no more core-hours, or the reverse, in some cell, beyond the "
+        "interval."
     )
 
 
@@ -228,7 +227,7 @@ def _of_scheduler(scheduler: str, standings: Sequence[Standing]) -> RenderableTy
         f"{scheduler}: without the client others wait {first.others_wait_s:,.0f} s on average, "
         f"slowdown {first.others_slowdown:.1f}"
     )
-    headings = ("Makespan", "Core-hours", "Waits", "Others s", "Slowdown", "h/core-h")
+    headings = ("Makespan", "Core-hours", "Waits", "Others s", "Slowdown", "h/CH")
     table = _table(title, ("Strategy",), headings)
     for one in standings:
         table.add_row(

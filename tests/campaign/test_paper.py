@@ -17,6 +17,14 @@ SMALL = Campaign(seeds=2, seed=3)
 GEOMETRIES = [(system, workflow, cores) for system, sizes in SIZES.items() for workflow in WORKFLOWS for cores in sizes]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def same_code():
+    """The sources count as the same throughout, also where somebody works on them meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper, "code_digest", lambda: "this")
+        yield
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("campaign") / "paper.jsonl"
@@ -182,3 +190,15 @@ def test_the_command_prints_tables_and_json(outcomes, kept):
         assert words in " ".join(tables.split())
     one_mode = CliRunner().invoke(app, [*command, "--mode", "sequential"]).stdout
     assert "three at once" not in one_mode
+
+
+def test_what_other_code_did_is_run_again(outcomes, kept, tmp_path, monkeypatch):
+    assert outcomes
+    copied, ran = tmp_path / "copied.jsonl", []
+    copied.write_bytes(kept.read_bytes())
+    monkeypatch.setattr(paper, "run_cell", lambda cell: ran.append(cell) or [])
+    run_campaign(SMALL, copied, jobs=1)
+    assert not ran
+    monkeypatch.setattr(paper, "code_digest", lambda: "another")
+    run_campaign(SMALL, copied, jobs=1)
+    assert len(ran) == 31

@@ -15,6 +15,14 @@ from asa.cli.campaign import app
 from asa.errors import InputError
 
 
+@pytest.fixture(scope="module", autouse=True)
+def same_code():
+    """The sources count as the same throughout, also where somebody works on them meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedulers, "code_digest", lambda: "this")
+        yield
+
+
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     """Two months of a busy machine of 64 cores."""
