@@ -15,6 +15,7 @@ from asa.report.page.drawing import Bar, Dot, bars, curves, dots
 __all__ = ["paper_page", "schedulers_page"]
 
 _TIME, _COST = "makespan over Big Job's", "core-hours over Per-Stage's"
+_AS_CHEAP, _AS_QUICK = 0.02, 0.005
 _MARKS: Mapping[Verdict, str] = {"as the paper": "good", "differs": "bad"}
 _BESIDE = (
     Column("Ours", 1), Column("95 %"), Column("Paper's", 1), Column("Off, %", 0, "Ours over the paper's, less 1"),
@@ -242,23 +243,22 @@ def _key(name: str) -> str:
 
 
 def _said(results: SchedulerResults) -> Iterator[str]:
-    """Say who is best under each scheduler, in a sentence each."""
+    """Say who is quickest under each scheduler, and who of those that cost little."""
     for scheduler in dict.fromkeys(one.scheduler for one in results.standings):
         mine = [one for one in results.standings if one.scheduler == scheduler]
-        quick = min(mine, key=lambda one: (round(one.makespan.mean, 3), one.core_hours.mean))
-        frugal = min(mine, key=lambda one: (round(one.core_hours.mean, 3), one.makespan.mean))
-        words = f"Under `{scheduler}` {_told(quick)} takes least time"
-        words += "" if quick is frugal else f", {_told(frugal)} least core-hours"
+        quick = min(mine, key=lambda one: one.makespan.mean)
+        least = min(one.core_hours.mean for one in mine)
+        frugal = [one for one in mine if one.core_hours.mean <= least + _AS_CHEAP]
+        best = min(one.makespan.mean for one in frugal)
+        names = ", ".join(one.strategy for one in frugal if one.makespan.mean <= best + _AS_QUICK)
+        cost = f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"
+        words = f"Under `{scheduler}` {quick.strategy} is quickest, at {cost}"
+        if quick not in frugal:
+            words += f"; of those that cost least {names}, at {best:.2f} of Big Job's makespan"
         worst = max(mine, key=lambda one: one.longer_wait_s.mean)
         if worst.longer_wait_s.low > 0:
-            words += f"; the others wait {worst.longer_wait_s.mean:,.0f} s longer by {worst.strategy}"
+            words += f"; {worst.strategy} makes the others wait {worst.longer_wait_s.mean:,.0f} s longer"
         yield f"{words}."
-
-
-def _told(one: Standing) -> str:
-    return (
-        f"{one.strategy} ({one.makespan.mean:.2f} of Big Job's makespan, {one.core_hours.mean:.2f} of Per-Stage's cost)"
-    )
 
 
 def _standings(standings: Sequence[Standing]) -> Table:
