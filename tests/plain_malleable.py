@@ -182,9 +182,9 @@ class PlainMachine:
         if answer is None:
             self.account(job)
             done = int(job.described.application.iterations * (1 - job.left) + 1e-6)
-            queue = self.queue()
+            free, queue = self.open()
             needs = [self.options(other)[-1][0] for other in queue]
-            answer = decide(job.held, job.described.wish(done), free=self.free(), queued=needs)
+            answer = decide(job.held, job.described.wish(done), free=free, queued=needs)
             if answer.action is Action.NONE:
                 return False
             if answer.promotes is not None and queue[answer.promotes] not in self.promoted:
@@ -207,6 +207,23 @@ class PlainMachine:
             job.wants, job.busy_until = answer.nodes - job.held, self.now + whole(self.costs.timeout_s)
             self.resizers.append(job)
         return True
+
+    def open(self):
+        """What nothing was promised of: free cores, and queued jobs that no cores are on their way to."""
+        left = self.free() - sum(one.wants for one in self.resizers)
+        for other in self.running():
+            if other.busy_until is not None and not other.wants:
+                left += other.held - other.size
+            elif other.answer is not None and other.answer.action is Action.SHRINK:
+                left += other.held - other.answer.nodes
+        waits = []
+        for other in self.queue():
+            need = self.options(other)[-1][0]
+            if other in self.promoted and need <= left:
+                left -= need
+            else:
+                waits.append(other)
+        return max(min(self.free(), left), 0), waits
 
     def account(self, job):
         passed = max(self.now - job.since, 0.0)

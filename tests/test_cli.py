@@ -247,3 +247,11 @@ def test_real_logs_can_be_replayed(data, name):
     by_strategy = {run["strategy"]: run for run in json.loads(done.stdout)}
     assert by_strategy["big-job"]["core_hours"] == pytest.approx(33.0, abs=0.1)
     assert by_strategy["asa"]["core_hours"] == pytest.approx(20.0, abs=0.1)
+
+
+def test_whether_jobs_can_grow_is_a_setting_of_comparing():
+    """Of the site, not of its scheduler: without it `elastic` is a chain of jobs."""
+    arguments = ("compare", "montage", "--cores", 28, "--seeds", 1, "--strategies", "elastic", "--jobs", 1, "--json")
+    told = [json.loads(asa(*arguments, "--set", f"grow={word}").stdout)[0] for word in ("yes", "no")]
+    assert all(one["outcome"] == "completed" for one in told)
+    assert "is neither" in asa(*arguments, "--set", "grow=maybe", code=2).stderr

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _SIMULATED = "simulated"
+_OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 
@@ -33,7 +34,7 @@ def compare(
         typer.Option(
             "--set",
             help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as "
-            "in malleable=0.5; may be repeated.",
+            "in malleable=0.5, or what running jobs can do, as in grow=no; may be repeated.",
             metavar="KEY=VALUE",
         ),
     ] = None,
@@ -129,6 +130,7 @@ def compare(
         if scheduler is not None:
             raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
     else:
+        rules |= {name: others.pop(name) for name in _OF_THE_SITE if name in others}
         rules |= {"scheduler": scheduler or "easy", "scheduler_settings": others}
     site = _site(backend, system, trace, trace_cores, rules)
     make_workflow, counts = _workflow(workflow, cores, parameters, site)

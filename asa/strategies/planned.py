@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from asa.units import format_duration
 
 from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
+from .growth import Growth, Watched, predicted
 from .planning import Aim, Job, Mode, Outlook, look_ahead, read_aim
 
 __all__ = ["Planned"]
@@ -20,8 +21,9 @@ _LEAST_HOLD_S, _MOST_HOLD_S = 60.0, 4 * 3600.0
 class Planned:
     """The plan with the least expected makespan plus price times core-hours, under the distributions of the waits.
 
-    It decides which stages share a job, whether that gives cores back, when each job is submitted, and what keeps it
-    from running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved.
+    It decides which stages share a job, whether that gives cores back and, if that is wanted, gets more ahead of its
+    wider stages (what it then lacks is asked for as `elastic` does), when each job is submitted, and what keeps it from
+    running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class Planned:
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Planned:
-        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``.
+        """Make one from text: ``price`` in seconds a core-hour, ``at-most``, ``deadline``, ``grow``.
 
         Raises
         ------
@@ -53,21 +55,25 @@ class Planned:
         return cls(aim=read_aim(settings))
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Plan what is left, and give back what came too early."""
+        """Plan what is left, ask for what jobs will lack, and give back what came too early."""
+        grows = any(stage.cores for stage in view.stages.values())
+        watched = Growth().watch(view, forecast) if grows else Watched()
         if not forecast.is_informed:
-            return _a_job_a_stage(view)
+            asked = () if watched.cancellations else (*_a_job_a_stage(view), *watched.growths)
+            return Plan.of(asked, watched.cancellations, watched.wake_s)
         outlook = look_ahead(view, forecast, self.aim)
-        given_back = list(self._given_back(view, outlook))
+        given_back = [*watched.cancellations, *self._given_back(view, outlook)]
         if given_back:
             return Plan.of((), given_back)
         holds = [stage.hold_until_s for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
-        wake_s = min((until_s for until_s in holds if until_s is not None and until_s > view.now_s), default=None)
-        return Plan.of(self._submissions(view, forecast, outlook), wake_s=wake_s)
+        wakes = [until_s for until_s in (*holds, watched.wake_s) if until_s is not None and until_s > view.now_s]
+        return Plan.of([*self._submissions(view, forecast, outlook), *watched.growths], wake_s=min(wakes, default=None))
 
     def _submissions(self, view: RunView, forecast: Forecast, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
         most = view.capabilities.most_queued
         free = min(self.most_in_flight, self.most_in_flight if most is None else most) - len(outlook.under_way)
+        free -= sum(growth.phase is not Phase.DONE for growth in view.growths)
         submits: dict[str, float] = {}
         for job in outlook.sketch.jobs:
             before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
@@ -81,16 +87,21 @@ class Planned:
                 at_s = max([at_s, *(submits[p] for p in waiting)])
             free -= 1
             submits |= dict.fromkeys(job.block.stages, at_s)
-            prediction = forecast.predict(job.block.stages, view.now_s)
+            block = job.block
+            if block.widths:
+                prediction = predicted(forecast, block.stages, view.now_s, block.cores, block.walltime_s)
+            else:
+                prediction = forecast.predict(block.stages, view.now_s)
             yield PlannedJob(
-                job.block.stages,
+                block.stages,
                 at_s,
                 keep,
                 reason(job, keep, at_s - view.now_s),
                 prediction,
                 view.now_s + float(job.ready_s.mean()),
-                self._hold_s(outlook, job) if keep is Keep.AWAIT else 0.0,
-                job.block.shrinks,
+                self._hold_s(outlook, job) if keep is Keep.AWAIT else block.spare_s,
+                block.shrinks,
+                block.widths,
             )
 
     def _how(self, view: RunView, job: Job, *, is_ready: bool) -> tuple[Keep | None, float]:
@@ -129,21 +140,24 @@ class Planned:
                 yield Cancellation(stage.job_id, early if ready_s >= 1 else "it has idled for as long as it may")
 
 
-def _a_job_a_stage(view: RunView) -> Plan:
+def _a_job_a_stage(view: RunView) -> Iterator[PlannedJob]:
     """Plan as Per-Stage does."""
-    return Plan.of(
-        PlannedJob((name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage")
-        for name in view.workflow.order
-        if view.stages[name].phase is Phase.WAITING and view.is_ready(name)
-    )
+    for name in view.workflow.order:
+        if view.stages[name].phase is Phase.WAITING and view.is_ready(name):
+            yield PlannedJob(
+                (name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage"
+            )
 
 
 def reason(job: Job, keep: Keep, in_s: float) -> str:
     """Say in words why a job is submitted when it is, and with what it is put together."""
     alone = len(job.block.stages) == 1
     words = [] if alone else [f"{len(job.block.stages)} stages in one job"]
-    if job.block.shrinks:
-        words.append("which gives cores back as it goes")
+    turns = ["gives cores back as it goes"] if job.block.shrinks else []
+    if job.block.widths:
+        turns.append(f"gets more as it needs them, and may stand still for {format_duration(job.block.spare_s)}")
+    if turns:
+        words.append(f"which {' and '.join(turns)}")
     ready_s = float(job.ready_s.mean())
     gap_s = float((job.start_s - job.ready_s).mean())
     if keep is Keep.NOTHING:

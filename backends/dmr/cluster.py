@@ -24,7 +24,7 @@ from asa.errors import InputError
 
 from .applications import Job
 from .mechanics import Costs, Ledger, Resizer
-from .policy import Action, Answer, decide, next_check
+from .policy import Action, Answer, decide, next_check, unpromised
 
 __all__ = ["Cluster", "Record", "Resize", "Scheduling"]
 
@@ -134,6 +134,7 @@ class _Running:
     checked_s: float  # when a check was last answered; the inhibitor counts from then
     done: int = 0  # iterations
     answer: Answer | None = None  # of the check before
+    returns: int = 0  # nodes that it was told to give back, and still has
 
     @property
     def nodes(self) -> int:
@@ -324,16 +325,23 @@ class Cluster:
         """Ask the policy, and promote whom it promotes."""
         wish = run.record.job.wish(run.done)
         assert wish is not None, "it checks"
-        answer = decide(run.nodes, wish, free=self.ledger.free, queued=self._needs)
-        if answer.promotes is not None and (number := self._order[answer.promotes].id) not in self._promoted:
+        resized = sum(resizer.nodes for resizer in self._resizers.values())
+        coming = sum(one.returns for one in self._running.values()) - resized
+        free, places = unpromised(self.ledger.free, coming, self._needs, len(self._promoted))
+        answer = decide(run.nodes, wish, free=free, queued=[self._needs[place] for place in places])
+        run.returns = run.nodes - answer.nodes if answer.action is Action.SHRINK else 0
+        if answer.promotes is None:
+            return answer
+        if (number := self._order[places[answer.promotes]].id) not in self._promoted:
             self._promoted.append(number)
             self._sort()
-        return answer
+        return Answer(answer.action, answer.nodes, places[answer.promotes])
 
     def _shrunk(self, job: int, nodes: int) -> None:
         """All processes on the nodes that leave have acknowledged."""
         run = self._running[job]
         run.record.paused_s += run.record.resizes[-1].lasted_s
+        run.returns = 0
         self.ledger.lower(job, nodes)
         run.record.sizes.append((self.now_s, nodes))
         self._compute(run)

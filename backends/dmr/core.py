@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from .applications import Job, Kind
 from .mechanics import Costs, Resizer
-from .policy import Action, Answer, decide
+from .policy import Action, Answer, decide, unpromised
 
 __all__ = ["DmrCore"]
 
@@ -157,7 +157,7 @@ class DmrCore:
         self._clients: list[tuple[int, int]] = []  # cores and request
         self._queue: list[tuple[float, int, int, int, int]] = []  # rank, order, job, least size, request with it
         self._options: dict[int, list[tuple[int, int]]] = {}  # of queued jobs with several sizes, from large to small
-        self._needs: list[int] | None = None  # least sizes in the queue, once asked for
+        self._unpromised: tuple[int, list[int], list[int]] | None = None  # see `_open`, once asked for
         self._held: dict[int, int] = {}
         self._releases: list[tuple[int, int]] = []  # expected ends of those that run, sorted
         self._ends: list[tuple[int, int, int]] = []  # heap of end, order, job; some outdated
@@ -166,6 +166,7 @@ class DmrCore:
         self._resizers: list[Resizer] = []  # that wait
         self._events: list[tuple[int, _What, int, int]] = []  # heap of time, what is due, row, number; some outdated
         self._leaving: dict[int, tuple[int, int]] = {}  # who gives back when how many, of those that run
+        self._answered: dict[int, int] = {}  # who is to give back how many at the next check
         self._dormant: dict[int, None] = {}  # who was answered that there is nothing to do
         self._spans: list[tuple[int, int, int, int]] = []  # that those in `_runs` held
         self._order = 0
@@ -278,8 +279,13 @@ class DmrCore:
 
     def _stir(self) -> None:
         """Have everything looked at again."""
-        self._needs = None
-        self._due = self._changed = True
+        self._due = True
+        self._promise()
+
+    def _promise(self) -> None:
+        """Have those asked again whose answers hang on what others were promised."""
+        self._unpromised = None
+        self._changed = True
 
     def _promote(self, place: int) -> None:
         """Let a job stand first, behind those that do already."""
@@ -377,6 +383,7 @@ class DmrCore:
         del self._runs[row]
         self._dormant.pop(row, None)
         self._leaving.pop(row, None)
+        self._answered.pop(row, None)
         self._cancel_resizer(row)
         self.give_back(row, run.expected)
 
@@ -453,6 +460,7 @@ class DmrCore:
     def _check(self, row: int, run: _Run) -> None:
         self._dormant.pop(row, None)
         answer, run.answer = run.answer, None
+        self._answered.pop(row, None)
         if answer is None:
             answer = self._ask(row, run)
             if answer.action is Action.NONE:
@@ -462,6 +470,9 @@ class DmrCore:
                 self._promote(answer.promotes)
             if self._asynchronous:
                 run.answer, run.checked = answer, self.now
+                if answer.action is Action.SHRINK:
+                    self._answered[row] = self._held[row] - answer.nodes
+                    self._promise()
                 self._watch(row, run)
                 return
         run.checked = self.now
@@ -477,13 +488,22 @@ class DmrCore:
             run.compute(self.now)
         wish = run.job.wish(run.iterations)
         assert wish is not None, "it checks"
-        return decide(self._held[row], wish, free=self.free, queued=self._queued_needs())
+        free, places, needs = self._open()
+        answer = decide(self._held[row], wish, free=free, queued=needs)
+        if answer.promotes is None:
+            return answer
+        return Answer(answer.action, answer.nodes, places[answer.promotes])
 
-    def _queued_needs(self) -> list[int]:
-        """Give the least sizes of those that wait, in their order."""
-        if self._needs is None:
-            self._needs = [need for _, _, _, need, _ in self._queue]
-        return self._needs
+    def _open(self) -> tuple[int, list[int], list[int]]:
+        """Give the free cores, and the places and least sizes of those that wait, of which nothing was promised."""
+        if self._unpromised is None:
+            queued = [need for _, _, _, need, _ in self._queue]
+            promoted = bisect_left(self._queue, (-inf, inf))  # type: ignore[type-var]  # behind all of that rank
+            coming = sum(cores for _, cores in self._leaving.values()) + sum(self._answered.values())
+            coming -= sum(resizer.nodes for resizer in self._resizers)
+            free, places = unpromised(self.free, coming, queued, promoted)
+            self._unpromised = free, places, [queued[place] for place in places]
+        return self._unpromised
 
     def _rest(self, row: int, run: _Run) -> None:
         """Let a job be that has nothing to do, until something has changed, or it wishes for something else."""
@@ -506,7 +526,8 @@ class DmrCore:
         self._changed = False
         if not self._dormant:
             return
-        free, needs = self.free, sorted(set(self._queued_needs()))
+        free, _, sizes = self._open()
+        needs = sorted(set(sizes))
         place = bisect_right(needs, free)
         fits, lacks = place > 0, needs[place] - free if place < len(needs) else inf
         for row in tuple(self._dormant):
@@ -525,6 +546,7 @@ class DmrCore:
         self._go_on(row, run, cores, lasts_s)
         if _whole(lasts_s):
             self._leaving[row] = self.now + _whole(lasts_s), self._held[row] - cores
+            self._promise()
             self._at(self.now + _whole(lasts_s), _What.ACKNOWLEDGED, row, run)
         else:
             self._hold(row, run, cores)
@@ -559,6 +581,7 @@ class DmrCore:
         write_s = self._resize_s(run, cores) - self._read_s(run)
         self._go_on(row, run, cores, write_s)
         self._leaving[row] = self.now + _whole(write_s), self._held[row]
+        self._promise()
         self._at(self.now + _whole(write_s), _What.STOPPED, row, run)
 
     def _written(self, row: int, run: _Run) -> None:
@@ -607,7 +630,7 @@ class DmrCore:
 
 _LISTS = (
     "ended", "told", "start", "end", "_clients", "_queue", "_options", "_held", "_releases", "_ends", "_resizers",
-    "_events", "_leaving", "_dormant", "_spans",
+    "_events", "_leaving", "_answered", "_dormant", "_spans",
 )  # fmt: skip
 
 

@@ -337,14 +337,11 @@ class LocalManager:
         """Ask the policy, with the nodes and the queue that nothing was promised of, nor to."""
         held = self._held(running)
         coming = sum(self._held(one) - one.target for one in self._running.values() if one.target is not None)
-        left = self._ledger.free + coming - sum(resizer.nodes for resizer in self._resizers.values())
-        waiting = []
-        for job in self._queue():
-            if job.number in self._promoted and job.nodes <= left:
-                left -= job.nodes  # it will start on what comes
-            else:
-                waiting.append(job)
-        free = max(min(self._ledger.free, left), 0)
+        coming -= sum(resizer.nodes for resizer in self._resizers.values())
+        queue = self._queue()
+        needs = [job.nodes for job in queue]
+        free, places = policy.unpromised(self._ledger.free, coming, needs, len(self._promoted))
+        waiting = [queue[place] for place in places]
         wanted = policy.Wish(wish.minimum, wish.maximum, wish.factor, wish.preferred)
         answer = policy.decide(held, wanted, free=free, queued=[job.nodes for job in waiting])
         if answer.action is policy.Action.EXPAND and not self._grows:

@@ -31,7 +31,7 @@ from math import ceil
 from asa.dmr import Action
 from asa.errors import InputError
 
-__all__ = ["Action", "Answer", "Wish", "decide", "next_check"]
+__all__ = ["Action", "Answer", "Wish", "decide", "next_check", "unpromised"]
 
 _ROUNDING = 1e-9
 
@@ -171,6 +171,43 @@ def _widely(nodes: int, smaller: Sequence[int], larger: Sequence[int], free: int
     if larger and all(need > free for need in queued):
         return larger[-1]
     return nodes
+
+
+def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> tuple[int, list[int]]:
+    """Say what a decision may count on: nodes and queued jobs that no earlier answer has promised, nor been given.
+
+    A shrink takes a while. Until then the job that it is for still waits, and another job must not shrink for it, too.
+
+    Parameters
+    ----------
+    free
+        Idle nodes.
+    coming
+        Nodes that jobs are about to give back, less those that others are about to get.
+    queued
+        Nodes that each waiting job needs, in the order of their priority.
+    promoted
+        So many of them, the first, have been promised what comes.
+
+    Returns
+    -------
+    int, list of int
+        Idle nodes, and the places in the queue of jobs, that nothing was promised of, nor to.
+
+    Examples
+    --------
+    >>> unpromised(0, 4, [4, 8], 1)
+    (0, [1])
+    >>> unpromised(2, 0, [4, 8], 1)
+    (2, [0, 1])
+    """
+    left, kept = free + coming, []
+    for place, need in enumerate(queued[:promoted]):
+        if need <= left:
+            left -= need
+        else:
+            kept.append(place)
+    return max(min(free, left), 0), [*kept, *range(promoted, len(queued))]
 
 
 def next_check(iteration_s: float, since_s: float, period_s: float) -> int:

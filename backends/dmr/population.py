@@ -88,12 +88,9 @@ class Population:
                 where="preferred_share",
                 hint="Prefer a share that the job may have, or 0 for none.",
             )
-        if self.factor < 2 or self.period_s < 1 or self.data_gb < 0 or self.seed < 0:
-            raise InputError(
-                "a factor below 2, a period below 1 s, or less than no data or seed",
-                where="factor, period_s, data_gb, seed",
-                hint="Give more.",
-            )
+        for name, least in (("factor", 2), ("period_s", 1), ("data_gb", 0), ("seed", 0)):
+            if (value := getattr(self, name)) < least:
+                raise InputError(f"{value:g} cannot be", where=name, hint=f"Give {least} or more.")
 
     def of(self, table: JobTable, capacity: int) -> Jobs:
         """Draw the kinds of the jobs of a log, on a machine of so many cores."""

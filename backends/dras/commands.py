@@ -129,14 +129,14 @@ def train(
     _say(_heading())
     for episode in training.episodes:
         _say(_line(episode))
+    if plot is not None and training.is_over:
+        _draw_curves({agent: training.episodes}, plot)
     for episode in training:
         _say(_line(episode))
         if plot is not None:
             _draw_curves({agent: training.episodes}, plot)
     assert training.best is not None
     save_agent(training.best, out)
-    if plot is not None:
-        _draw_curves({agent: training.episodes}, plot)
     _say(f"The best agent, of episode {_best(training).number}, is written to {out}.")
 
 

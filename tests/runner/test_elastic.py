@@ -36,7 +36,7 @@ from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Told
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
 from asa.strategies.elastic import Elastic
-from asa.waits import WaitForecast
+from asa.waits import QueuedJob, WaitForecast, exactly
 from asa.workflow import Stage, Workflow
 
 FLOW = Workflow(
@@ -119,6 +119,44 @@ def test_on_an_idle_machine_it_is_as_fast_as_one_job_and_takes_what_the_stages_n
     assert told["elastic"].makespan_s == told["big-job"].makespan_s
     assert told["elastic"].core_hours == pytest.approx(told["per-stage"].core_hours, rel=1e-12)
     assert told["elastic"].overhead_core_hours == 0
+
+
+def known(waits=None):
+    """A bank that has learned something, and predicts what is given."""
+    bank = WaitBank(lambda _: Sure(waits or {}))
+    for i in range(20):
+        bank.observe(bank.submitted(QueuedJob(-1e6 + i, 4, 100.0, system="m")), exactly(0.0))
+    return bank
+
+
+def planned(backend, waits=None, workflow=FLOW):
+    [result] = run_all(backend, [Run(workflow, load_strategy("asa-plan:grow=yes"), bank=known(waits))], history=0)
+    return result
+
+
+@pytest.mark.parametrize("flow", [FLOW, montage(112), statistics(112)])
+@pytest.mark.parametrize("poll_s", [0, 10])
+@pytest.mark.parametrize("age_accrues", [True, False])
+def test_a_plan_on_an_idle_machine_is_as_fast_as_one_job_and_takes_what_the_stages_need(flow, poll_s, age_accrues):
+    """By one job that grows, or where age accrues by some."""
+    big = completed(run(machine(cores=200, poll_s=poll_s), workflow=flow, strategy=load_strategy("big-job")), flow)
+    few = completed(run(machine(cores=200, poll_s=poll_s), workflow=flow, strategy=load_strategy("per-stage")), flow)
+    result = planned(machine(cores=200, poll_s=poll_s, age_accrues=age_accrues), workflow=flow)
+    told = completed(result, flow)
+    jobs = [(r.stages, bool(r.joins)) for r in result.records if isinstance(r, Submitted)]
+    assert (jobs[0] == (tuple(flow.order), False)) == (not age_accrues), "else jobs that depend on it begin as early"
+    assert any(joins for _, joins in jobs[1:]) == (not age_accrues)
+    assert told.makespan_s == big.makespan_s
+    assert told.core_hours == pytest.approx(few.core_hours, rel=1e-12)
+    assert told.overhead_core_hours == 0
+
+
+@pytest.mark.parametrize(("wait_s", "grows"), [(100.0, True), (10_000.0, False)])
+def test_a_plan_grows_only_where_more_cores_come_soon(wait_s, grows):
+    """Of 3 cores, while one more job would wait for 400 s."""
+    result = planned(machine(age_accrues=False), {3: wait_s, 4: 400.0})
+    completed(result)
+    assert bool(growths(result)) == grows
 
 
 def test_cores_asked_for_the_wait_ahead_join_as_the_stage_before_ends():

@@ -25,6 +25,9 @@ from asa.runner import Journal, Run, Wish, read_journal, run_all
 from asa.runner.entries import Again, Begun, Intended
 from asa.runner.state import observation_of
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
+from asa.strategies.planned import Planned
+from asa.strategies.planning import Aim
+from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 FLOW = Workflow(
@@ -37,6 +40,25 @@ FLOW = Workflow(
     ],
 )
 STRATEGIES = ("per-stage", "chained", "asa", "asa-naive", "big-job", "elastic")
+
+
+class Growing(Planned):
+    """asa-plan where age does not accrue, and all is known to wait long but a job that grows, and what joins it."""
+
+    is_informed = True
+
+    def plan(self, view, forecast):
+        del forecast
+        site = replace(view.capabilities, age_accrues=False)
+        return super().plan(replace(view, capabilities=site), self)
+
+    def predict(self, stages, needed_s):
+        del stages, needed_s
+        return WaitForecast((400.0,) * 9, 400.0)
+
+    def predict_size(self, stages, needed_s, cores, walltime_s):
+        del stages, needed_s, cores, walltime_s
+        return WaitForecast((0.0,) * 9, 0.0)
 
 
 class Killed(BaseException):
@@ -99,7 +121,8 @@ def go(world, folder, strategy, mortal=None, **options):
     journal = MortalJournal(folder / "journal.jsonl", mortal)
     with WaitStore(folder / "bank", durable=False) as store:
         bank = WaitBank("last", store=store, user="me")
-        run = Run(FLOW, load_strategy(strategy), bank=bank, id="r" * 12, journal=journal)
+        of = load_strategy(strategy) if isinstance(strategy, str) else strategy
+        run = Run(FLOW, of, bank=bank, id="r" * 12, journal=journal)
         try:
             [result] = run_all(MortalBackend(world, mortal), [run], **options)
         finally:
@@ -135,7 +158,7 @@ def check(world, folder, result):
     assert len(set(submitted)) == len(submitted)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [*STRATEGIES, Growing(Aim(grow=True))])
 def test_a_client_killed_at_any_point_goes_on_where_it_was(strategy, tmp_path):
     plain = Mortal()
     (tmp_path / "plain").mkdir()
@@ -143,6 +166,9 @@ def test_a_client_killed_at_any_point_goes_on_where_it_was(strategy, tmp_path):
     expected = go(world, tmp_path / "plain", strategy, plain)
     check(world, tmp_path / "plain", expected)
     assert plain.count > 15
+    assert any(r.joins for r in expected.records if isinstance(r, Submitted)) == (
+        strategy == "elastic" or isinstance(strategy, Growing)
+    )
     for at in range(plain.count):
         folder = tmp_path / str(at)
         folder.mkdir()

@@ -13,7 +13,7 @@ from asa.errors import InputError
 from asa.metrics import measure
 from asa.records import Cancelled, Resized, Submitted
 from asa.runner import Run, run_all
-from asa.strategies import Keep, Phase, RunView, StageView, load_strategy
+from asa.strategies import GrowthView, Keep, Phase, RunView, StageView, load_strategy
 from asa.strategies.planned import Planned
 from asa.strategies.planning import Aim, look_ahead
 from asa.waits import WaitForecast, exactly
@@ -42,12 +42,24 @@ class Fixed:
         return WaitForecast(tuple(wait_s * factor for factor in self.shape), wait_s)
 
 
-def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, most_queued=None, **known):
+class Sized(Fixed):
+    """One that can be asked for any size: so long for 63 cores more, else as ever."""
+
+    def __init__(self, more_s, **options):
+        super().__init__(**options)
+        self.more_s, self.asked = more_s, []
+
+    def predict_size(self, stages, needed_s, cores, walltime_s):
+        self.asked.append((stages, cores, walltime_s))
+        return WaitForecast((self.more_s,) * 9, self.more_s) if cores == 63 else self.predict(stages, needed_s)
+
+
+def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, most_queued=None, grow_by=0, growths=(), **known):
     stages = {name: StageView(stage) for name, stage in workflow.stages.items()}
     for name, facts in known.items():
         stages[name] = replace(stages[name], **facts)
-    site = Capabilities("site", 1000, 1, age_accrues, shrink_by=shrink_by, most_queued=most_queued)
-    return RunView(workflow, stages, now, site)
+    site = Capabilities("site", 1000, 1, age_accrues, shrink_by=shrink_by, most_queued=most_queued, grow_by=grow_by)
+    return RunView(workflow, stages, now, site, growths=tuple(growths))
 
 
 def groups(plan):
@@ -153,7 +165,8 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
 @pytest.mark.parametrize(
     ("name", "told"),
     [("asa-plan:cost=1", "nothing called 'cost'"), ("asa-plan:price=cheap", "'cheap' is no number"),
-     ("asa-plan:deadline=soon", "'soon' is no time"), ("chained:price=1", "takes no settings")],
+     ("asa-plan:deadline=soon", "'soon' is no time"),
+     ("asa-plan:grow=1", "'1' is neither yes nor no"), ("chained:price=1", "takes no settings")],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(name, told):
     with pytest.raises(InputError, match=told):
@@ -162,7 +175,8 @@ def test_settings_that_mean_nothing_are_refused(name, told):
 
 def test_settings_are_read():
     aim = load_strategy("asa-plan:price=30:at-most=1.1:deadline=2026-11-30T08:00").aim
-    assert (aim.price_s, aim.at_most) == (30.0, 1.1)
+    assert (aim.price_s, aim.at_most, aim.grow) == (30.0, 1.1, False)
+    assert load_strategy("asa-plan:grow=yes").aim.grow
     assert aim.deadline_s > 1.7e9
 
 
@@ -222,3 +236,83 @@ def test_stages_that_ask_for_other_things_or_are_retried_alone_share_no_job():
         stages = [CHAIN.stages["wide"], replace(CHAIN.stages["narrow"], **change)]
         outlook = look_ahead(view(Workflow("two", stages)), Fixed(), Aim(price_s=0.0))
         assert len(outlook.sketch.jobs) == 2, change
+
+
+# ---------------------------------------------------------------------- jobs that grow
+
+
+GROWING = Planned(Aim(grow=True))
+
+
+def test_no_job_grows_unless_that_is_wanted():
+    forecast = Sized(0.0)
+    assert not any(job.widths for job in Planned().plan(view(grow_by=1), forecast).submissions)
+    assert not forecast.asked
+
+
+def test_a_job_grows_where_more_cores_come_sooner_than_another_job():
+    forecast = Sized(300.0)
+    [job] = GROWING.plan(view(grow_by=1), forecast).submissions
+    assert (job.stages, job.widths, job.shrinks) == (tuple(CHAIN.order), (64, 1, 64, 1), True)
+    assert 300.0 < job.spare_walltime_s < 600.0, "more than for a short one"
+    assert "which gives cores back as it goes and gets more as it needs them, and may stand still for " in job.reason
+    asked = (tuple(CHAIN.order), 64, CHAIN.walltime_s + job.spare_walltime_s)
+    assert asked in forecast.asked, "what is predicted is the job that is asked for"
+
+
+@pytest.mark.parametrize("age_accrues", [True, False])
+def test_it_does_not_grow_where_more_cores_are_long_in_coming(age_accrues):
+    told = [
+        Planned(Aim(price_s=1000.0, grow=True)).plan(view(grow_by=grow_by, age_accrues=age_accrues), Sized(50_000.0))
+        for grow_by in (0, 1)
+    ]
+    assert [groups(plan) for plan in told] == [[("wide", "narrow"), ("again", "last")]] * 2
+    assert not any(job.widths for job in told[1].submissions)
+
+
+def test_where_no_job_can_grow_none_is_asked_about():
+    forecast = Sized(0.0)
+    plan = GROWING.plan(view(), forecast)
+    assert not forecast.asked
+    assert not any(job.widths for job in plan.submissions)
+
+
+def growing(now, *, began=(0.0, 800.0), phase=Phase.QUEUED, growths=True, **more):
+    """A job of all stages that began at 0, and 63 more cores for the third, which were asked for at 1300 for 300 s."""
+    known = {}
+    for place, (name, cores) in enumerate(zip(CHAIN.order, (64, 1, 64, 1), strict=True)):
+        known[name] = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "cores": cores, "limit_s": 3300.0}
+        if place < len(began):
+            ended = began[place + 1] if place + 1 < len(began) else None
+            known[name] |= {"started_s": began[place], "ended_s": ended}
+    asked = [GrowthView("2", "1", "again", 63, phase, 1300.0, 300.0)] if growths else []
+    return view(now=now, grow_by=1, growths=asked, **known, **more)
+
+
+def test_a_jobs_cores_are_asked_for_the_wait_ahead():
+    plan = GROWING.plan(growing(900.0, growths=False), Sized(300.0))
+    assert [(job.stages, job.joins, job.submit_s) for job in plan.submissions] == [(("again",), "1", 1300.0)]
+    plan = GROWING.plan(growing(900.0), Sized(300.0, informed=False))
+    assert plan.submissions == ()
+
+
+def test_cores_that_are_still_queued_are_expected():
+    """They are needed at 1600. Asked for at 1300, they were to come then; it is 1700, and they are not there yet."""
+    for now, end_s in ((1400.0, 2000.0), (1700.0, 2100.0)):
+        began = (0.0, 800.0)
+        state = growing(now, began=began)
+        if now > 1600:
+            narrow = replace(state.stages["narrow"], ended_s=1600.0)
+            state = replace(state, stages={**state.stages, "narrow": narrow})
+        [job] = look_ahead(state, Sized(300.0), GROWING.aim).under_way
+        assert set(job.end_s + now) == {end_s}
+        assert job.block.widths == (64, 1, 64, 1)
+
+
+def test_cores_that_came_too_early_are_given_back_and_a_job_that_stands_still_for_too_long_is_given_up():
+    early = GROWING.plan(growing(1400.0, phase=Phase.ALLOCATED), Sized(300.0))
+    assert [one.job_id for one in early.cancellations] == ["2"]
+    state = growing(2700.0)
+    standing = replace(state, stages={**state.stages, "narrow": replace(state.stages["narrow"], ended_s=1600.0)})
+    assert GROWING.plan(replace(standing, now_s=2699.0), Sized(300.0)).wake_s == 2700.0
+    assert [one.job_id for one in GROWING.plan(standing, Sized(300.0)).cancellations] == ["1"]

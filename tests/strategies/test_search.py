@@ -37,9 +37,27 @@ def exponential(per_core_s, per_walltime):
     return waits_s
 
 
-def ask(workflow, price_s=10.0, waits_s=None, *, shrink=True, age_accrues=False, modes=frozenset(Mode), bounds=None):
+def ask(
+    workflow,
+    price_s=10.0,
+    waits_s=None,
+    *,
+    shrink=True,
+    age_accrues=False,
+    modes=frozenset(Mode),
+    bounds=None,
+    more=None,
+):
     parts = Parts(workflow, shrink_by=int(shrink))
+    if more is not None:
+        parts = rising(workflow, more, shrink_by=int(shrink))
     return Question(parts, waits_s or exponential(20.0, 0.1), bounds or {}, price_s, age_accrues, modes)
+
+
+def rising(workflow, more_s, *, shrink_by=1, **options):
+    """Take apart where jobs grow by any number of cores."""
+    widths = {name: stage.cores for name, stage in workflow.stages.items()}
+    return Parts(workflow, shrink_by=shrink_by, widths=widths, more_s=more_s, **options)
 
 
 def all_plans(question):
@@ -240,3 +258,111 @@ def test_branches_in_one_job_run_one_after_the_other():
     """As a batch script runs them."""
     block = Parts(diamond(), shrink_by=1).block(diamond().order)
     assert block.run_s == 100 + 1000 + 300 + 300 + 100
+
+
+# ---------------------------------------------------------------------- jobs that grow
+
+
+def constantly(wait_s):
+    return lambda _stage, _cores, _walltime_s: np.full(SAMPLES, wait_s)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "late_s", "idle_core_s"),
+    [
+        (0.0, 0.0, 0.0),
+        (900.0, 0.0, 0.0),  # asked for that long ahead
+        (1100.0, 100.0, 1 * 100.0),  # they cannot be asked for before the job has begun
+        (9000.0, 1.5 * 1500 / 4 + 9000.0, 1 * 1.5 * 1500 / 4),  # it is given up, and another asked for
+    ],
+)
+def test_what_a_job_that_grows_is_expected_to_take(wait_s, late_s, idle_core_s):
+    """64 cores for 500 s, 1 for 500 s, and 64 for 500 s; each asks for half as much again."""
+    flow = chain((64, 500), (1, 500), (64, 500))
+    [(count, block)] = rising(flow, constantly(wait_s)).rising(tuple(flow.order))
+    assert (count, block.stages, block.widths, block.cores, block.shrinks) == (
+        3,
+        tuple(flow.order),
+        (64, 1, 64),
+        64,
+        True,
+    )
+    assert set(block.late_s) == {late_s}
+    assert block.core_hours == pytest.approx((129 * 500 + idle_core_s) / 3600)
+    assert block.spare_s == max(min(wait_s, 2250 / 4), 120.0)
+    assert block.walltime_s == 2250 + block.spare_s
+
+
+@pytest.mark.parametrize(
+    ("waits", "late_s", "idle_s"),
+    [
+        ([400.0, 440.0, 440.0, 500.0], [0.0, 0.0, 0.0, 60.0], 40.0 / 4),  # a little early: they idle
+        ([0.0, 440.0, 440.0, 500.0], [(220 + 220 + 280) / 4, 0.0, 0.0, 60.0], 0.0),  # asked for again, 220 s ahead
+    ],
+)
+def test_cores_that_come_early_idle_or_are_asked_for_again(waits, late_s, idle_s):
+    flow = chain((1, 1000), (11, 1000))
+    [(_, block)] = rising(flow, lambda *_: np.array(waits)).rising(tuple(flow.order))
+    assert block.late_s.tolist() == late_s
+    stands_s = np.mean(late_s)
+    assert block.core_hours == pytest.approx((12 * 1000 + 1 * stands_s + 10 * idle_s) / 3600)
+
+
+def test_more_cores_are_not_asked_for_while_the_machine_does_not_hold_both():
+    """Of 100 cores the job has 64 until 500: then there are 200 s."""
+    flow = chain((64, 500), (1, 200), (64, 500))
+    for most, late_s in ((127, 0.0), (126, 200.0)):
+        [(_, block)] = rising(flow, constantly(400.0), most_cores=most).rising(tuple(flow.order))
+        assert set(block.late_s) == {late_s}
+
+
+def test_what_cannot_grow_does_not():
+    flow = chain((64, 500), (1, 200), (64, 500))
+    assert rising(flow, constantly(0.0), shrink_by=0).rising(tuple(flow.order)) == []
+    up = chain((1, 500), (64, 200), (1, 100))
+    assert [count for count, _ in rising(up, constantly(0.0), shrink_by=0).rising(tuple(up.order))] == [2]
+    down = chain((64, 500), (1, 200))
+    assert rising(down, constantly(0.0)).rising(tuple(down.order)) == [], "it only shrinks"
+    apart = Workflow("w", [replace(stage, retries=1) for stage in up.stages.values()])
+    assert rising(apart, constantly(0.0)).rising(tuple(up.order)) == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.floats(0, 5), st.booleans())
+def test_a_job_grows_only_where_that_costs_less(stages, price_s, per_core_s, per_walltime, wide, shrink):
+    """Of all cuts and all forms of the jobs between them."""
+    waits_s = exponential(per_core_s, per_walltime)
+
+    def more_s(_stage, cores, walltime_s):
+        return (wide * per_core_s * cores + per_walltime * walltime_s) * -np.log1p(-MIDDLES)
+
+    options = {"shrink": shrink, "modes": frozenset({Mode.READY})}
+    plain = ask(chain(*stages), price_s, waits_s, **options)
+    question = ask(chain(*stages), price_s, waits_s, more=more_s, **options)
+    names = question.parts.names
+    costs = []
+    for cuts in itertools.product([False, True], repeat=len(names) - 1):
+        places = [0, *(place for place, is_cut in enumerate(cuts, start=1) if is_cut), len(names)]
+        shape = [(names[a:b], Mode.READY) for a, b in itertools.pairwise(places)]
+        costs.append(sketch_of(question, shape).cost_s(price_s))
+    found = search(question).cost_s(price_s)
+    assert found == pytest.approx(min(costs))
+    assert found <= search(plain).cost_s(price_s) * (1 + 1e-9)
+
+
+def test_of_plans_that_are_else_alike_the_one_with_fewer_jobs_is_taken():
+    question = ask(chain((8, 100), (1, 100), (8, 100)), waits_s=exponential(0.0, 0.0), more=constantly(0.0))
+    [job] = search(replace(question, handover_s=1.0)).jobs
+    assert job.block.widths == (8, 1, 8)
+
+
+@pytest.mark.parametrize(("count", "most_s"), [(9, 0.02), (50, 0.15)])
+def test_stages_are_planned_quickly_where_jobs_grow(count, most_s):
+    flow = chain(*(((1, 28, 112)[i % 3], 600 + i) for i in range(count)))
+    took = []
+    for _ in range(5):
+        begin = time.process_time()
+        sketch = search(ask(flow, 1000.0, more=constantly(0.0)))
+        took.append(time.process_time() - begin)
+    assert any(job.block.widths for job in sketch.jobs)
+    assert min(took) < most_s

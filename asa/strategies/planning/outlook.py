@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ import numpy as np
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
 from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
+from asa.strategies.growth import Growth, predicted, width_of
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
@@ -26,6 +27,7 @@ _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
 _SURE = 0.9  # of meeting a deadline
 _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unless a user says otherwise
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
+_HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 
 
@@ -42,15 +44,19 @@ class Aim:
         Core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price.
     deadline_s
         The clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten.
+    grow
+        Whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now
+        and then costs a long wait in the middle of a job, which no estimate foretold.
     """
 
     price_s: float | None = None
     at_most: float | None = None
     deadline_s: float | None = None
+    grow: bool = False
 
 
 def read_aim(settings: Mapping[str, str]) -> Aim:
-    """Read an aim from text: ``price`` in seconds a core-hour, ``at-most``, and ``deadline`` in ISO 8601 or seconds.
+    """Read an aim: ``price`` in seconds a core-hour, ``at-most``, ``deadline`` in ISO 8601 or seconds, ``grow``.
 
     Raises
     ------
@@ -60,9 +66,9 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
     Examples
     --------
     >>> read_aim({"price": "30", "at-most": "1.1"})
-    Aim(price_s=30.0, at_most=1.1, deadline_s=None)
+    Aim(price_s=30.0, at_most=1.1, deadline_s=None, grow=False)
     """
-    known = ("price", "at-most", "deadline")
+    known = ("price", "at-most", "deadline", "grow")
     if unknown := next((name for name in settings if name not in known), None):
         raise InputError(
             f"there is nothing called {unknown!r} to set", where="asa-plan", hint=f"Known: {', '.join(known)}."
@@ -71,7 +77,14 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
         _number("price", settings.get("price")),
         _number("at-most", settings.get("at-most")),
         _moment(settings.get("deadline")),
+        _truth(settings.get("grow", "no")),
     )
+
+
+def _truth(text: str) -> bool:
+    if text not in {"yes", "no"}:
+        raise InputError(f"{text!r} is neither yes nor no", where="asa-plan: grow", hint="As in grow=yes.")
+    return text == "yes"
 
 
 def _number(name: str, text: str | None) -> float | None:
@@ -160,7 +173,8 @@ class Outlook:
 def _modes(site: Capabilities) -> frozenset[Mode]:
     """Say how a site lets jobs be kept back.
 
-    Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles.
+    Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles. Nor does
+    a job gain by growth there: what it lacks would begin to queue when it is let go.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Mode.READY, Mode.AWAIT})
@@ -200,8 +214,18 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         limits = site.partitions.get(partition or site.partition)
         return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
 
-    whole = Parts(view.workflow, cores_per_node=site.cores_per_node, shrink_by=site.shrink_by)
-    table = _Waits(view, forecast, whole)
+    table = _Waits(view, forecast)
+    modes = _modes(site)
+    grows = aim.grow and site.grow_by > 0 and Mode.AWAIT in modes  # what is asked for ahead may idle
+    widths = {name: width_of(view, name) for name in view.workflow.order} if grows else {}
+    whole = Parts(
+        view.workflow,
+        cores_per_node=site.cores_per_node,
+        shrink_by=site.shrink_by,
+        widths=widths,
+        most_cores=site.max_cores,
+        more_s=table.more_s,
+    )
     under_way = tuple(_under_way(view, whole, table))
     bounds = _bounds(view, under_way)
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
@@ -211,6 +235,9 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
         most_walltime_s=most_walltime_s,
+        widths=widths,
+        most_cores=site.max_cores,
+        more_s=table.more_s,
     )
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
     hours = sum(block.core_hours for block in alone)
@@ -219,7 +246,8 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     if site.charges == "used":
         price_s = 0.0
     spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
-    question = Question(parts, table, bounds, price_s, site.age_accrues, _modes(site))
+    handover_s = _HANDOVER_S if grows else 0.0
+    question = Question(parts, table, bounds, price_s, site.age_accrues, modes, handover_s)
     sketch = search(question)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = _at_all_prices(question, makespan_s, hours)
@@ -252,25 +280,38 @@ def _as_known(view: RunView) -> Workflow:
 class _Waits:
     """Samples of blocks' waits, each sort of job asked for once."""
 
-    def __init__(self, view: RunView, forecast: Forecast, parts: Parts) -> None:
-        self._view, self._forecast = view, forecast
-        self._is_fine = len(parts.names) <= _FEW_STAGES
+    def __init__(self, view: RunView, forecast: Forecast) -> None:
+        self._view, self.of = view, forecast
+        self._is_fine = len(view.workflow.stages) <= _FEW_STAGES
         self._known: dict[tuple[int, float, str], Samples] = {}
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
         return np.stack([self._one(block) for block in blocks])
 
+    def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
+        """Give samples of the wait for some cores of a stage."""
+        return self._asked(stage, cores, walltime_s, lambda: self._sized((stage,), cores, walltime_s))
+
+    def forecast(self, block: Block) -> WaitForecast:
+        """Predict the wait of a block's job."""
+        if block.widths:
+            return self._sized(block.stages, block.cores, block.walltime_s)
+        return self.of.predict(block.stages, self._view.now_s)
+
     def _one(self, block: Block) -> Samples:
-        like = block.walltime_s if self._is_fine else round(math.log(block.walltime_s, _ALIKE))
-        key = block.cores, like, self._view.workflow.stages[block.stages[0]].partition
+        return self._asked(block.stages[0], block.cores, block.walltime_s, lambda: self.forecast(block))
+
+    def _asked(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
+        like = walltime_s if self._is_fine else round(math.log(walltime_s, _ALIKE))
+        key = cores, like, self._view.workflow.stages[first].partition
         if key not in self._known:
-            self._known[key] = samples(self.forecast(block.stages))
-        alone_s = self._view.stages[block.stages[0]].stage.walltime_s
-        longer: Samples = self._known[key] * (block.walltime_s / alone_s) ** _HOLES
+            self._known[key] = samples(forecast())
+        alone_s = self._view.stages[first].stage.walltime_s
+        longer: Samples = self._known[key] * (walltime_s / alone_s) ** _HOLES
         return longer
 
-    def forecast(self, stages: tuple[str, ...]) -> WaitForecast:
-        return self._forecast.predict(stages, self._view.now_s)
+    def _sized(self, stages: tuple[str, ...], cores: int, walltime_s: float) -> WaitForecast:
+        return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
 
 
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
@@ -293,19 +334,24 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
     """Tell when jobs that were submitted are expected to begin and to end."""
     found: dict[str, UnderWay] = {}
     done: set[str] = set()
+    ends_s: Mapping[str, float] = {}
+    if any(stage.cores for stage in view.stages.values()):
+        ends_s = Growth().watch(view, waits.of).ends_s
     for name in view.workflow.order:
         first = view.stages[name]
         if first.phase in (Phase.WAITING, Phase.DONE) or name in done:
             continue
         together = tuple(n for n in view.workflow.order if view.stages[n].job_id == first.job_id)
         done.update(together)
-        block = parts.block(together)
+        block = (parts.risen(together) if first.cores else None) or parts.block(together)
         assert block is not None, "one job has them"
         before = {p for n in together for p in view.stages[n].stage.after} - set(together)
         ready = _latest([np.zeros(SAMPLES), *(found[p].end_s for p in before if p in found)])
         start = _start(view, first, block, ready, waits)
         [run] = runs_s([block], len(found))
         end = np.maximum(start + run, 0.0)
+        if first.cores and first.phase is Phase.RUNNING:  # how far it is, and what is still queued for it, is known
+            end = np.full(SAMPLES, max(ends_s[together[-1]] - view.now_s, 0.0))
         job = UnderWay(block, first.phase, ready, start, end)
         found |= dict.fromkeys(together, job)
         yield job
@@ -319,7 +365,7 @@ def _start(view: RunView, first: StageView, block: Block, ready: Samples, waits:
     if first.phase is Phase.ALLOCATED:
         return ready
     waited_s = max(view.now_s - (view.now_s if first.submit_s is None else first.submit_s), 0.0)
-    usual = waits.forecast(block.stages)
+    usual = waits.forecast(block)
     if first.keep is Keep.DEPENDENCY and not view.is_ready(first.stage.name):
         if not view.capabilities.age_accrues:
             return ready + samples(usual)

@@ -1,22 +1,30 @@
 """A workflow taken apart into series and parallels, and the jobs that its pieces can share.
 
 A *block* is what runs in one allocation: stages that follow each other, or a whole fork, branch by branch. If the site
-can take cores back, it gets narrower as its wide stages end.
+can take cores back, it gets narrower as its wide stages end; if jobs can grow there, it may also begin narrow, and
+stand still until what its wider stages need has joined it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
 
+import numpy as np
+from numpy.typing import NDArray
+
+from asa.strategies.growth import MOST_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
 
 __all__ = ["Block", "Parts", "Series", "take_apart"]
+
+_GROWTH = Growth()
+_SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,13 @@ class Block:
         Whether it gives back what its stages that are left do not need.
     spread
         How far its run time strays: about the standard deviation of the logarithm.
+    widths
+        Where it grows: its cores during each of its stages.
+    spare_s
+        What of its walltime is for standing still.
+    late_s
+        Samples of how long it will, in order; until another job has its stages, where it would for too long. What it
+        holds meanwhile is in its core-hours.
     """
 
     stages: tuple[str, ...]
@@ -48,6 +63,9 @@ class Block:
     core_hours: float
     shrinks: bool
     spread: float = 0.0
+    widths: tuple[int, ...] = ()
+    spare_s: float = 0.0
+    late_s: NDArray[np.float64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,13 @@ class Parts:
         In multiples of how many cores the site takes cores back; 0 if it does not.
     most_walltime_s
         Gives the longest walltime of a partition; empty for the one that stages get that name none.
+    widths
+        Where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes them; 0
+        where it cannot.
+    most_cores
+        The machine's.
+    more_s
+        Gives samples, in order, of the wait for cores of a stage, of how many and for how long.
     """
 
     def __init__(
@@ -91,6 +116,9 @@ class Parts:
         cores_per_node: int = 1,
         shrink_by: int = 0,
         most_walltime_s: Callable[[str], float] = lambda _partition: math.inf,
+        widths: Mapping[str, int] | None = None,
+        most_cores: float = math.inf,
+        more_s: Callable[[str, int, float], NDArray[np.float64]] | None = None,
     ) -> None:
         self.workflow = workflow
         self.cores_per_node = cores_per_node
@@ -105,6 +133,10 @@ class Parts:
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
         self._strays = any(self._spreads_s.values())
         self._most_walltime_s = most_walltime_s
+        self._widths = widths or {}
+        self._most_cores = most_cores
+        self._more_s = more_s
+        self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._kinds = {
             s.name: (
                 s.partition,
@@ -150,6 +182,81 @@ class Parts:
                 return
             yield block
 
+    def rising(self, pieces: tuple[str | tuple[Series, ...], ...]) -> list[tuple[int, Block]]:
+        """Make those of `growing` whose job gets more cores as it goes, each with how many pieces it has."""
+        if not self._widths or self._more_s is None:
+            return []
+        key = self.in_order(pieces[0])
+        if key not in self._rising:
+            self._rising[key] = list(self._risen(pieces, self._more_s))
+        return self._rising[key]
+
+    def risen(self, stages: tuple[str, ...]) -> Block | None:
+        """Make a block of some stages whose job gets more cores as it goes; None if none can, or needs to."""
+        if not self._widths or self._more_s is None:
+            return None
+        return next((block for count, block in self._risen(stages, self._more_s) if count == len(stages)), None)
+
+    def _risen(
+        self,
+        pieces: Iterable[str | tuple[Series, ...]],
+        more_s: Callable[[str, int, float], NDArray[np.float64]],
+    ) -> Iterator[tuple[int, Block]]:
+        """Follow a job from stage to stage, to what it will have cost by then.
+
+        Each time that it is to grow, its cores are asked for their usual wait ahead, as `Growth` does. The longer it
+        is, the longer they are asked for: here, for all that it asks for until then.
+        """
+        widths: list[int] = []
+        ends_s: list[float] = []
+        runs_s = walltime_s = waits_s = held_s = 0.0
+        late_s, rises, shrinks = np.zeros(1), 0, False
+        for count, block in enumerate(self.growing(pieces), start=1):
+            for name in block.stages[len(widths) :]:
+                width, before = self._widths.get(name, 0), widths[-1] if widths else math.inf
+                shrinks |= bool(widths) and width < before
+                if not width or (shrinks and not self.shrink_by):
+                    return
+                walltime_s += self._walltimes_s[name]
+                if width > before:
+                    cores = width - widths[-1]
+                    room = self._most_cores - cores
+                    ahead_s = runs_s
+                    if max(widths) > room:  # they cannot be asked for while the machine does not hold both
+                        ahead_s -= max(end_s for had, end_s in zip(widths, ends_s, strict=True) if had > room)
+                    waits = more_s(name, cores, walltime_s)
+                    late, early_s = _late_s(waits, ahead_s)
+                    most_s = MOST_SPARE * walltime_s
+                    stands_s = float(np.minimum(late, most_s).sum()) / len(late)
+                    if max(late[0], late[-1]) > most_s:
+                        # then another job is asked for, of a queue that is slow now: its wait is a long one, too
+                        other = more_s(name, width, self._walltimes_s[name])
+                        late = np.where(late > most_s, most_s + other, late)
+                    held_s += widths[-1] * stands_s + cores * early_s
+                    late_s, rises = late_s + late, rises + 1
+                    waits_s += float(waits[int(_SPARE_LEVEL * len(waits))])
+                widths.append(width)
+                runs_s += self._runs_s[name]
+                ends_s.append(runs_s)
+                held_s += width * self._runs_s[name]
+            if rises:
+                spare_s = max(min(waits_s, MOST_SPARE * block.walltime_s), NOTICE_S * rises)
+                yield (
+                    count,
+                    Block(
+                        block.stages,
+                        widths[0],
+                        block.walltime_s + spare_s,
+                        block.run_s,
+                        held_s / 3600,
+                        shrinks,
+                        block.spread,
+                        tuple(widths),
+                        spare_s,
+                        late_s,
+                    ),
+                )
+
     def _make(self, names: tuple[str, ...]) -> Block | None:
         """Make a block whose stages run one after the other, as a batch script runs them, branches too."""
         cores = max(map(self._needs.__getitem__, names))
@@ -177,6 +284,22 @@ class Parts:
         """Whether one job can stand for stages: they ask for the same, and none is run elsewhere or retried alone."""
         first = self._kinds[names[0]]
         return len(names) == 1 or (not any(first[-2:]) and all(self._kinds[name] == first for name in names))
+
+
+def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.float64], float]:
+    """Say how late cores come that can be asked for some time ahead, and how long they idle because they come early.
+
+    Those that come much too early are given back, and asked for once more with half the lead.
+    """
+    lead_s = min(float(waits_s[int(_GROWTH.lead_level * len(waits_s))]), ahead_s)
+    gap_s = waits_s - lead_s
+    late_s = np.maximum(gap_s, 0.0)
+    if gap_s[0] >= 0:
+        return late_s, 0.0
+    is_kept = gap_s >= -_GROWTH.most_hold_s
+    if not is_kept[0]:
+        late_s[~is_kept] = np.maximum(waits_s - lead_s / 2, 0.0).sum() / len(waits_s)
+    return late_s, float(np.maximum(-gap_s, 0.0)[is_kept].sum()) / len(gap_s)
 
 
 def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Series:

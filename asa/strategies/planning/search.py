@@ -49,6 +49,7 @@ _KEPT = 6
 _AGED = 0.5  # of a job's usual wait, about, is left to one that comes with its age: it stands first, and cores drain
 
 _OF_RUNS = 1 << 20  # far from where waits are drawn
+_OF_GROWTH = 1 << 21
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAMPLES)])
 
 Samples = NDArray[np.float64]
@@ -83,6 +84,8 @@ class Question:
         Whether a job that a dependency keeps back gains priority.
     modes
         Ways to keep a job back that may be used.
+    handover_s
+        What passes at least from the end of one job to the beginning of the next, beside its wait.
     """
 
     parts: Parts
@@ -91,6 +94,7 @@ class Question:
     price_s: float
     age_accrues: bool
     modes: frozenset[Mode] = frozenset(Mode)
+    handover_s: float = 0.0
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
         """Give samples of when what some stages follow, and what is under way, will have ended; None if nothing is."""
@@ -183,7 +187,9 @@ def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
     """Find the same, each plan with a price at which it is the best."""
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
-    different = {sketch.shape: (price_s, sketch) for price_s, sketch in found}.values()
+    different = {
+        (sketch.shape, *(job.block.widths for job in sketch.jobs)): (price_s, sketch) for price_s, sketch in found
+    }.values()
     kept: list[tuple[float, Sketch]] = []
     for price_s, sketch in sorted(different, key=lambda one: (one[1].core_hours, one[1].makespan_s)):
         if not kept or sketch.makespan_s < kept[-1][1].makespan_s - 0.5:
@@ -193,6 +199,8 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
 
 def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]]) -> Sketch:
     """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
+
+    A job grows if it is to cost less then.
 
     Raises
     ------
@@ -210,8 +218,11 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]])
         after = {p for name in stages for p in question.parts.workflow.stages[name].after} & ends.keys()
         ready = np.maximum.reduce([np.zeros(SAMPLES), *(ends[name] for name in after)])
         only = replace(question, modes=frozenset({mode}))
-        extension = _Extension(only, [Sketch((), ready, 0.0)], [block], first=not after)
-        made = extension.make(0, 0)
+        forms = [block]
+        if mode is not Mode.AWAIT and (risen := question.parts.risen(stages)) is not None:
+            forms.append(risen)
+        extension = _Extension(only, [Sketch((), ready, 0.0)], forms, first=not after)
+        made = min((extension.make(at, 0) for at in range(len(forms))), key=lambda one: one.cost_s(question.price_s))
         jobs += made.jobs
         hours += made.core_hours
         ends |= dict.fromkeys(stages, made.end_s)
@@ -230,6 +241,12 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
             extension = _Extension(question, ways, blocks, first=first and here == 0)
             for place in range(len(blocks)):
                 found[here + 1 + place] += extension.best(place)
+        if risen := question.parts.rising(pieces[here:]):
+            # one that idled at its beginning would lack that time when it is to grow
+            held_back = replace(question, modes=question.modes - {Mode.AWAIT})
+            extension = _Extension(held_back, ways, [block for _, block in risen], first=first and here == 0)
+            for place, (count, _) in enumerate(risen):
+                found[here + count] += extension.best(place)
         if not isinstance(piece, str):
             beside = _side_by_side(question, piece, ways, first=first and here == 0)
             found[here + 1] += [(way.cost_s(question.price_s), way, 0, 0) for way in beside]
@@ -289,7 +306,10 @@ class _Extension:
         self._run_s = runs_s(blocks, salt)
         ends = np.stack([way.end_s for way in ways])[:, None, :]
         least = np.stack([np.zeros(SAMPLES) if bound is None else bound for bound in bounds])
-        self._ready = ready = np.maximum(ends, least)
+        ready = np.maximum(ends, least)
+        if question.handover_s and not first:
+            ready += question.handover_s
+        self._ready = ready
         none = np.zeros((len(ways), len(blocks)))
         self.options: list[tuple[Mode, Samples, Samples, Samples]] = []  # mode, submission, start, idle
         if first:
@@ -360,12 +380,15 @@ _Way = tuple[float, Sketch | _Extension, int, int]
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Give samples of blocks' run times: log-normal about what is expected."""
+    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still."""
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
-    if not spreads.any():
-        return np.broadcast_to(usual, (len(blocks), SAMPLES))
-    made: Samples = usual * np.exp(spreads * _NORMAL[_shuffle(salt + _OF_RUNS, SAMPLES)])
+    made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))
+    if spreads.any():
+        made = usual * np.exp(spreads * _NORMAL[_shuffle(salt + _OF_RUNS, SAMPLES)])
+    if any(block.late_s is not None for block in blocks):
+        late = np.stack([np.zeros(SAMPLES) if block.late_s is None else block.late_s for block in blocks])
+        return made + late[:, _shuffle(salt + _OF_GROWTH, SAMPLES)]
     return made
 
 

@@ -278,6 +278,18 @@ def test_whom_a_shrink_lets_start_stands_first():
     assert spans(core)[:3] == [(0, 0, 10, 16), (0, 10, 70, 8), (0, 70, 130, 16)]
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_one_job_shrinks_for_another_not_all_that_could(asynchronous):
+    """Until the cores are back the other still waits; but they are on their way to it."""
+    costs = Costs(none_s=0.0, shrink_s=2.5, per_leaving_s=0.0, link_gb_s=1e15)
+    flexible = {row: linear(row, 8, Wish(4, 8)) for row in (0, 1)}
+    core = run_by_hand([(0, 100, 0, 8), (0, 100, 0, 8), (5, 30, 0, 4)], flexible, costs, asynchronous=asynchronous)
+    begin_s = 23 if asynchronous else 13
+    assert core.start.tolist() == [0, 0, begin_s]
+    widths = {row: cores for row, since, until, cores in spans(core) if row < 2 and since <= begin_s + 20 < until}
+    assert sorted(widths.values()) == [4, 8]
+
+
 def test_a_limit_is_one_of_work():
     """It asked for 100 s, had 90 left, and the wide one is expected at 190: 115 s fit in before, 10 s more do not."""
     jobs = [(0, 100, 0, 16), (5, 60, 0, 8), (20, 10, 0, 16), (21, 115, 0, 8), (22, 10, 0, 8)]
@@ -461,8 +473,8 @@ def test_malleable_jobs_wait_less_and_run_for_longer(busy):
         ({"min_share": 1.5}, "a job cannot have"),
         ({"max_share": 0.5}, "a job cannot have"),
         ({"preferred_share": 0.1}, "is preferred, and not between"),
-        ({"factor": 1}, "a factor below 2"),
-        ({"period_s": 0}, "a period below 1 s"),
+        ({"factor": 1}, "factor: 1 cannot be"),
+        ({"period_s": 0}, "period_s: 0 cannot be"),
         ({"mode": "later"}, "there is no mode 'later'"),
         ({"resizing": "magic"}, "there is no way to resize 'magic'"),
         ({"size": -1.0}, "a weight of -1"),

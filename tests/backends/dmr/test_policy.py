@@ -1,7 +1,7 @@
 """The policy: each sentence of section 4 (and of 5.1 on sizes), and what holds whatever is asked."""
 
 import pytest
-from asa.backends.dmr.policy import Action, Wish, decide, next_check
+from asa.backends.dmr.policy import Action, Wish, decide, next_check, unpromised
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,3 +123,20 @@ def test_a_check_is_ignored_within_the_period(iteration_s, since_s, period_s):
 def test_a_wish_that_cannot_be_is_refused(wrong):
     with pytest.raises(InputError):
         Wish(*wrong)
+
+
+@given(
+    st.integers(0, 64),
+    st.integers(-32, 64),
+    st.lists(st.integers(1, 32), max_size=12),
+    st.integers(0, 12),
+)
+def test_nothing_is_promised_twice(free, coming, queued, promoted):
+    """Who is left out has nodes on their way, and what is left to give is idle, and not theirs."""
+    promoted = min(promoted, len(queued))
+    idle, places = unpromised(free, coming, queued, promoted)
+    served = [queued[place] for place in range(len(queued)) if place not in places]
+    assert places == sorted(places)
+    assert set(range(promoted, len(queued))) <= set(places)
+    assert not served or sum(served) <= free + coming
+    assert idle == max(min(free, free + coming - sum(served)), 0)

@@ -5,7 +5,9 @@ import json
 
 import numpy as np
 import pytest
+from asa.backends.dras.commands import app
 from asa.backends.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
+from asa.backends.dras.ppo import ProximalLearning
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rewards import Capability
 from asa.backends.dras.rivals import First
@@ -20,6 +22,7 @@ from asa.backends.simulated.swf import write_swf
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 from forked import asa
+from typer.testing import CliRunner
 
 from asa.errors import InputError
 
@@ -49,6 +52,14 @@ def short_log(table, tmp_path_factory):
     columns = (table.submit, table.run, table.request, table.cores)
     write_swf(path, JobTable(*(column[first] for column in columns)), cores=NODES)
     return path
+
+
+def here(*arguments):
+    """Run a command that learns in this process: to import PyTorch anew takes longer than to learn so little."""
+    pytest.importorskip("torch").set_num_threads(1)
+    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
 
 
 def altered(table, first_s):
@@ -95,13 +106,15 @@ def test_a_whole_training_depends_on_nothing_of_the_test(table):
     """Nor does the agent."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    config = Config(sampled=1, real=1, synthetic=1, jobs=50, days=2)
+    how = ProximalLearning(schedules=2)
+    config = Config(sampled=1, real=1, synthetic=1, jobs=50, days=1, proximal=how)
     agents = []
     for jobs in (table, altered(table, int(table.submit[0]) + 4 * DAY)):
         cut = split(trace_of(jobs, NODES, "tiny"), train_days=3, validate_days=1)
         training = Training(cut.material, config, kind="ppo", seed=1)
         list(training)
         agents.append(training.best)
+        assert training.episodes[-1].updates > 0
     for name, array in agents[0].parameters.items():
         np.testing.assert_array_equal(array, agents[1].parameters[name])
 
@@ -221,7 +234,7 @@ def test_a_log_is_trained_on_evaluated_and_drawn(short_log, tmp_path):
     assert "The best agent, of episode" in trained.stderr
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     assert "holds a training already" in asa(*arguments, code=2).stderr
-    assert "The best agent" in asa(*arguments, "--resume", "--plot", tmp_path).stderr
+    assert "The best agent" in here(*arguments[1:], "--resume", "--plot", tmp_path).stderr
     assert (tmp_path / "learning.png").exists()
     arguments = (
         "dras",
@@ -250,9 +263,9 @@ def test_a_log_is_trained_on_evaluated_and_drawn(short_log, tmp_path):
 def test_orders_of_phases_are_compared(short_log, tmp_path):
     """Four of them, in a figure."""
     pytest.importorskip("torch")
-    arguments = ("dras", "orders", short_log, "--agent", "ppo", "--train-days", 1, "--validate-days", 1)
+    arguments = ("orders", short_log, "--agent", "ppo", "--train-days", 1, "--validate-days", 1)
     arguments += ("--sets", 1, "--jobs", 10)
-    told = json.loads(asa(*arguments, "--json", "--plot", tmp_path / "figure-4.png").stdout)
+    told = json.loads(here(*arguments, "--json", "--plot", tmp_path / "figure-4.png").stdout)
     assert list(told["orders"]) == [
         "sampled, real, synthetic", "real, sampled, synthetic", "synthetic, sampled, real", "real"
     ]  # fmt: skip

@@ -1,0 +1,265 @@
+"""Jobs that grow, once they have been submitted: when to ask for their cores, to give these back, or to give up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from asa.units import format_duration
+from asa.waits import WaitForecast
+
+from .base import (
+    Cancellation,
+    Forecast,
+    GrowthView,
+    Keep,
+    Phase,
+    PlannedJob,
+    RunView,
+    Sizing,
+    StageView,
+)
+
+__all__ = ["MOST_SPARE", "NOTICE_S", "Growth", "Watched", "predicted", "walltime_of", "width_of"]
+
+NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then
+MOST_SPARE = 0.25  # of the stages' own walltime
+
+
+@dataclass(frozen=True, slots=True)
+class _Rise:
+    """A stage of a job that has yet to begin, and needs more cores than the one before it.
+
+    Parameters
+    ----------
+    needed_s
+        When the one before it is expected to end.
+    is_kept
+        Whether the job would keep until then what joined it now.
+    growth
+        What was asked for already.
+    planned
+        Else what is to be asked for, if it can be foreseen when.
+    """
+
+    needed_s: float
+    is_kept: bool
+    growth: GrowthView | None
+    planned: PlannedJob | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is to be done about the jobs that there are.
+
+    Parameters
+    ----------
+    growths
+        More cores to ask for.
+    cancellations
+        What came too early, and jobs that have stood still for too long.
+    wake_s
+        When the next of these will have.
+    ends_s
+        By stage, when it is expected to end.
+    """
+
+    growths: tuple[PlannedJob, ...] = ()
+    cancellations: tuple[Cancellation, ...] = ()
+    wake_s: float | None = None
+    ends_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How jobs get their cores as they need them.
+
+    Parameters
+    ----------
+    lead_level, most_hold_s, most_resubmissions
+        As of `asa.strategies.elastic.Elastic`.
+    """
+
+    lead_level: float = 0.5
+    most_hold_s: float = 60.0
+    most_resubmissions: int = 5
+
+    def watch(self, view: RunView, forecast: Forecast) -> Watched:
+        """Ask for the cores that jobs will lack; give back what came too early, and up what stands still for long."""
+        ends: dict[str, float] = {}
+        growths: list[PlannedJob] = []
+        cancelled: list[Cancellation] = []
+        wakes: list[float] = []
+        for names in _jobs(view):
+            if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
+                cancelled.append(
+                    Cancellation(_job_id(view, names), "its cores are so late that the rest would not fit")
+                )
+            elif late_s is not None:
+                wakes.append(late_s)
+            for rise in self._rises(view, forecast, names, ends):
+                if rise.planned is not None:
+                    growths.append(rise.planned)
+                elif rise.growth is not None and self._is_too_early(view, rise):
+                    early = format_duration(rise.needed_s - view.now_s)
+                    cancelled.append(Cancellation(rise.growth.job_id, f"its cores came {early} before they are needed"))
+        return Watched(tuple(growths), tuple(cancelled), min(wakes, default=None), ends)
+
+    def _rises(
+        self, view: RunView, forecast: Forecast, names: Sequence[str], ends: dict[str, float]
+    ) -> Iterator[_Rise]:
+        """Follow a job to where it needs more cores; note when its stages are expected to end."""
+        stages = [view.stages[name] for name in names]
+        begin_s = _beginning_s(view, names, ends)
+        is_overdue = stages[0].phase is Phase.QUEUED and begin_s <= view.now_s
+        ends[names[0]] = time_s = _end_s(view, stages[0], begin_s)
+        is_kept = True
+        for place, (before, stage) in enumerate(pairwise(stages), start=1):
+            if stage.started_s is None:
+                time_s = max(time_s, view.now_s)
+                is_kept &= stage.cores >= before.cores
+                if (cores := stage.cores - before.cores) > 0:
+                    growth, former = _asked_for(view, stage)
+                    planned = None
+                    # what queues before its job does comes as soon as that begins, which is too early
+                    if growth is None and not is_overdue and _may_ask(view, stages[:place], cores):
+                        planned = self._growth(
+                            view, forecast, names, place, from_s=max(begin_s, view.now_s), due_s=time_s, former=former
+                        )
+                    yield (rise := _Rise(time_s, is_kept, growth, planned))
+                    time_s = max(time_s, _join_s(rise))
+            ends[names[place]] = time_s = _end_s(view, stage, time_s)
+
+    def _growth(
+        self,
+        view: RunView,
+        forecast: Forecast,
+        names: Sequence[str],
+        place: int,
+        *,
+        from_s: float,
+        due_s: float,
+        former: int,
+    ) -> PlannedJob:
+        """Ask for the cores that a stage needs more than the one before it."""
+        before, stage = (view.stages[name] for name in names[place - 1 : place + 1])
+        cores, limit_s = stage.cores - before.cores, stage.limit_s
+        left_s = walltime_of(view, names) if limit_s is None else max(limit_s - view.now_s, 1.0)
+        prediction = predicted(forecast, (names[place],), due_s, cores, left_s)
+        lead_s = prediction.wait_s if prediction.alternative >= 0 else prediction.at(self.lead_level)
+        lead_s = 0.0 if former > self.most_resubmissions else lead_s / 2**former
+        more = "1 more core" if cores == 1 else f"{cores} more cores"
+        in_s, wait = format_duration(due_s - view.now_s), format_duration(prediction.wait_s)
+        return PlannedJob(
+            (names[place],),
+            max(from_s, due_s - lead_s),
+            Keep.NOTHING,
+            f"{more} for its job, needed in {in_s}, predicted wait {wait}",
+            prediction,
+            due_s,
+            joins=stage.job_id or "",
+        )
+
+    def _is_too_early(self, view: RunView, rise: _Rise) -> bool:
+        """Whether cores that have joined are to be given back."""
+        if rise.growth is None or rise.growth.phase is not Phase.ALLOCATED:
+            return False
+        return rise.needed_s - view.now_s > (self.most_hold_s if rise.is_kept else 0.0)
+
+
+def predicted(
+    forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
+) -> WaitForecast:
+    """Predict the wait of a job of some size, as far as the forecast can be asked for one."""
+    if isinstance(forecast, Sizing):
+        return forecast.predict_size(stages, needed_s, cores, walltime_s)
+    return forecast.predict(stages, needed_s)
+
+
+def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:
+    """Give the stages of each job that has been submitted and not ended, in the workflow's order."""
+    jobs: dict[str, list[str]] = {}
+    for name in view.workflow.order:
+        stage = view.stages[name]
+        if stage.phase not in (Phase.WAITING, Phase.DONE) and stage.job_id is not None:
+            jobs.setdefault(stage.job_id, []).append(name)
+    yield from map(tuple, jobs.values())
+
+
+def _job_id(view: RunView, names: Sequence[str]) -> str:
+    return view.stages[names[0]].job_id or ""
+
+
+def _asked_for(view: RunView, stage: StageView) -> tuple[GrowthView | None, int]:
+    """Give what was asked for a stage, and how often something was that is no more."""
+    asked = [one for one in view.growths if one.joins == stage.job_id and one.stage == stage.stage.name]
+    present = [one for one in asked if one.phase is not Phase.DONE]
+    return (present[0] if present else None), len(asked) - len(present)
+
+
+def _may_ask(view: RunView, before: Sequence[StageView], cores: int) -> bool:
+    """Whether the machine holds a job and more cores, now and until the stage that needs them."""
+    present = max((at for at, stage in enumerate(before) if stage.started_s is not None), default=0)
+    return max(stage.cores for stage in before[present:]) + cores <= view.capabilities.max_cores
+
+
+def _beginning_s(view: RunView, names: Sequence[str], ends: Mapping[str, float]) -> float:
+    """Say when a job's payload began, or is expected to."""
+    first = view.stages[names[0]]
+    if first.started_s is not None:
+        return first.started_s
+    before = {other for name in names for other in view.stages[name].stage.after} - set(names)
+    ready_s = max([view.now_s, *(ends[other] for other in before if other in ends)])
+    if first.phase is not Phase.QUEUED or first.submit_s is None or first.predicted_wait_s is None:
+        return ready_s
+    if first.keep is Keep.DEPENDENCY and ready_s > view.now_s and not view.capabilities.age_accrues:
+        return ready_s + first.predicted_wait_s
+    return max(ready_s, first.submit_s + first.predicted_wait_s)
+
+
+def _end_s(view: RunView, stage: StageView, start_s: float) -> float:
+    if stage.ended_s is not None:
+        return stage.ended_s
+    began_s = start_s if stage.started_s is None else stage.started_s
+    return max(began_s + stage.stage.expected_s, view.now_s)
+
+
+def _join_s(rise: _Rise) -> float:
+    """Say when cores are expected to have joined."""
+    if rise.planned is not None and rise.planned.prediction is not None:
+        return rise.planned.submit_s + rise.planned.prediction.wait_s
+    if rise.growth is not None and rise.growth.phase is Phase.QUEUED:
+        return rise.growth.submit_s + (rise.growth.predicted_wait_s or 0.0)
+    return -math.inf
+
+
+def _late_s(view: RunView, names: Sequence[str]) -> float | None:
+    """Say until when a job may go on standing still; None if it does not."""
+    stages = [view.stages[name] for name in names]
+    if not any(stage.cores for stage in stages):
+        return None
+    left = [stage for stage in stages if stage.started_s is None]
+    begun = stages[: len(stages) - len(left)]
+    if not left or not begun or begun[-1].ended_s is None or left[0].limit_s is None:
+        return None
+    share = sum(stage.stage.walltime_s for stage in left) / sum(stage.stage.walltime_s for stage in stages)
+    return left[0].limit_s - share * walltime_of(view, names)
+
+
+def walltime_of(view: RunView, names: Sequence[str]) -> float:
+    """Say what stages ask for together, without what their job may stand still."""
+    if len(names) == len(view.workflow.stages):
+        return view.workflow.walltime_s
+    return sum(view.stages[name].stage.walltime_s for name in names)
+
+
+def width_of(view: RunView, name: str) -> int:
+    """Say how wide a job that can grow is during a stage; 0 where none can, or not so far."""
+    site, stage = view.capabilities, view.stages[name].stage
+    if not site.grow_by:
+        return 0
+    by = math.lcm(site.shrink_by or 1, site.grow_by, stage.cpus_per_task)
+    width = -(-stage.cores_on(site.cores_per_node) // by) * by
+    return width if width <= site.max_cores else 0
