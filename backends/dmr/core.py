@@ -498,7 +498,7 @@ class DmrCore:
         """Give the free cores, and the places and least sizes of those that wait, of which nothing was promised."""
         if self._unpromised is None:
             queued = [need for _, _, _, need, _ in self._queue]
-            promoted = bisect_left(self._queue, (-inf, inf))  # type: ignore[type-var]  # behind all of that rank
+            promoted = bisect_left(self._queue, (-inf, inf))  # behind all of that rank
             coming = sum(cores for _, cores in self._leaving.values()) + sum(self._answered.values())
             coming -= sum(resizer.nodes for resizer in self._resizers)
             free, places = unpromised(self.free, coming, queued, promoted)
