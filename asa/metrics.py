@@ -70,7 +70,7 @@ class RunMetrics:
     core_hours
         Everything that was allocated, overhead included.
     overhead_core_hours
-        OH: what was held before it could be used, and what was given back unused.
+        OH: what was held before it could be used, between two stages of a job, and what was given back unused.
     hits, misses
         Predictions that turned out accurate or too short, and too long; see `judge`.
     undecided
@@ -234,7 +234,10 @@ def _held(job: Ended, resized: Iterable[Resized]) -> float:
 
 
 def _overhead(jobs: Sequence[Ended], told: Sequence[Record]) -> float:
-    """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them."""
+    """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them.
+
+    And those of a job that stood still between two of its stages.
+    """
     joins = {r.job_id: (r.joins, r.stages) for r in told if isinstance(r, Submitted) and r.joins}
     began = {(r.job_id, r.stages): r.time_s for r in told if isinstance(r, StageStarted)}
     total = 0.0
@@ -243,5 +246,25 @@ def _overhead(jobs: Sequence[Ended], told: Sequence[Record]) -> float:
             continue
         used_from = began.get(joins[job.job_id]) if job.job_id in joins else job.payload_start_s
         until = job.time_s if used_from is None else min(max(used_from, job.start_s), job.time_s)
-        total += core_hours(job.cores, until - job.start_s)
+        total += core_hours(job.cores, until - job.start_s) + _stood_still(job, told)
+    return total
+
+
+def _stood_still(job: Ended, told: Sequence[Record]) -> float:
+    """Core-hours of a job between an end of its stages and the begin of the next, with what it had then."""
+    total, running, since_s, cores = 0.0, set[str](), None, job.cores
+    for record in told:
+        if getattr(record, "job_id", None) != job.job_id:
+            continue
+        if isinstance(record, Resized | StageStarted) and since_s is not None:
+            total += core_hours(cores, record.time_s - since_s)
+            since_s = record.time_s
+        if isinstance(record, Resized):
+            cores = record.cores
+        elif isinstance(record, StageStarted):
+            running.update(record.stages)
+            since_s = None
+        elif isinstance(record, StageEnded):
+            running.difference_update(record.stages)
+            since_s = None if running else record.time_s
     return total

@@ -213,3 +213,22 @@ def test_cores_that_were_given_back_are_not_charged():
     ]
     saved = (5 * 100 + 9 * 100) / 3600
     assert measure(FLOW, [*RECORDS, *resized]).core_hours == pytest.approx(measure(FLOW, RECORDS).core_hours - saved)
+
+
+def test_a_job_that_stands_still_between_its_stages_idles():
+    """Six seconds on ten cores, then four on what is left after it gave some back."""
+    job = {"run": "r", "job_id": "1"}
+    flow = Workflow("w", [Stage("a", cores=10), Stage("b", cores=4, after=("a",))])
+    records = [
+        RunStarted(time_s=0, run="r"),
+        StageStarted(time_s=10, stages=("a",), **job),
+        StageEnded(time_s=100, stages=("a",), **job),
+        Resized(time_s=106, stages=("a", "b"), cores=4, **job),
+        StageStarted(time_s=110, stages=("b",), **job),
+        StageEnded(time_s=200, stages=("b",), **job),
+        Ended(time_s=200, stages=("a", "b"), state=JobState.COMPLETED, cores=10, start_s=8, payload_start_s=10, **job),
+        RunEnded(time_s=200, run="r", outcome="completed"),
+    ]
+    found = measure(flow, records)
+    assert found.overhead_core_hours * 3600 == pytest.approx(10 * 2 + 10 * 6 + 4 * 4)
+    assert found.core_hours * 3600 == pytest.approx(10 * 98 + 4 * 94)
