@@ -149,13 +149,7 @@ def parse_memory(text: str) -> int:
     >>> parse_memory("4G"), parse_memory("512")
     (4294967296, 536870912)
     """
-    match = _MEMORY.fullmatch(text.strip())
-    if match is None:
-        raise InputError(f"{text!r} is no size", hint="Write 512M, 4G or 1.5T.")
-    size = float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()])
-    if not math.isfinite(size):
-        raise InputError("is more than can be counted", hint="Write 512M, 4G or 1.5T.")
-    return round(size)
+    return _bytes(text, "memory")
 
 
 def parse_storage(text: str) -> int:
@@ -168,7 +162,17 @@ def parse_storage(text: str) -> int:
     """
     if (match := _MEMORY.fullmatch(text.strip())) and not match[2]:
         raise InputError(f"{text!r} has no unit", hint="Write 512M, 4G or 1.5T.")
-    return parse_memory(text)
+    return _bytes(text, "storage")
+
+
+def _bytes(text: str, what: str) -> int:
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{text!r} is no {what} size", hint="Write 512M, 4G or 1.5T.")
+    size = float(match[1]) * float(1024 ** _MEMORY_EXPONENT[match[2].lower()])
+    if not math.isfinite(size):
+        raise InputError(f"is more {what} than can be counted", hint="Write 512M, 4G or 1.5T.")
+    return round(size)
 
 
 def core_hours(cores: int, seconds: float) -> float:

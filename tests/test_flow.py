@@ -162,7 +162,7 @@ def test_what_makes_no_sense_is_refused_at_once(tmp_path):
         ({"nodes": 1.5}, "nodes cannot be 1.5"),
         ({"retries": "2"}, "retries cannot be '2'"),
         ({"memory": [4]}, "memory cannot be .4.\nGive bytes, or text"),
-        ({"memory": "4Q"}, "memory: '4Q' is no size\nWrite 512M"),
+        ({"memory": "4Q"}, "memory: '4Q' is no memory size\nWrite 512M"),
         ({"walltime": True}, "walltime cannot be True\nGive seconds, or text"),
         ({"walltime": "soon"}, "walltime: 'soon' is no duration\nWrite it as Slurm does"),
         ({"expected": "lern"}, "expected: 'lern' is no duration\nDid you mean 'learn'"),

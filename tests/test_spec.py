@@ -51,8 +51,8 @@ def test_a_file_becomes_a_workflow(tmp_path):
         ('walltime = "10"', "", 12, "'walltime' is missing"),
         ('walltime = "30min"', 'walltime = "soon"', 7, "no duration"),
         ('walltime = "30min"', "walltime = 30", 7, "in quotes"),
-        ('memory = "4G"', 'memory = "4Q"', 10, "is no size"),
-        ('memory = "4G"', 'burst_buffer = "4Q"', 10, "is no size"),
+        ('memory = "4G"', 'memory = "4Q"', 10, "no memory size"),
+        ('memory = "4G"', 'burst_buffer = "4Q"', 10, "no storage size"),
         ('memory = "4G"', 'burst_buffer = "5"', 10, "'5' has no unit"),
         ("cores = 64", 'cores = "many"', 6, "cores"),
         ("cores = 64", "cores = 0", 6, "must be 1 or more, not 0"),
@@ -336,7 +336,7 @@ walltime = "1h"
         ('cores = 1\nexpected = { untl = "2h" }', "no key 'untl'\nDid you mean 'until'"),
         ('cores = 1\nexpected = "lern"', "expected: 'lern' is no duration\nDid you mean 'learn'"),
         ('cores = 1\nexpected = "soon"', "expected: 'soon' is no duration\nWrite it as Slurm does"),
-        ('cores = 1\nmemory = "4Q"', "memory: '4Q' is no size\nWrite 512M"),
+        ('cores = 1\nmemory = "4Q"', "memory: '4Q' is no memory size\nWrite 512M"),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_refused(tmp_path, lines, message):

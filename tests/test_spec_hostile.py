@@ -105,7 +105,7 @@ def test_any_value_of_a_key_can_be_checked(tmp_path, key, value):
         (f"cores = 0x{'f' * 5000}", "a number has too many digits"),
         (f"cores = 1{'0' * 5000}", "a number has too many digits"),
         (f'expected = "{"9" * 400}h"', "longer than can be counted"),
-        (f'memory = "{"9" * 400}"', "more than can be counted"),
+        (f'memory = "{"9" * 400}"', "more memory than can be counted"),
         (f"inputs = {'[' * 2000}{']' * 2000}", "brackets are too deep"),
     ],
 )

@@ -3,14 +3,12 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "malleable_jacobi.py"
 
 
 def test_it_shrinks_grows_and_computes_the_same():
-    begun_s = time.monotonic()
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -21,4 +19,3 @@ def test_it_shrinks_grows_and_computes_the_same():
     places = [next(place for place, line in enumerate(told) if words in line) for words in order]
     assert places == sorted(places)
     assert told[-1] == "The results are the same, to the last bit."
-    assert time.monotonic() - begun_s < 60
