@@ -320,6 +320,7 @@ def test_what_runs_no_more_is_told_from_what_has_its_number(queue, how):
     queue.kill_server()
     told = (folder / "process").read_text()
     os.killpg(int(told.split()[2]), signal.SIGKILL)
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # no number is given away again within the tick in which it was given
     innocent = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         stat = Path(f"/proc/{innocent.pid}/stat").read_text()

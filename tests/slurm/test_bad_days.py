@@ -89,6 +89,7 @@ def test_a_job_that_somebody_cancels_ends_the_run(slurm):
     clients = [run.client() for run in runs]
     for run, client in zip(runs, clients, strict=True):
         client.sees_running("a")
+        until(lambda run=run: run.ran == {"a": 1})  # a job runs before its script does
         slurm.run_as_root("scancel", run.job("a", "RUNNING")["JobId"])
     for run, client in zip(runs, clients, strict=True):
         result = client.result()
