@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from asa.errors import StateError
+from asa.errors import InputError, JournalError, StateError
 from asa.parallel import available_cores, pool
 
-__all__ = ["CellLike", "Kind", "code_digest", "digest", "fill"]
+__all__ = ["CellLike", "Kind", "code_digest", "digest", "fill", "sealed", "unsealed"]
 
 
 class CellLike(Protocol):
@@ -28,6 +32,10 @@ class CellLike(Protocol):
 
 _C = TypeVar("_C", bound=CellLike)
 _T = TypeVar("_T")
+
+_OURS = "asa"
+_BEGIN, _CHECK = '{"cell": ', ', "check": "'  # of a line, and of its end
+_LARGE = 4 * 2**20  # bytes of a plug-in's file beyond which its size and its time of change stand for what is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,7 @@ def fill(
         What they are.
     kept
         File to which each cell's outcome is added as it ends, a line of JSON each: what was interrupted goes on there.
+        Each line has a checksum: what was damaged since is refused, and never taken for a result.
     jobs
         Processes; as many as this machine lets us use, if not given. The result does not depend on it.
     elsewhere
@@ -81,11 +90,14 @@ def fill(
     Raises
     ------
     StateError
-        The file cannot be read or written.
+        The file cannot be read, or is damaged.
+    JournalError
+        It cannot be written, as on a full disk; what is in it holds.
     """
     known = _read(kept, kind) if kept is not None else {}
     missing = [cell for cell in cells if cell not in known]
-    others = sum(cell.code != cells[0].code for cell in known)
+    codes = {cell.code for cell in cells}
+    others = sum(cell.code not in codes for cell in known)
     what = f"running cells ({others} were kept by another version)" if others else "running cells"
     on_progress(what, len(cells) - len(missing), len(cells))
     processes = min(jobs or available_cores(), max(len(missing), 1))
@@ -112,47 +124,159 @@ def _in_parallel(executor: Executor, kind: Kind[_C, _T], cells: Sequence[_C]) ->
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Give a digest of what is in some files."""
+    """Give a digest of what is in some files.
+
+    Parameters
+    ----------
+    files
+        Which; another order gives another digest, other names do not.
+
+    Raises
+    ------
+    InputError
+        One of them cannot be read.
+    """
     told = hashlib.sha256()
     for file in files:
-        told.update(file.read_bytes())
+        try:
+            told.update(file.read_bytes())
+        except OSError as error:
+            hint = "Check the path, whose it is, and its rights."
+            raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
     return told.hexdigest()[:16]
 
 
-def code_digest() -> str:
-    """Give a digest of this package's sources."""
-    packages = [importlib.import_module(name) for name in ("asa", "asa.backends", "asa.workflows")]
-    folders = dict.fromkeys(Path(place) for package in packages for place in package.__path__)
-    return digest(sorted({file for folder in folders for file in folder.rglob("*.py")}))
+def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] = ()) -> str:
+    """Give a digest of all code and data on which an outcome hangs.
+
+    That is this package with the data that it ships, such as trained agents; of what is named the sources of those that
+    another distribution installed; and of settings the files that they name.
+
+    Parameters
+    ----------
+    named
+        Groups of entry points and names in them, such as ``("asa.strategies", "asa")``.
+    settings
+        Values that were set; those that are no file's name say themselves what they are.
+    """
+    told = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
+    told += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
+    return hashlib.sha256(" ".join(filter(None, told)).encode()).hexdigest()[:16]
+
+
+@cache  # what runs was loaded once, too
+def _own_digest() -> str:
+    packages = [importlib.import_module(name) for name in (_OURS, f"{_OURS}.backends", f"{_OURS}.workflows")]
+    return digest(_files_in(Path(place) for package in packages for place in package.__path__))
+
+
+@cache
+def _plug_in_digest(group: str, name: str) -> str:
+    """Give a digest of the distribution that installed a name, and of the package that it leads to; empty for ours."""
+    [point, *_] = entry_points(group=group, name=name) or [EntryPoint(name, _OURS, group)]
+    package = point.module.partition(".")[0]
+    if package == _OURS:
+        return ""
+    spec = find_spec(package)
+    places = [Path(place) for place in (spec.submodule_search_locations or [spec.origin or ""])] if spec else []
+    installed = [Path(str(file.locate())) for file in (point.dist and point.dist.files) or () if file.suffix == ".py"]
+    told = hashlib.sha256(str(point.dist and point.dist.version).encode())
+    for file in dict.fromkeys((*_files_in(places), *sorted(installed))):
+        if file.is_file():
+            about = file.stat()
+            is_large = about.st_size > _LARGE
+            told.update(f"{about.st_size} {about.st_mtime_ns}".encode() if is_large else file.read_bytes())
+    return told.hexdigest()[:16]
+
+
+def _files_in(places: Iterable[Path]) -> list[Path]:
+    """Give the files of some folders, and such as are named themselves; without what is compiled of them, or hidden."""
+    found: set[Path] = set()
+    for place in places:
+        if not place.is_dir():
+            found.add(place)
+            continue
+        for file in place.rglob("*"):
+            inside = file.relative_to(place).parts
+            if "__pycache__" not in inside and not any(part.startswith(".") for part in inside) and file.is_file():
+                found.add(file)
+    return sorted(found)
 
 
 def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
     """Read what was kept; a last line that was cut off is passed over, and its cell run again."""
     known: dict[_C, list[_T]] = {}
+    if not path.absolute().parent.is_dir():
+        raise StateError("cannot be written: no such folder", where=str(path), hint="Make the folder first.")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    except (OSError, UnicodeDecodeError) as error:
+        *lines, last = (path.read_bytes() if path.exists() else b"").decode("utf-8", "replace").split("\n")
+    except OSError as error:
         raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
+    if not last.startswith(_BEGIN[: len(last)]):
+        lines.append(last)
     for number, line in enumerate(lines, start=1):
+        where = f"{path}:{number}"
+        if (text := unsealed(line)) is None:
+            hint = "Delete this line, and its cell is run again; or name another file."
+            raise StateError("is damaged, or no experiment that this version kept", where=where, hint=hint)
         try:
-            told = json.loads(line)
+            told = json.loads(text)
             known[kind.cell(told["cell"])] = [kind.trial(trial) for trial in told["trials"]]
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines):
-                continue
-            hint = "It is of another version, or something else: name another file."
-            raise StateError("is no kept experiment", where=f"{path}:{number}", hint=hint) from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            hint = "It is of another experiment or version: name another file."
+            raise StateError("is no kept experiment of this kind", where=where, hint=hint) from error
     return known
 
 
+def sealed(text: str) -> str:
+    """Put a checksum at the end of an object of JSON.
+
+    Parameters
+    ----------
+    text
+        The object, up to its closing brace.
+
+    Examples
+    --------
+    >>> sealed('{"a": 1}')
+    '{"a": 1, "check": "f9d86028c6e0d64e"}'
+    """
+    return f'{text[:-1]}{_CHECK}{_sum(text)}"}}'
+
+
+def unsealed(text: str) -> str | None:
+    """Take off what `sealed` put there.
+
+    Parameters
+    ----------
+    text
+        The object, with its checksum.
+
+    Returns
+    -------
+    str or None
+        What was sealed; None if it was changed since, or never sealed.
+    """
+    inner, _, rest = text.rpartition(_CHECK)
+    inner += "}"
+    return inner if rest == f'{_sum(inner)}"}}' else None
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _append(path: Path, cell: Any, trials: Sequence[Any]) -> None:
-    line = json.dumps({"cell": asdict(cell), "trials": [asdict(trial) for trial in trials]})
+    line = sealed(json.dumps({"cell": asdict(cell), "trials": [asdict(trial) for trial in trials]}))
     try:
         with path.open("a+b") as file:
-            file.seek(0)
-            whole = file.read().rpartition(b"\n")
-            if whole[2]:  # somebody was killed while writing it
-                file.truncate(len(whole[0]) + len(whole[1]))
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # somebody was killed while writing a line
+                    file.seek(0)
+                    whole, end, _ = file.read().rpartition(b"\n")
+                    file.truncate(len(whole) + len(end))
             file.write(f"{line}\n".encode())
     except OSError as error:
-        raise StateError(f"cannot be written: {error}", where=str(path), hint="Make room, or name another.") from error
+        hint = "Make room, or copy it elsewhere and name that: what it holds is kept."
+        raise JournalError(f"cannot be written: {error}", where=str(path), hint=hint) from error

@@ -1,34 +1,30 @@
-"""The experiment on strategies: on real logs, with every strategy meeting the same queue at the same moments."""
+"""What `asa experiment strategies` runs: on real logs every strategy meets the same queue at the same moments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from asa import plugins
 from asa.backend import Site
-from asa.cells import Kind, digest, fill
-from asa.cells import code_digest as _code
+from asa.cells import Kind, code_digest, digest, fill
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.experiment import workflow_maker
 from asa.metrics import measure
 from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
+from asa.standings import QUICK_BASE, THRIFTY_BASE, Standing
+from asa.standings import standings as side_by_side
 from asa.strategies import lacking, load_strategy
 
-__all__ = ["Cell", "Contest", "Standing", "Trial", "hold", "peak_sizes", "standings"]
+__all__ = ["Cell", "Contest", "Trial", "hold", "peak_sizes", "standings"]
 
 _SIZES = (640, 320, 160, 112, 56, 28)
-_RESAMPLES = 1000
-_EQUAL = 1e-9
 _SHARE = 2  # of the machine: wider jobs than a half are not what it is for
 
 
@@ -51,7 +47,7 @@ class Cell:
     history
         Past jobs of everybody that the estimator learns at each.
     log, code
-        Digests of the log, and of this package: what other code did, or on another log, is another cell.
+        Digests of the log, and of all code: what other code did, or on another log, is another cell.
     """
 
     trace: str
@@ -150,10 +146,10 @@ class Contest:
         for name in self.workflows:
             workflow_maker(name)
         plugins.load("asa.estimators", self.estimator)
-        names = dict.fromkeys(("big-job", "per-stage", *self.strategies))
+        names = dict.fromkeys((QUICK_BASE, THRIFTY_BASE, *self.strategies))
         for name in names:
             load_strategy(name)
-        cells, code = [], _code()
+        cells = []
         for trace in self.traces:
             machine = _site(str(trace), age_accrues=True, shrink=True).capabilities.max_cores
             sizes = self.cores or peak_sizes(machine)
@@ -165,6 +161,8 @@ class Contest:
                 )
             log = digest([trace])
             for age, workflow, cores, strategy in product(self.age, self.workflows, sizes, names):
+                named = [("workflows", workflow), ("strategies", strategy), ("estimators", self.estimator)]
+                code = code_digest((f"asa.{kind}", name) for kind, name in named)
                 settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history, log, code)
                 cells.append(Cell(str(trace), workflow, cores, *settings))
         return cells
@@ -172,6 +170,16 @@ class Contest:
 
 def peak_sizes(machine_cores: int) -> tuple[int, ...]:
     """Give the three largest of the paper's sizes of which two fit the machine side by side; smaller ones if none do.
+
+    Parameters
+    ----------
+    machine_cores
+        All that the machine has.
+
+    Returns
+    -------
+    tuple of int
+        Cores, ascending; a single size, half the machine, if none of the paper's fits.
 
     Examples
     --------
@@ -211,7 +219,9 @@ def hold(
     InputError
         See `Contest.cells`.
     StateError
-        The file cannot be read or written.
+        The file cannot be read.
+    JournalError
+        It cannot be written.
     """
     cells = contest.cells()
     kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
@@ -270,105 +280,23 @@ def run_cell(cell: Cell) -> list[Trial]:
 # ---------------------------------------------------------------------- what came out
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a strategy did under one rule, over all cells.
+def standings(trials: Iterable[Trial]) -> dict[bool, list[Standing]]:
+    """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not.
 
     Parameters
     ----------
-    age_accrues, strategy
-        Which.
-    makespan
-        Geometric mean of its makespan over Big Job's, averaged over the cells; with the bounds of its 95 % interval.
-    core_hours
-        Likewise over Per-Stage's.
-    perceived_wait, total_wait
-        Its waits over Per-Stage's, between stages and in all: sums over a cell's starts, averaged over the cells.
-    dominated
-        Cells in which another strategy took less time and no more core-hours, or the reverse, beyond the interval.
-    cells
-        How many there are.
+    trials
+        All, of Big Job and Per-Stage too.
+
+    Returns
+    -------
+    dict
+        By whether age accrues: a standing for each strategy.
     """
-
-    age_accrues: bool
-    strategy: str
-    makespan: tuple[float, float, float]
-    core_hours: tuple[float, float, float]
-    perceived_wait: float
-    total_wait: float
-    dominated: int
-    cells: int
-
-
-_Key = tuple[str, str, int]
-_Columns = Mapping[str, NDArray[np.float64]]
-
-
-def standings(trials: Iterable[Trial], *, seed: int = 0) -> list[Standing]:
-    """Work out how each strategy did, paired by moments, with intervals by the bootstrap over these."""
-    told: dict[bool, dict[_Key, dict[str, list[Trial]]]] = {}
+    rules: dict[bool, list[Trial]] = {}
     for trial in trials:
-        cell = told.setdefault(trial.age_accrues, {}).setdefault((trial.trace, trial.workflow, trial.cores), {})
-        cell.setdefault(trial.strategy, []).append(trial)
-    return [standing for age, cells in told.items() for standing in _of_rule(age, cells, seed)]
-
-
-def _of_rule(age: bool, cells: Mapping[_Key, Mapping[str, Sequence[Trial]]], seed: int) -> Iterator[Standing]:  # noqa: FBT001 - a rule
-    names = list(dict.fromkeys(name for cell in cells.values() for name in cell))
-    rng = np.random.Generator(np.random.PCG64(seed))
-    columns = {key: {name: _columns(trials) for name, trials in cell.items()} for key, cell in cells.items()}
-    counts = {(key[0], len(next(iter(cell.values())))) for key, cell in cells.items()}
-    of_trace = {one: rng.integers(one[1], size=(_RESAMPLES, one[1])) for one in sorted(counts)}  # cells share moments
-    draws = {key: of_trace[key[0], len(next(iter(cell.values())))] for key, cell in cells.items()}
-    for name in names:
-        mine = {key: cell for key, cell in columns.items() if name in cell}
-        yield Standing(
-            age,
-            name,
-            _mean(mine, draws, name, "makespan_s", "big-job"),
-            _mean(mine, draws, name, "core_hours", "per-stage"),
-            _share(mine, name, "perceived_wait_s"),
-            _share(mine, name, "total_wait_s"),
-            sum(_is_dominated(cell, draws[key], name) for key, cell in mine.items()),
-            len(mine),
-        )
-
-
-def _columns(trials: Sequence[Trial]) -> _Columns:
-    ordered = sorted(trials, key=lambda trial: trial.start)
-    names = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s")
-    return {name: np.array([getattr(trial, name) for trial in ordered], dtype=np.float64) for name in names}
-
-
-def _mean(
-    cells: Mapping[_Key, Mapping[str, _Columns]], draws: Mapping[_Key, NDArray[np.int64]], name: str, what: str, of: str
-) -> tuple[float, float, float]:
-    means, resampled = [], []
-    for key, cell in cells.items():
-        logs = np.log(cell[name][what] / cell[of][what])
-        means.append(np.exp(logs.mean()))
-        resampled.append(np.exp(logs[draws[key]].mean(axis=1)))
-    low, high = np.quantile(np.mean(resampled, axis=0), [0.025, 0.975])
-    return float(np.mean(means)), float(low), float(high)
-
-
-def _share(cells: Mapping[_Key, Mapping[str, _Columns]], name: str, what: str) -> float:
-    sums = [(cell[name][what].sum(), cell["per-stage"][what].sum()) for cell in cells.values()]
-    shares = [mine / theirs for mine, theirs in sums if theirs]
-    return float(np.mean(shares)) if shares else 0.0
-
-
-def _is_dominated(cell: Mapping[str, _Columns], draws: NDArray[np.int64], name: str) -> bool:
-    """Say whether another strategy is better in one of the two, beyond the interval, and not worse in the other."""
-    for other in cell.keys() - {name}:
-        time, hours = (_bounds(cell[name][what] / cell[other][what], draws) for what in ("makespan_s", "core_hours"))
-        least = 1 - _EQUAL
-        if (time[0] > 1 + _EQUAL and hours[1] >= least) or (hours[0] > 1 + _EQUAL and time[1] >= least):
-            return True
-    return False
-
-
-def _bounds(ratios: NDArray[np.float64], draws: NDArray[np.int64]) -> tuple[float, float]:
-    """Give the lower bound of a geometric mean's 95 % interval, and the mean."""
-    logs = np.log(ratios)
-    return float(np.exp(np.quantile(logs[draws].mean(axis=1), 0.025))), float(np.exp(logs.mean()))
+        rules.setdefault(trial.age_accrues, []).append(trial)
+    return {
+        age: side_by_side(of, lambda run: (run.trace, (run.workflow, run.cores)), lambda run: run.start)
+        for age, of in rules.items()
+    }

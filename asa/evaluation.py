@@ -215,6 +215,11 @@ def prequential(
     timeline
         Of the same history, if there is one already.
 
+    Returns
+    -------
+    Forecasts
+        A row a job, and what a prediction took.
+
     Raises
     ------
     InputError
@@ -299,7 +304,18 @@ def _live(
 
 
 def oracle(history: JobHistory) -> Forecasts:
-    """Return the truth as forecasts: what no estimator can reach, to hold the others against."""
+    """Return the truth as forecasts: what no estimator can reach, to hold the others against.
+
+    Parameters
+    ----------
+    history
+        Jobs, with their waits.
+
+    Returns
+    -------
+    Forecasts
+        Of each job all quantiles, and the wait to count on, are its true wait.
+    """
     return Forecasts(np.repeat(history.wait_s[:, np.newaxis], _QUANTILES, axis=1), history.wait_s.copy())
 
 
@@ -308,6 +324,16 @@ def oracle(history: JobHistory) -> Forecasts:
 
 def log10_errors(predicted_s: ArrayLike, wait_s: ArrayLike) -> NDArray[np.float64]:
     """Distance of each prediction from its wait in powers of ten, either way; both at least `FLOOR_S`.
+
+    Parameters
+    ----------
+    predicted_s, wait_s
+        Seconds, of one shape.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape; 0 is right, 1 is ten times too long or too short.
 
     Examples
     --------
@@ -325,6 +351,18 @@ def _log10(wait_s: ArrayLike) -> NDArray[np.float64]:
 def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0) -> NDArray[np.bool_]:
     """Whether each prediction is right up to a factor; both at least `FLOOR_S`.
 
+    Parameters
+    ----------
+    predicted_s, wait_s
+        Seconds, of one shape.
+    factor
+        At least 1.
+
+    Returns
+    -------
+    ndarray of bool
+        Of the same shape.
+
     Examples
     --------
     >>> within_factor([100.0, 100.0, 0.0], [200.0, 201.0, 20.0]).tolist()
@@ -336,6 +374,18 @@ def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0
 
 def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> NDArray[np.intp]:
     """Place of the alternative that is closest to each wait, as `asa.estimators.alternatives.nearest` has it.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds, shape (n,).
+    alternatives_s
+        Seconds, ascending, shape (m,); those of Algorithm 1 if not given.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        From 0 to m - 1.
 
     Examples
     --------
@@ -360,6 +410,11 @@ def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVE
     levels : shape (k,)
         Their probabilities.
 
+    Returns
+    -------
+    ndarray of shape (n,)
+        In the same unit.
+
     Examples
     --------
     >>> pinball([[10.0, 20.0]], [30.0], [0.5, 0.9]).tolist()
@@ -373,6 +428,13 @@ def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVE
 
 def block_range(values: NDArray[np.float64], blocks: int = _BLOCKS) -> tuple[float, float]:
     """Least and largest mean of so many equal blocks, in order: drift that the mean of all would hide.
+
+    Parameters
+    ----------
+    values
+        In order, shape (n,).
+    blocks
+        How many.
 
     Returns
     -------
@@ -444,6 +506,11 @@ def regret_bound(
     delta
         As the theorem has it, the bound holds with a probability of at least 1 - delta. The proof needs losses of all
         alternatives, each known at once: under the policy ``default`` it fails (see `Asa`), and delay is not in it.
+
+    Returns
+    -------
+    ndarray
+        The bound of each learner.
     """
     t = np.asarray(predictions, dtype=np.float64)
     bound: NDArray[np.float64] = (
@@ -736,6 +803,11 @@ def installed(
         Called with what went wrong where one cannot be loaded or made; the others are found all the same. Without it
         the first failure is raised.
 
+    Returns
+    -------
+    dict of callable
+        What makes each, by its name.
+
     Raises
     ------
     UnknownNameError
@@ -1014,6 +1086,18 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
 
 def score_start_estimates(estimates: StartEstimates, *, trace: str = "") -> Score:
     """Score a scheduler's estimates; without moments of submission only seconds can be told.
+
+    Parameters
+    ----------
+    estimates
+        When jobs were said to start, and when they did.
+    trace
+        What the score calls them; where they are from, if not given.
+
+    Raises
+    ------
+    InputError
+        There are none.
 
     Examples
     --------

@@ -1,9 +1,10 @@
-"""Experiments: strategies x core counts x seeds over equal worlds, in parallel, and their statistics."""
+"""What `asa compare` runs: strategies x core counts x seeds over equal worlds, in parallel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -14,16 +15,20 @@ from asa.backend import Site
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
-from asa.parallel import available_cores, pool, shared
+from asa.parallel import available_cores, pool
 from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
-__all__ = ["CompareRun", "Comparison", "Interval", "compare", "group", "mean_interval", "workflow_maker"]
-
-_RESAMPLES = 2000
+__all__ = [
+    "CompareRun",
+    "Comparison",
+    "compare",
+    "group",
+    "workflow_maker",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,20 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CompareRun:
-    """One run of a comparison; its metrics are None if it failed, and `reason` says why.
+    """One run of a comparison.
 
-    `timeline` tells what its jobs did, of the first run of each strategy and core count.
+    Parameters
+    ----------
+    workflow, system, cores, strategy, seed
+        What ran where, how wide, asked for how, at which moment.
+    age_accrues
+        By which rule of age.
+    metrics
+        What it cost; None if it failed.
+    reason
+        How it failed.
+    timeline
+        What its jobs did, of the first run of each strategy and core count.
     """
 
     workflow: str
@@ -135,38 +151,13 @@ class CompareRun:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean with the bounds of its 95 % confidence interval; both nan where one value tells no spread."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """Mean and its 95 % interval by the percentile bootstrap, which needs no normal waits.
-
-    Values that are nan are left out. The same values and seed give the same interval.
-
-    Examples
-    --------
-    >>> mean_interval([1.0, 2.0, 3.0]).mean
-    2.0
-    """
-    kept = np.array([v for v in values if not np.isnan(v)])
-    if not len(kept):
-        return Interval(float("nan"), float("nan"), float("nan"))
-    if len(kept) == 1:
-        return Interval(float(kept[0]), float("nan"), float("nan"))
-    rng = np.random.Generator(np.random.PCG64(seed))
-    means = kept[rng.integers(len(kept), size=(_RESAMPLES, len(kept)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(kept.mean()), float(low), float(high))
-
-
 def workflow_maker(name: str) -> Callable[[int], Workflow]:
     """Return the installed workflow of a name, as a function of its peak cores.
+
+    Parameters
+    ----------
+    name
+        Of an entry point in the group ``asa.workflows``, such as ``montage``.
 
     Raises
     ------
@@ -174,10 +165,6 @@ def workflow_maker(name: str) -> Callable[[int], Workflow]:
         None of that name is installed.
     """
     return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
-
-
-def _shared_chain(strategy: str, cores: int) -> list[CompareRun]:
-    return _chain(shared(), strategy, cores)
 
 
 def compare(
@@ -217,20 +204,16 @@ def compare(
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
     processes = min(jobs or available_cores(), max(len(chains), len(comparison.seeds)))
-    on_progress("warming up the queue", 0, len(comparison.seeds))
-    with pool(processes) as executor:
+    with nullcontext(elsewhere) if elsewhere is not None else pool(processes) as executor:
+        on_progress("warming up the queue", 0, len(comparison.seeds))
         comparison.site.prepare(comparison.seeds, executor)
-    on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
-    on_progress("running workflows", 0, len(chains))
-    if elsewhere is not None:
-        whole = elsewhere.share(comparison)
-        results = _in_parallel({elsewhere.submit(_chain, whole, *chain): chain for chain in chains}, on_progress)
-        return [run for chain in chains for run in results[chain]]
-    with pool(processes, comparison) as executor:
+        on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
+        on_progress("running workflows", 0, len(chains))
         if executor is None:
             results = _one_by_one(comparison, chains, on_progress)
         else:
-            results = _in_parallel({executor.submit(_shared_chain, *chain): chain for chain in chains}, on_progress)
+            whole = executor.share(comparison)
+            results = _in_parallel({executor.submit(_chain, whole, *chain): chain for chain in chains}, on_progress)
     return [run for chain in chains for run in results[chain]]
 
 
@@ -274,7 +257,9 @@ def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[Compa
             age_accrues=capabilities.age_accrues,
             metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
             reason=result.reason,
-            timeline=timeline(result.records) if seed == comparison.seeds[0] else None,
+            timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues)
+            if seed == comparison.seeds[0]
+            else None,
         )
     return [runs[seed] for seed in comparison.seeds]
 
@@ -290,7 +275,18 @@ def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, f
 
 
 def group(runs: Iterable[CompareRun]) -> dict[tuple[int, str], list[CompareRun]]:
-    """Sort runs into cells by (cores, strategy), in order of first appearance."""
+    """Sort runs into cells by (cores, strategy), in order of first appearance.
+
+    Parameters
+    ----------
+    runs
+        Of one comparison.
+
+    Returns
+    -------
+    dict
+        The runs of each cell, in the order given.
+    """
     cells: dict[tuple[int, str], list[CompareRun]] = {}
     for run in runs:
         cells.setdefault((run.cores, run.strategy), []).append(run)

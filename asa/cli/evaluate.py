@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.report import PageOption, check_page, made, write_page
 from asa.errors import AsaError, InputError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
+_COURSES = 10  # of waits, in Fig. 5
 _SMALL = 50_000  # predictions for which further processes would not be worth their start
 
 
@@ -54,13 +56,14 @@ def evaluate(
         Path | None,
         typer.Option(help="Draw error and coverage over time (.png, .svg).", metavar="FILE"),
     ] = None,
+    page: PageOption = None,
 ) -> None:
     """Evaluate how well estimators would have predicted the waits of a log.
 
     Each job is predicted when it is submitted, from what was known at that moment and no more: the wait of an earlier
     job is learned when that job starts. So the numbers are those that a user would have met.
 
-    Example: `asa evaluate KTH-SP2.swf.gz --plot kth.png`
+    Example: `asa evaluate KTH-SP2.swf.gz CTC-SP2.swf.gz --report accuracy.html`
 
     A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
     """
@@ -68,12 +71,9 @@ def evaluate(
     from asa.evaluation import evaluate as run_evaluation
     from asa.evaluation import installed, score_start_estimates
 
-    if by not in (None, "geometry"):
-        raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
-    if limit is not None and limit < 1:
-        raise InputError(f"a limit of {limit} leaves nothing to evaluate", where="--limit", hint="Give at least 1.")
+    _check_asked(by, limit)
     names = None if estimators is None else _names(estimators)
-    _check_outputs(plot, csv_file)
+    _check_outputs(plot, csv_file, page)
     failures: list[AsaError] = []
     makers = (
         {} if names is None else installed(names, on_failure=failures.append)
@@ -116,12 +116,22 @@ def evaluate(
         sys.stderr.write(f"Figure written to {plot}\n")
     if csv_file is not None:
         _write_csv(scores, csv_file)
+    if page is not None:
+        _write_page(page, scores, _oddities(histories, estimates), seed, limit)
     if failures:
         raise typer.Exit(1)
 
 
-def _check_outputs(plot: Path | None, csv_file: Path | None) -> None:
+def _check_asked(by: str | None, limit: int | None) -> None:
+    if by not in (None, "geometry"):
+        raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
+    if limit is not None and limit < 1:
+        raise InputError(f"a limit of {limit} leaves nothing to evaluate", where="--limit", hint="Give at least 1.")
+
+
+def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:
     """Refuse what cannot be written, before anything takes long; and say what will take longer than it need."""
+    check_page(page, "accuracy")
     if plot is not None:
         from asa.drawing import check_figure_path
 
@@ -166,12 +176,29 @@ def _print_tables(
 
     console = Console()
     console.print(render(scores))
-    oddities = {trace: told.oddities for trace, told in histories.items()}
-    oddities |= {trace: told.oddities for trace, told in estimates.items()}
-    for trace, odd in oddities.items():
+    for trace, odd in _oddities(histories, estimates).items():
         for words, count in odd.items():
             note = f"{Path(trace).name}: {count:,} jobs {words}"
             console.print(note, style="dim", highlight=False, markup=False)
+
+
+def _oddities(
+    histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates]
+) -> dict[str, dict[str, int]]:
+    return {trace: told.oddities for read in (histories, estimates) for trace, told in read.items()}
+
+
+def _write_page(
+    place: Path, scores: Sequence[Score], oddities: Mapping[str, Mapping[str, int]], seed: int, limit: int | None
+) -> None:
+    from asa.campaign.convergence import converge
+    from asa.report.accuracy import accuracy_page
+
+    taken = "all of each log" if limit is None else f"the first {limit:,} of each log"
+    followed = converge(range(seed, seed + _COURSES))
+    write_page(
+        place, "accuracy", accuracy_page(scores, followed, oddities=oddities, made=made(Seed=str(seed), Jobs=taken))
+    )
 
 
 def _print_json(scores: Sequence[Score]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.campaign import JobsOption, ResultsOption
 
 if TYPE_CHECKING:
-    from asa.contest import Standing, Trial
+    from asa.contest import Trial
+    from asa.intervals import Interval
+    from asa.standings import Standing
 
 __all__ = ["app"]
 
@@ -36,44 +40,39 @@ def _group() -> None:
     """Experiments on real logs; each prints its table."""
 
 
+_Traces = Annotated[list[Path], typer.Option(help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE")]
+_Names = Annotated[str, typer.Option("--strategies", help="Which, comma-separated; big-job and per-stage run anyway.")]
+_Cores = Annotated[
+    str | None,
+    typer.Option(help="Peak sizes, comma-separated. [default: three that fit each log's machine]", show_default=False),
+]
+_Estimator = Annotated[
+    str, typer.Option(help="Who predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
+]
+_Plot = Annotated[
+    Path | None,
+    typer.Option(help="Draw makespan against core-hours, a point a strategy (.png, .svg).", metavar="FILE"),
+]
+
+
 @app.command("strategies")
 def strategies(
-    trace: Annotated[
-        list[Path], typer.Option(help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE")
-    ],
+    trace: _Traces,
     workflows: Annotated[str, typer.Option(help="Which, comma-separated.")] = "montage,statistics",
-    names: Annotated[
-        str,
-        typer.Option("--strategies", help="Which, comma-separated; big-job and per-stage run anyway."),
-    ] = "chained,asa,asa-naive,asa-plan,elastic",
-    cores: Annotated[
-        str | None,
-        typer.Option(
-            help="Peak sizes, comma-separated. [default: three that fit each log's machine]", show_default=False
-        ),
-    ] = None,
+    names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
+    cores: _Cores = None,
     starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1)] = 40,
     age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
     ] = True,
-    estimator: Annotated[
-        str, typer.Option(help="Who predicts waits; `asa list` shows all. `queue` simulates the visible queue.")
-    ] = "queue",
+    estimator: _Estimator = "queue",
     history: Annotated[int, typer.Option(help="Past jobs of others that it learns before each run.", min=0)] = 2000,
-    results: Annotated[
-        Path | None,
-        typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
-    ] = None,
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
     executor: ExecutorOption = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs, and no table.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Draw makespan against core-hours, a point a strategy (.png, .svg).", metavar="FILE"),
-    ] = None,
+    plot: _Plot = None,
 ) -> None:
     """Compare strategies on real logs: makespan over Big Job's, core-hours over Per-Stage's.
 
@@ -102,7 +101,8 @@ def strategies(
     )
     with executor_of(executor, jobs) as elsewhere:
         trials = with_progress(
-            lambda on_progress: hold(contest, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+            lambda on_progress: hold(contest, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress),
+            kept=results,
         )
     if as_json:
         _print_json(trials)
@@ -123,13 +123,12 @@ def _print_json(trials: Sequence[Trial]) -> None:
     sys.stdout.write(json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
 
 
-def _print_table(told: Sequence[Standing], starts: int, estimator: str, *, shrink: bool) -> None:
+def _print_table(told: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
-    for age in dict.fromkeys(standing.age_accrues for standing in told):
-        rows = [standing for standing in told if standing.age_accrues == age]
+    for age, rows in told.items():
         rule = "accrues" if age else "does not accrue"
         table = Table(
             box=None,
@@ -143,24 +142,27 @@ def _print_table(told: Sequence[Standing], starts: int, estimator: str, *, shrin
             table.add_column(heading, justify="right")
         for row in rows:
             table.add_row(
-                row.strategy,
+                f"{row.strategy}{'=' if row.is_as_quick else ''}",
                 _interval(row.makespan),
                 _interval(row.core_hours),
-                f"{row.perceived_wait:.2f}",
-                f"{row.total_wait:.2f}",
+                *("-" if math.isnan(wait) else f"{wait:.2f}" for wait in (row.perceived_wait, row.total_wait)),
                 f"{row.dominated} of {row.cells}",
             )
         console.print(table)
         console.print()
     words = (
-        "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts, averaged over",
-        "cells, with 95 % intervals. Waits, those between stages and all, over Per-Stage's. ",
+        "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts and cells, with",
+        "95 % intervals (Student's t over starts). Waits, those between stages and all: their sum over Per-Stage's.",
         f"Predicted by {estimator}; running jobs {'can' if shrink else 'cannot'} give cores back.",
-        "Dominated: another strategy took less time and no more core-hours, or the reverse, beyond the interval.",
+        "= the quickest, or cannot be told apart from it. Dominated: another strategy took more than 2 % less time and",
+        "no more core-hours, or the reverse, beyond chance. Each of the two is right at once, for all strategies or",
+        "all cells, with 95 % (Holm).",
     )
     console.print(" ".join(words), style="dim")
 
 
-def _interval(values: tuple[float, float, float]) -> str:
-    mean, low, high = values
-    return f"{mean:.3f} ({low:.2f}-{high:.2f})"
+def _interval(found: Interval) -> str:
+    from asa.report.intervals import written
+
+    bounds = written(found, 2)
+    return f"{found.mean:.3f}{f' ({bounds})' if bounds else ''}"

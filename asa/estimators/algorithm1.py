@@ -28,6 +28,11 @@ _ROUND_BOUND = 1.0
 def checked_policy(name: str) -> Policy:
     """Return a sampling policy's name, if it is one.
 
+    Parameters
+    ----------
+    name
+        One of `Policy`.
+
     Raises
     ------
     InputError
@@ -43,6 +48,13 @@ class LearningRate:
     """The sequence gamma_t of line 7: ``initial / t ** decay``, positive and never increasing.
 
     The proof of Theorem 1 takes ``exp(-loss)``, that is gamma = 1 throughout, which is the default.
+
+    Parameters
+    ----------
+    initial
+        Gamma of round 1, above 0.
+    decay
+        The power of the round, at least 0; 0 for the same gamma throughout.
 
     Examples
     --------
@@ -156,6 +168,11 @@ class Asa:
             The wait, or a bound on it; a number is an exact wait in seconds.
         prediction
             The prediction that was acted upon. Without one, an alternative is chosen now as `predict` would.
+
+        Raises
+        ------
+        InputError
+            The prediction is of another estimator.
         """
         if not isinstance(observation, WaitObservation):
             observation = WaitObservation(float(observation))

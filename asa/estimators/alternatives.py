@@ -28,6 +28,16 @@ Section 4.3 gives the number, the range and the decades but not the list; this i
 def validated(alternatives_s: tuple[float, ...]) -> NDArray[np.float64]:
     """Check a list of alternatives and return it as a read-only array.
 
+    Parameters
+    ----------
+    alternatives_s
+        Seconds.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Seconds; cannot be written to.
+
     Raises
     ------
     InputError
@@ -54,6 +64,13 @@ def nearest(alternatives_s: NDArray[np.float64], wait_s: float) -> int:
 
     O(log m).
 
+    Parameters
+    ----------
+    alternatives_s
+        Seconds, ascending, shape (m,).
+    wait_s
+        Seconds.
+
     Examples
     --------
     >>> nearest(np.array([10.0, 20.0, 40.0]), 29.0)
@@ -72,6 +89,13 @@ def closest_losses(alternatives_s: NDArray[np.float64], observation: WaitObserva
 
     Of a bound only what is certain counts: under *at most* the alternatives above the bound's closest are wrong and
     those up to it may be right, so they lose nothing; under *at least* it is the other way round.
+
+    Parameters
+    ----------
+    alternatives_s
+        Seconds, ascending, shape (m,).
+    observation
+        What became known of the wait.
 
     Returns
     -------

@@ -38,7 +38,17 @@ _RECENT = 1000
 
 @dataclass(slots=True, eq=False)
 class OwnJob:
-    """A job of this client that waits, as its bank knows it; to be handed back to `WaitBank.observe`."""
+    """A job of this client that waits, as its bank knows it; to be handed back to `WaitBank.observe`.
+
+    Parameters
+    ----------
+    job
+        The job.
+    forecast
+        The one that was acted upon, if there was one.
+    ticket
+        The estimator's.
+    """
 
     job: QueuedJob
     forecast: WaitForecast | None
@@ -46,7 +56,17 @@ class OwnJob:
 
 
 class Outcome(NamedTuple):
-    """A forecast, and the wait that came true."""
+    """A forecast, and the wait that came true.
+
+    Parameters
+    ----------
+    job
+        That waited.
+    forecast
+        What was acted upon.
+    wait_s
+        Seconds that it waited.
+    """
 
     job: QueuedJob
     forecast: WaitForecast
@@ -310,7 +330,16 @@ def replay(
 ) -> list[WaitForecast]:
     """Let an estimator live through waits in the order of time, each known only when it was over.
 
-    What happened after `until_s` is not told: who waited then is left waiting.
+    Parameters
+    ----------
+    estimator
+        It is changed.
+    jobs
+        In order of submission.
+    observations
+        What became known of each.
+    until_s
+        What happened after this is not told: who waited then is left waiting.
 
     Returns
     -------

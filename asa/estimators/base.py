@@ -30,7 +30,15 @@ class Prediction:
 
 
 class Distribution(NamedTuple):
-    """What an estimator believes: waits in seconds, ascending, and the probability of each."""
+    """What an estimator believes: waits in seconds, ascending, and the probability of each.
+
+    Parameters
+    ----------
+    waits_s
+        Seconds, ascending, shape (m,).
+    probabilities
+        Of each, shape (m,); they add up to 1.
+    """
 
     waits_s: NDArray[np.float64]
     probabilities: NDArray[np.float64]

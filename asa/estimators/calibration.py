@@ -156,17 +156,17 @@ _BELOW_FLOOR = 0.01  # nor does a factor carry a quantile further below the floo
 
 
 class Calibrator:
-    """Moves stated quantiles, online, until each covers the share of waits that it says.
+    """States quantiles around points, and moves them, online, until each covers the share of waits that it says.
 
-    Each level has a factor for the quantiles stated at that level, and a factor of its own for each decade of the
-    median, because a predictor that says 0 s errs otherwise than one that says a day. When a wait becomes known, each
-    factor moves along the subgradient of the pinball loss of log seconds: up by a step times the level if the wait was
-    not covered, down by a step times what is missing of 1 if it was. So no distribution is assumed and a change of
-    regime is followed; and as each step is an error of coverage, these errors add up to no more than what the factors
-    have moved in all (as in Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021, and in the
-    quantile tracking of Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", 2023).
-    Steps shrink with the root of what was learned down to a constant. What follows departs from that, and with it the
-    guarantee holds only about; on real logs p50 and p90 come within three hundredths of their levels.
+    Each level has a factor for the points that are given, and a factor of its own for each decade of these, because a
+    predictor that says 0 s errs otherwise than one that says a day. When a wait becomes known, each factor moves along
+    the subgradient of the pinball loss of log seconds: up by a step times the level if the wait was not covered, down
+    by a step times what is missing of 1 if it was. So no distribution is assumed and a change of regime is followed;
+    and as each step is an error of coverage, these errors add up to no more than what the factors have moved in all (as
+    in Gibbs and Candès, "Adaptive conformal inference under distribution shift", 2021, and in the quantile tracking of
+    Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", 2023). Steps shrink with
+    the root of what was learned down to a constant. What follows departs from that, and with it the guarantee holds
+    only about; on real logs p50 and p90 come within three hundredths of their levels.
 
     Waits become known late and in bursts. Were only the coverage counted that the factors of now would have, then the
     errors made in the meantime would never be made good: as long as a queue grows, too few waits would be covered. Were
@@ -179,13 +179,10 @@ class Calibrator:
     the forecast's own distribution beyond it is what counts: under *at least* the probability below the bound is handed
     to what is above it, in proportion, and under *at most* the other way round.
 
-    A calibrator serves either points or quantiles, not both in turn: what it learned of one is wrong for the other.
-
     Parameters
     ----------
     spread
-        Decades from p10 to p90 that are laid around what is stated before anything is learned: 0 for an estimator that
-        states quantiles of its own, 1.6 for one that states a point.
+        Decades from p10 to p90 that are laid around a point before anything is learned, such as 1.6.
 
     Examples
     --------
@@ -207,54 +204,37 @@ class Calibrator:
         self._learned = [0] * len(self._factors)
 
     def around(self, point_s: float) -> tuple[float, ...]:
-        """State quantiles around a point prediction in seconds; those of `adjust` for nine times the point."""
-        base = max(point_s, FLOOR_S)
-        return tuple(sorted([base * factor for factor in self._factors[bisect_left(_EDGES_S, point_s)]]))
-
-    def adjust(self, quantiles_s: Sequence[float]) -> tuple[float, ...]:
-        """Move quantiles to where they cover what they say.
+        """State quantiles around a point prediction.
 
         Parameters
         ----------
-        quantiles_s
-            Nine waits in seconds, ascending.
+        point_s
+            Seconds.
 
         Returns
         -------
         tuple of float
             Nine waits in seconds, ascending.
         """
-        return tuple(sorted(_product(quantiles_s, self._factors[bisect_left(_EDGES_S, quantiles_s[_N // 2])])))
+        base = max(point_s, FLOOR_S)
+        return tuple(sorted([base * factor for factor in self._factors[bisect_left(_EDGES_S, point_s)]]))
 
-    def observe(
-        self,
-        given_s: float | Sequence[float],
-        stated_s: Sequence[float],
-        wait_s: float,
-        kind: Kind = "exact",
-    ) -> None:
+    def observe(self, point_s: float, stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> None:
         """Learn how long the wait was for which quantiles had been stated.
 
         Parameters
         ----------
-        given_s
-            What `around` or `adjust` was given: a point, or nine quantiles; in seconds.
+        point_s
+            What `around` was given, in seconds.
         stated_s
             What it returned, and what was really stated.
         wait_s, kind
             The wait in seconds, or what bounds it; see `asa.waits.WaitObservation`.
         """
-        if isinstance(given_s, (int, float)):
-            place = bisect_left(_EDGES_S, given_s)
-            factors = self._factors[place]
-            base = max(float(given_s), FLOOR_S)
-            current = factors  # ordered like the quantiles, in place of nine products
-        else:
-            place = bisect_left(_EDGES_S, given_s[_N // 2])
-            factors = self._factors[place]
-            base = 1.0
-            current = sorted(_product(given_s, factors))
-        now = _position(current, wait_s / base, FLOOR_S / base, kind)
+        place = bisect_left(_EDGES_S, point_s)
+        factors = self._factors[place]  # ordered like the quantiles, in place of nine products
+        base = max(float(point_s), FLOOR_S)
+        now = _position(factors, wait_s / base, FLOOR_S / base, kind)
         then = _position(stated_s, wait_s, FLOOR_S, kind)
         learned = self._learned[place] = self._learned[place] + 1
         apart = then[1] > now[2] or then[2] < now[1]  # some levels missed on one side, and would now on the other
@@ -263,20 +243,13 @@ class Calibrator:
             moved = [factor * one * other for factor, one, other in pairs]
         else:
             step: float = max(_FIRST_STEP / learned**0.5, _STEP)
-            told = _paid(then, current, max(wait_s, FLOOR_S) / base) if apart else _ERRORS[then]
+            told = _paid(then, factors, max(wait_s, FLOOR_S) / base) if apart else _ERRORS[then]
             pairs = zip(factors, told, _ERRORS[now], strict=True)
             moved = [factor * 10.0 ** (step * (_STATED * one + _CURRENT * other)) for factor, one, other in pairs]
-        if isinstance(given_s, (int, float)):
-            moved.sort()
-            least = max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST)
-            if moved[0] < least or moved[-1] > _WIDEST:
-                moved = [min(max(factor, least), _WIDEST) for factor in moved]
-        else:
-            bases = [max(quantile, FLOOR_S) for quantile in given_s]
-            # sorted as quantiles: else two factors that have passed each other would be taught each other's errors
-            moved = [product / base for product, base in zip(sorted(_product(given_s, moved)), bases, strict=True)]
-            leasts = [max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST) for base in bases]
-            moved = [min(max(factor, least), _WIDEST) for factor, least in zip(moved, leasts, strict=True)]
+        moved.sort()
+        least = max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST)
+        if moved[0] < least or moved[-1] > _WIDEST:
+            moved = [min(max(factor, least), _WIDEST) for factor in moved]
         self._factors[place] = moved
 
     def state(self) -> dict[str, Any]:
@@ -317,10 +290,6 @@ def _paid(then: tuple[str, int, int], current: Sequence[float], wait: float) -> 
 
 def _spread_out(spread: float) -> list[float]:
     return [10.0 ** ((level - 0.5) / (LEVELS[-1] - LEVELS[0]) * spread) for level in LEVELS]
-
-
-def _product(quantiles_s: Sequence[float], factors: Sequence[float]) -> list[float]:
-    return [max(quantile, FLOOR_S) * factor for quantile, factor in zip(quantiles_s, factors, strict=True)]
 
 
 def _sound(factors: Sequence[float]) -> bool:

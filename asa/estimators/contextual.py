@@ -266,6 +266,11 @@ class ContextualAsa:
             The job.
         outside
             The opinions in seconds and then the facts that were promised at construction.
+
+        Raises
+        ------
+        InputError
+            There are not as many numbers in `outside` as were promised, or one is not finite.
         """
         if not self._free:
             self._grow_slots()
@@ -487,10 +492,22 @@ class ContextualAsa:
 
 
 def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn by exponential weights from past waits and from the ages of waiting jobs: the default."""
+    """Learn by exponential weights from past waits and from the ages of waiting jobs: the default.
+
+    Parameters
+    ----------
+    surroundings
+        Of which the seed counts.
+    """
     return ContextualAsa(seed=surroundings.seed)
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as the default does, but only from waits that are over, and not from who waits now."""
+    """Learn as the default does, but only from waits that are over, and not from who waits now.
+
+    Parameters
+    ----------
+    surroundings
+        Of which the seed counts.
+    """
     return ContextualAsa(seed=surroundings.seed, without=("waiting",))

@@ -53,6 +53,13 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
     An exact wait always counts. A bound that the prediction keeps says nothing that a point predictor could learn; one
     that it breaks is the nearest wait that is known to be possible.
 
+    Parameters
+    ----------
+    observation
+        What became known of the wait.
+    point_s
+        What was predicted, in seconds.
+
     Examples
     --------
     >>> from asa.waits import at_least, at_most
@@ -66,6 +73,11 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
 
 class Memory:
     """What is kept of the waits of one geometry, or of a whole site; the last one.
+
+    Parameters
+    ----------
+    geometry
+        Of the jobs; None for a whole site.
 
     Attributes
     ----------
@@ -416,6 +428,11 @@ class Regression(_PointEstimator[_Logs]):
     number to a constant. One set of weights serves all levels: quantiles about the prediction are learned from its
     errors, for each decade of it.
 
+    Parameters
+    ----------
+    surroundings
+        Not used; every estimator is made with them.
+
     Examples
     --------
     >>> from asa.waits import exactly
@@ -644,15 +661,33 @@ class _Belief:
 
 
 def asa_default(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper as it is printed."""
+    """Run Algorithm 1 of the paper as it is printed.
+
+    Parameters
+    ----------
+    surroundings
+        Of which the seed counts.
+    """
     return Algorithm1(surroundings, policy="default")
 
 
 def asa_greedy(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper with the greedy policy."""
+    """Run Algorithm 1 of the paper with the greedy policy.
+
+    Parameters
+    ----------
+    surroundings
+        Of which the seed counts.
+    """
     return Algorithm1(surroundings, policy="greedy")
 
 
 def asa_tuned(surroundings: Surroundings) -> Algorithm1:
-    """Run Algorithm 1 of the paper with the tuned policy, 50 draws an observation."""
+    """Run Algorithm 1 of the paper with the tuned policy, 50 draws an observation.
+
+    Parameters
+    ----------
+    surroundings
+        Of which the seed counts.
+    """
     return Algorithm1(surroundings, policy="tuned")

@@ -116,7 +116,13 @@ def _adviser(surroundings: Surroundings) -> Adviser:
 
 
 def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
-    """Learn as the default does, told by simulations of the visible queue."""
+    """Learn as the default does, told by simulations of the visible queue.
+
+    Parameters
+    ----------
+    surroundings
+        The seed, and the machine whose queue is simulated.
+    """
     adviser = _adviser(surroundings)
     opinions = len(adviser.opinions(QueuedJob(0.0, 1, 1.0)))
     return QueueAwareAsa(adviser, ContextualAsa(seed=surroundings.seed, opinions=opinions))

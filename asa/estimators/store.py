@@ -389,6 +389,11 @@ class WaitStore:
         list of WaitRecord
             In the order in which they became known on the scheduler's clock, ties by id. It is the same whoever wrote
             them, in whatever order and files.
+
+        Raises
+        ------
+        InputError
+            Fewer than none are asked for.
         """
         if latest is not None and latest < 0:
             raise InputError(f"{latest} records cannot be read", where="latest", hint="Ask for 0 or more.")
@@ -935,7 +940,13 @@ def _record(row: _Row) -> WaitRecord:
 
 
 def user_in_store(user: str) -> str:
-    """Name a user as stores do: by a short hash, which names itself."""
+    """Name a user as stores do: by a short hash, which names itself.
+
+    Parameters
+    ----------
+    user
+        Any text; empty stays empty.
+    """
     return user if not user or _HASHED.fullmatch(user) else _hash_of(user)
 
 

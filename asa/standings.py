@@ -1,0 +1,259 @@
+"""How strategies did beside each other, at the same moments of the same worlds: what they took, and what they cost.
+
+There is one kind of average here: the geometric mean of ratios that are paired moment by moment, over all cells alike.
+Cells of a world share its moments, and so their luck: the 95 % interval is over moments, each world by itself. Waits
+may be 0, of which there is no such mean: of them the sums over all are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from asa.intervals import Interval, as_ratio, beyond_chance, mean_interval, pooled_interval
+
+__all__ = [
+    "MARGIN",
+    "QUICK_BASE",
+    "THRIFTY",
+    "THRIFTY_BASE",
+    "RunLike",
+    "Standing",
+    "by_world",
+    "in_all",
+    "paired",
+    "standings",
+]
+
+QUICK_BASE, THRIFTY_BASE = "big-job", "per-stage"
+"""Over whose makespan makespans are, and over whose core-hours and waits the other figures."""
+
+THRIFTY = 0.02
+"""By how much core-hours may be above the least for a strategy to count among the thrifty."""
+
+MARGIN = 0.02
+"""How much less of time or core-hours somebody must take for it to be worth a word; less is a trifle."""
+
+_HARDLY_S = 60.0
+"""Mean wait of a run below which there is nothing that another's could sensibly be divided by."""
+
+_EQUAL = 1e-9
+
+
+class RunLike(Protocol):
+    """One run of one strategy."""
+
+    @property
+    def strategy(self) -> str:
+        """Whose."""
+        ...
+
+    @property
+    def makespan_s(self) -> float:
+        """From handing the workflow over to its end."""
+        ...
+
+    @property
+    def core_hours(self) -> float:
+        """All that was held."""
+        ...
+
+    @property
+    def perceived_wait_s(self) -> float:
+        """Waits between stages."""
+        ...
+
+    @property
+    def total_wait_s(self) -> float:
+        """With that before the first."""
+        ...
+
+
+_R = TypeVar("_R", bound=RunLike)
+Cell = tuple[str, Hashable]
+"""A world, and what was run there, such as a workflow and its width."""
+_Told = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a strategy did, over all cells in which every strategy ran.
+
+    Parameters
+    ----------
+    strategy
+        Which.
+    makespan
+        Its makespan over Big Job's: the geometric mean of paired ratios, and its 95 % interval.
+    core_hours
+        Likewise over Per-Stage's.
+    is_as_quick
+        Whether it is the quickest, or cannot be told apart from it, moment by moment; of all that can, this is right at
+        once with 95 % (Holm).
+    is_thrifty
+        Whether its core-hours are hardly above the least.
+    is_as_quick_of_thrifty
+        Whether it is the quickest among the thrifty, or cannot be told apart from it.
+    perceived_wait, total_wait
+        Its waits over Per-Stage's, between stages and in all: sums over all cells and moments; nan where Per-Stage's
+        are less than a minute a run.
+    dominated
+        Cells in which another strategy took less time, by more than `MARGIN` beyond chance, and no more core-hours, or
+        the reverse: all of them are right at once with 95 % (Holm).
+    cells
+        How many there are.
+    """
+
+    strategy: str
+    makespan: Interval
+    core_hours: Interval
+    is_as_quick: bool
+    is_thrifty: bool
+    is_as_quick_of_thrifty: bool
+    perceived_wait: float
+    total_wait: float
+    dominated: int
+    cells: int
+
+
+def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], moment_of: Callable[[_R], int]) -> list[Standing]:
+    """Work out how each strategy did.
+
+    Parameters
+    ----------
+    runs
+        All, of Big Job and Per-Stage too.
+    cell_of, moment_of
+        Where a run belongs: every strategy that ran in a cell ran at the same moments.
+    """
+    cells: dict[Cell, dict[str, dict[int, _R]]] = {}
+    for run in in_all(list(runs), cell_of):
+        cells.setdefault(cell_of(run), {}).setdefault(run.strategy, {})[moment_of(run)] = run
+    if not cells:
+        return []
+    names = list(next(iter(cells.values())))
+    costs = {name: _over(cells, "core_hours", name, THRIFTY_BASE) for name in names}
+    least = min(cost.mean for cost in costs.values())
+    thrifty = [name for name in names if costs[name].mean <= least * (1 + THRIFTY)]
+    quick, quick_of_thrifty = _as_quick(cells, names), _as_quick(cells, thrifty)
+    return [
+        Standing(
+            name,
+            _over(cells, "makespan_s", name, QUICK_BASE),
+            costs[name],
+            name in quick,
+            name in thrifty,
+            name in quick_of_thrifty,
+            _share(cells, "perceived_wait_s", name),
+            _share(cells, "total_wait_s", name),
+            _dominated(cells, name),
+            len(cells),
+        )
+        for name in names
+    ]
+
+
+def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
+    """Leave out the cells in which not every strategy ran: averages over others compare what is not alike.
+
+    Parameters
+    ----------
+    runs
+        Of all strategies.
+    cell_of
+        Where a run belongs.
+    """
+    ran: dict[Cell, set[str]] = {}
+    for run in runs:
+        ran.setdefault(cell_of(run), set()).add(run.strategy)
+    names = set().union(*ran.values())
+    return [run for run in runs if ran[cell_of(run)] == names]
+
+
+def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
+    """Average values of worlds and moments, over all alike; with the interval over moments, each world by itself.
+
+    Parameters
+    ----------
+    values
+        A world, a moment of it, and a value there; one for each cell of the world.
+    """
+    told: dict[str, dict[int, list[float]]] = {}
+    for world, moment, value in values:
+        told.setdefault(world, {}).setdefault(moment, []).append(value)
+    return pooled_interval(
+        [[float(np.mean(of)) for of in moments.values()] for moments in told.values()],
+        [float(sum(map(len, moments.values()))) for moments in told.values()],
+    )
+
+
+def paired(mine: Mapping[int, _R], theirs: Mapping[int, _R], what: str) -> dict[int, float]:
+    """Give the logarithm of a figure's ratio at each moment.
+
+    Parameters
+    ----------
+    mine, theirs
+        Runs of two strategies in one cell, by moment; theirs has every moment of mine.
+    what
+        The figure: a name that `RunLike` has, of values above 0.
+
+    Returns
+    -------
+    dict
+        The natural logarithm of mine over theirs, by moment.
+    """
+    return {moment: float(np.log(getattr(run, what) / getattr(theirs[moment], what))) for moment, run in mine.items()}
+
+
+def _over(cells: _Told[_R], what: str, name: str, base: str) -> Interval:
+    return as_ratio(
+        by_world(
+            (world, moment, log)
+            for (world, _), cell in cells.items()
+            for moment, log in paired(cell[name], cell[base], what).items()
+        )
+    )
+
+
+def _as_quick(cells: _Told[_R], names: Sequence[str]) -> set[str]:
+    """Give the quickest of some strategies, and all that cannot be told apart from it."""
+    quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
+    others = [name for name in names if name != quickest]
+    apart = beyond_chance([_over(cells, "makespan_s", name, quickest) for name in others], ratios=True)
+    return {quickest, *(name for name, is_apart in zip(others, apart, strict=True) if not is_apart)}
+
+
+def _share(cells: _Told[_R], what: str, name: str) -> float:
+    mine, theirs = (
+        [float(getattr(run, what)) for cell in cells.values() for run in cell[one].values()]
+        for one in (name, THRIFTY_BASE)
+    )
+    return sum(mine) / sum(theirs) if np.mean(theirs) >= _HARDLY_S else math.nan
+
+
+def _dominated(cells: _Told[_R], name: str) -> int:
+    """Count the cells in which another is clearly better in one of the two, and not worse in the other."""
+    told: list[tuple[Cell, Interval, Interval]] = []
+    for key, cell in cells.items():
+        for other in cell.keys() - {name}:
+            time, hours = (
+                mean_interval(list(paired(cell[name], cell[other], what).values()))
+                for what in ("makespan_s", "core_hours")
+            )
+            told += [(key, time, hours), (key, hours, time)]
+    above = [_above(one, math.log1p(MARGIN)) for _, one, _ in told]
+    return len(
+        {
+            key
+            for (key, _, other), more, is_there in zip(told, above, beyond_chance(above), strict=True)
+            if is_there and more.mean > 0 and other.mean >= -_EQUAL
+        }
+    )
+
+
+def _above(found: Interval, margin: float) -> Interval:
+    return Interval(found.mean - margin, found.low - margin, found.high - margin, found.freedom)
