@@ -1,19 +1,111 @@
-"""A pool of processes that share one thing, end with their parent, and leave nothing behind at an interrupt."""
+"""A pool of processes that share what is large, end with their parent, and leave nothing behind at an interrupt."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context, parent_process, resource_tracker
-from typing import Any
+from functools import lru_cache
+from multiprocessing import get_context, parent_process, resource_tracker
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-__all__ = ["available_cores", "pool", "shared"]
+from asa.errors import UnavailableError
+from asa.handover import Held, Memory
 
-_shared: Any = None  # of a worker process: set once, so that what is shared travels once
+__all__ = ["Keeping", "Kept", "Processes", "available_cores", "pool", "shared"]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_shared: Held[Any] | None = None  # of a worker process: what its pool shares
+
+
+class Kept(Protocol[_T_co]):
+    """Stands for a value that whatever runs on the same executor can get."""
+
+    def value(self) -> _T_co:
+        """Give it; raises OSError where it is gone."""
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """An executor that keeps what functions return with those who made it."""
+
+    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[Kept[_T]]:
+        """Have a function run on each of some things; what it returned stands for later functions, not for the caller.
+
+        Parameters
+        ----------
+        function
+            Of one argument.
+        each
+            What it runs on.
+        """
+        ...
+
+
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine that hand values over without sending them.
+
+    Parameters
+    ----------
+    processes
+        How many.
+    to_share
+        What `shared` returns in each of them.
+    """
+
+    def __init__(self, processes: int, to_share: Any = None) -> None:
+        self._memory = Memory()
+        super().__init__(
+            processes,
+            mp_context=get_context("spawn"),
+            initializer=_begin_worker,
+            initargs=(None if to_share is None else self._memory.hold(to_share),),
+        )
+
+    def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
+        """Have a function run in some process; of an argument that is shared it gets the value."""
+        return super().submit(_call, function, *args, **options)
+
+    def share(self, value: _T) -> Held[_T]:
+        """Have a value for all processes, which need not be sent to each."""
+        return self._memory.hold(value)
+
+    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[Kept[_T]]:
+        """See `Keeping`."""
+        return [future.result() for future in [super(Processes, self).submit(_keep, function, one) for one in each]]
+
+    def end(self) -> None:
+        """End the processes at once, whatever they do."""
+        for process in list((self._processes or {}).values()):
+            process.terminate()
+        self.shutdown(wait=False, cancel_futures=True)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its shape
+        """End the processes; nothing is shared any more."""
+        super().shutdown(wait, cancel_futures=cancel_futures)
+        self._memory.close()
+
+
+_value = lru_cache(maxsize=1)(Held.value)
+
+
+def _call(function: Callable[..., _T], *args: Any, **options: Any) -> _T:
+    return function(*(_value(one) if isinstance(one, Held) else one for one in args), **options)
+
+
+@lru_cache(maxsize=1)
+def _own_memory() -> Memory:
+    return Memory()
+
+
+def _keep(function: Callable[[Any], _T], argument: Any) -> Held[_T]:
+    return _own_memory().hold(function(argument))
 
 
 def available_cores() -> int:
@@ -23,11 +115,11 @@ def available_cores() -> int:
 
 def shared() -> Any:
     """Return what the pool that this process belongs to shares."""
-    return _shared
+    return None if _shared is None else _value(_shared)
 
 
 @contextmanager
-def pool(processes: int, to_share: Any = None) -> Iterator[ProcessPoolExecutor | None]:
+def pool(processes: int, to_share: Any = None) -> Iterator[Processes | None]:
     """Open a pool of processes; none for one process.
 
     An interrupt is the parent's business: it ends the processes at once and waits for nothing.
@@ -37,28 +129,33 @@ def pool(processes: int, to_share: Any = None) -> Iterator[ProcessPoolExecutor |
     processes
         How many.
     to_share
-        What `shared` returns in each of them; sent once to each.
+        What `shared` returns in each of them.
+
+    Raises
+    ------
+    UnavailableError
+        One of them was killed.
     """
     if processes <= 1:
         yield None
         return
-    with _interrupts_deferred():
-        executor = ProcessPoolExecutor(
-            processes, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(to_share,)
-        )
-        for _ in range(processes):
-            executor.submit(int)  # starts a process, which inherits that interrupts are blocked
+    executor = Processes(processes, to_share)
     try:
+        with _interrupts_deferred():
+            for _ in range(processes):
+                executor.submit(int)  # starts a process, which inherits that interrupts are blocked
         yield executor
         executor.shutdown()
+    except BrokenProcessPool as error:
+        executor.end()
+        hint = "Where memory is short give fewer --jobs; what was kept (--results) is not done again."
+        raise UnavailableError("a process that worked for this one was killed", hint=hint) from error
     except BaseException:
-        for child in active_children():
-            child.terminate()
-        executor.shutdown(wait=False, cancel_futures=True)
+        executor.end()
         raise
 
 
-def _begin_worker(to_share: Any) -> None:
+def _begin_worker(to_share: Held[Any] | None) -> None:
     global _shared  # noqa: PLW0603 - see there
     _shared = to_share
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -90,6 +187,4 @@ def _interrupts_deferred() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, handler)
     if came:
-        for child in active_children():
-            child.terminate()
         raise KeyboardInterrupt

@@ -60,6 +60,8 @@ class Allocation:
         Since when nothing has run there, it is expected to be of no use, its job runs without a worker; while it does.
     why
         Why it ended, or is left.
+    unwanted
+        Why somebody wants it no more: it is left as soon as its results can move.
     workers
         Names of its workers that are here.
     """
@@ -81,6 +83,7 @@ class Allocation:
     useless_since_s: float | None = None
     bare_since_s: float | None = None
     why: str = ""
+    unwanted: str = ""
     workers: set[str] = field(default_factory=set)
 
     @property

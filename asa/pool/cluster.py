@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from .allocation import Allocation, Phase
 from .credentials import keep_credentials, make_security
 from .demand import longest_task_s, read_demand
 from .desk import Desk, News
+from .keeper import KEEPER, Keeper, gather_on, open_keeper, sole_bytes
 from .leaving import leave, others_run, throw_out
 from .picture import draw_timeline
 from .planning import decide, drain_from_s, surplus
@@ -62,7 +64,10 @@ _BARE_S = 300.0  # a job that runs without a worker for so long is of no use
 _MOST_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
 _RETRY_S = 5.0  # before workers whose results could not move are asked to leave again
 _PATIENCE_S = 60.0  # for tasks that began on an allocation that is given back
+_LAST_SHARE = 0.7  # of the margin before the end of a walltime, for results to move
+_KEPT_BYTES = 2**30  # of results that an allocation need not be held for: the client keeps them
 _CLOSING_S = 10.0  # for jobs of this machine to end when the pool is closed
+_SETTLING_S = 30.0  # for the desk, which ends sooner by itself unless the batch system does not answer
 _LEARN = 0.5  # weight of the latest startup
 _ASKED = "asked"  # tokens of jobs, in the pool's folder
 _EACH_NODE = "srun --ntasks-per-node=1 --cpu-bind=none"
@@ -125,6 +130,10 @@ class AsaCluster(SpecCluster):
     one is for workers that should be there at once and are corrected until they are, whereas here each job is a thing
     of its own that waits, lives and ends.
 
+    Results that only leaving workers hold, with nobody there to take them, move to this process: at the end of a
+    walltime as much as there is time for, otherwise up to 1 GiB, beyond which an allocation that is given back stays
+    until others have come.
+
     The scheduler is in this process. When it dies so do tasks and results; the workers end at once, jobs that still
     wait end two minutes after they start, and what was learned of waits is kept.
 
@@ -183,7 +192,10 @@ class AsaCluster(SpecCluster):
         self._samples: list[tuple[float, int, int, int]] = []
         self._refused: set[Shape] = set()
         self._barren = 0
+        self._refusal = ""
+        self._wanted_cores: int | None = None
         self._supervision: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[Keeper] | None = None
         self._is_closing = False
         self._wake, self._deciding = asyncio.Event(), asyncio.Lock()
         self.trouble = ""
@@ -198,16 +210,13 @@ class AsaCluster(SpecCluster):
         if (asked := self.folder / _ASKED).exists():
             self._desk.clear(asked.read_text(encoding="ascii").split())
         try:
-            site_cores = self.capabilities.max_cores if self._is_here else self.capabilities.cores_per_node
-            cores = cores or max(site_cores, 1) * max(nodes, 1)
-            walltime_s = _seconds(walltime) or (_WALLTIME_HERE_S if self._is_here else _WALLTIME_S)
-            self.shape = Shape(
+            self.shape = self._shape(
                 cores,
-                walltime_s,
-                threads or nprocesses_nthreads(cores // max(nodes, 1))[1],
+                _seconds(walltime),
+                threads,
+                nodes,
                 memory_bytes=parse_bytes(memory),
                 gpus=gpus,
-                nodes=nodes,
                 tags=frozenset(tags),
                 partition=partition,
                 account=account,
@@ -215,23 +224,15 @@ class AsaCluster(SpecCluster):
             )
             self._offered: tuple[Shape, ...] = (self.shape,)
             self._margin_s = None if margin is None else _seconds(margin)
-            price = float(cores) if price is None else price
+            price = float(self.shape.cores) if price is None else price
             self._own_rules = Rules(price=price, most_waiting=self.capabilities.most_queued, is_fixed=True)
             self._rules = self._own_rules
             if security is None:
                 security = Security() if self._is_here else make_security()
             self._credentials = keep_credentials(security, self.folder)
-            self._has_dashboard = has_dashboard = find_spec("bokeh") is not None
-            scheduler = {
-                "protocol": "tls://" if security.require_encryption else "tcp://",
-                "host": host or ("127.0.0.1" if self._is_here and not interface else None),
-                "interface": interface,
-                "security": security,
-                "dashboard": has_dashboard,
-                "dashboard_address": dashboard_address or (":8787" if has_dashboard else ":0"),
-            }
+            self._has_dashboard = find_spec("bokeh") is not None
             super().__init__(
-                scheduler={"cls": Scheduler, "options": scheduler},
+                scheduler={"cls": Scheduler, "options": self._listening(security, host, interface, dashboard_address)},
                 worker={"options": {"nthreads": self.shape.threads}},  # for dask's arithmetic; none is ever made of it
                 security=security,
                 name=name,
@@ -247,6 +248,26 @@ class AsaCluster(SpecCluster):
         if n_workers:
             self.scale(n_workers)
 
+    def _shape(self, cores: int, walltime_s: float, threads: int, nodes: int, **more: Any) -> Shape:
+        """Say what a job asks for where nothing else is said, which depends on where it goes."""
+        site_cores = self.capabilities.max_cores if self._is_here else self.capabilities.cores_per_node
+        cores = cores or max(site_cores, 1) * max(nodes, 1)
+        walltime_s = walltime_s or (_WALLTIME_HERE_S if self._is_here else _WALLTIME_S)
+        return Shape(cores, walltime_s, threads or nprocesses_nthreads(cores // max(nodes, 1))[1], nodes=nodes, **more)
+
+    def _listening(
+        self, security: Security, host: str | None, interface: str | None, dashboard_address: str | None
+    ) -> dict[str, Any]:
+        """Say where dask's scheduler listens, and to whom."""
+        return {
+            "protocol": "tls://" if security.require_encryption else "tcp://",
+            "host": host or ("127.0.0.1" if self._is_here and not interface else None),
+            "interface": interface,
+            "security": security,
+            "dashboard": self._has_dashboard,
+            "dashboard_address": dashboard_address or (":8787" if self._has_dashboard else ":0"),
+        }
+
     # ------------------------------------------------------------------ life
 
     async def _start(self) -> None:
@@ -255,6 +276,9 @@ class AsaCluster(SpecCluster):
         await super()._start()
         if self._supervision is None:
             self._supervision = asyncio.ensure_future(self._supervise())
+        if self._wanted_cores is not None:
+            self._scale(self._wanted_cores)
+            self._wanted_cores = None
 
     async def _close(self) -> None:
         if self.status is Status.running and not self._is_closing:
@@ -269,6 +293,7 @@ class AsaCluster(SpecCluster):
                 one.why = one.why or "the pool was closed"
                 self._desk.cancel(one.token)
             self._supervision = None
+            await self._close_keeper()
         await super()._close()
         if self._desk.is_alive():
             ends_s = time.monotonic() + _CLOSING_S
@@ -279,7 +304,9 @@ class AsaCluster(SpecCluster):
                         await self._wake.wait()
             with suppress(OSError):
                 (self.folder / "timeline.json").write_text(json.dumps(self.timeline()), encoding="utf-8")
-            await asyncio.wait([asyncio.wrap_future(self._desk.stop())], timeout=_CLOSING_S)
+            _, unsettled = await asyncio.wait([asyncio.wrap_future(self._desk.stop())], timeout=_SETTLING_S)
+            if unsettled:
+                logger.warning("the batch system does not answer: see whether jobs of pool %s are left", self.name)
 
     def __await__(self) -> Any:
         async def started() -> AsaCluster:
@@ -288,6 +315,15 @@ class AsaCluster(SpecCluster):
             return self
 
         return started().__await__()
+
+    @property
+    def stuck(self) -> str:
+        """Why nothing is asked for by itself any more, though nothing is there; empty if that is not so."""
+        if self._live():
+            return ""
+        if self._barren >= _MOST_BARREN:
+            return f"{self._barren} jobs in a row ended without one; their output is in {self.folder / 'logs'}"
+        return self._refusal if self._refused.issuperset(self._offered) else ""
 
     def now(self) -> float:
         """Read the batch system's clock."""
@@ -307,6 +343,7 @@ class AsaCluster(SpecCluster):
             if not one.why:
                 logger.warning("allocation %s was refused: %s", one.id, why)
                 self._refused.add(one.shape)
+                self._refusal = why
             self._end(one, news.now_s, why)
         for token, status in news.statuses.items():
             self._hear(self._tokens[token], status)
@@ -376,6 +413,10 @@ class AsaCluster(SpecCluster):
         for one in self._live():
             if one.phase is Phase.ALIVE and one.id not in self._leaving and now_s >= self._again_s.get(one.id, 0.0):
                 self._leave_in_time(one, now_s, task_s)
+                if one.unwanted:  # its results could move nowhere the last time
+                    self._have_leave(one, _PATIENCE_S, is_last=False, why=one.unwanted)
+        if self._keeper is not None and self._keeper.done() and not self._leaving and not self._kept_bytes():
+            await self._close_keeper()
         if self._rules.is_fixed and self._rules.minimum:
             await self.decide_now(1)
         self._sample(now_s)
@@ -424,14 +465,20 @@ class AsaCluster(SpecCluster):
         """Have an allocation's workers leave, and its job end with them."""
         if one.id in self._leaving:
             return
+        if not is_last and not others_run(self.scheduler, self._addresses(one)) and self._is_much(self._addresses(one)):
+            if one.id not in self._again_s:
+                logger.warning("allocation %s stays: much is there that could move nowhere", one.id)
+            self._again_s[one.id] = self.now() + _RETRY_S
+            return
+        before_end_s = time.monotonic() + self._margin_of(one.shape) * _LAST_SHARE
 
         async def go() -> None:
             before, since_s = one.phase, self.now()
             one.phase, one.drain_s = Phase.DRAINING, since_s
+            keep = partial(self._keep, until_s=before_end_s if is_last else None)
             try:
-                if not await leave(self.scheduler, self._addresses(one), patience_s, self._connection()):
+                if not await leave(self.scheduler, self._addresses(one), patience_s, self._connection(), keep):
                     if not is_last:
-                        logger.warning("allocation %s stays: results that are there could move nowhere", one.id)
                         one.phase, one.drain_s = before, None
                         self._again_s[one.id] = self.now() + _RETRY_S
                         return
@@ -446,6 +493,45 @@ class AsaCluster(SpecCluster):
 
         self._leaving[one.id] = asyncio.ensure_future(go())
 
+    async def _keep(self, addresses: Collection[str], until_s: float | None) -> bool:
+        """Have this process keep what no other worker can take; as much as there is time for at the end of a walltime.
+
+        No allocation that is paid for is held for the sake of little.
+        """
+        if not sole_bytes(self.scheduler, addresses):
+            return True
+        if until_s is None and self._is_much(addresses):
+            return False
+        try:
+            async with asyncio.timeout(None if until_s is None else max(until_s - time.monotonic(), 0.0)):
+                if self._keeper is None:
+                    opening = open_keeper(self.scheduler, self.security, self.folder / "kept")
+                    self._keeper = asyncio.ensure_future(opening)
+                keeper = await asyncio.shield(self._keeper)
+                kept = await gather_on(keeper.address, self.scheduler, addresses)
+        except TimeoutError:
+            kept = False
+        except Exception:
+            logger.exception("results of %s could not be kept", " and ".join(addresses))
+            kept, self._keeper = False, None
+        if until_s is not None and not kept:
+            logger.warning("results of %s could not all move in time: their tasks run again", " and ".join(addresses))
+        return kept or until_s is not None
+
+    def _is_much(self, addresses: Collection[str]) -> bool:
+        """Whether some workers hold alone what is too much for this process, or cannot move."""
+        return sole_bytes(self.scheduler, addresses) + self._kept_bytes() > _KEPT_BYTES
+
+    def _kept_bytes(self) -> int:
+        """Count what this process keeps."""
+        return sum(w.nbytes for w in self.scheduler.workers.values() if w.name == KEEPER)
+
+    async def _close_keeper(self) -> None:
+        if self._keeper is not None:
+            opened, self._keeper = self._keeper, None
+            with suppress(OSError, TimeoutError, ValueError):
+                await (await opened).close(nanny=False)
+
     def _addresses(self, one: Allocation) -> list[str]:
         return [worker.address for worker in self._workers_of().get(one.id, [])]
 
@@ -458,8 +544,9 @@ class AsaCluster(SpecCluster):
 
     def _sample(self, now_s: float) -> None:
         """Note how much there is, how much of it works, and how much is waited for."""
-        alive = sum(worker.nthreads for worker in self.scheduler.workers.values())
-        busy = sum(min(len(w.processing), w.nthreads) for w in self.scheduler.workers.values())
+        workers = [worker for worker in self.scheduler.workers.values() if worker.name != KEEPER]
+        alive = sum(worker.nthreads for worker in workers)
+        busy = sum(min(len(w.processing), w.nthreads) for w in workers)
         waiting = sum(one.shape.cores for one in self._live() if one.is_waiting)
         if not self._samples or self._samples[-1][1:] != (alive, busy, waiting):
             self._samples.append((now_s, alive, busy, waiting))
@@ -479,7 +566,7 @@ class AsaCluster(SpecCluster):
         forecasts = await asyncio.wrap_future(self._desk.forecasts(shapes))
         # who waits so long for cores has tasks that are worth it: a wave asked for too small waits twice
         unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
-        waves = read_demand(self.scheduler, unknown_s)
+        waves = read_demand(self.scheduler, unknown_s, shapes)
         views = [one.view(now_s, self._margin_of(one.shape)) for one in self._useful()]
         rules = replace(self._rules, margin_s=max((self._margin_of(shape) for shape in shapes), default=0.0))
         decision = await asyncio.to_thread(decide, now_s, waves, views, forecasts, rules)
@@ -500,6 +587,11 @@ class AsaCluster(SpecCluster):
         for one_id in [one_id for one_id in parted if self._due[one_id] >= wait_count]:
             self._part(self._allocations[one_id])
         return decision
+
+    def _part_for_good(self, one: Allocation, why: str) -> None:
+        """Part with an allocation that somebody does not want any more: as soon as its results can move."""
+        one.unwanted = why
+        self._part(one, why)
 
     def _part(self, one: Allocation, why: str = "it was of no more use") -> None:
         """Give back an allocation, or withdraw it while it waits."""
@@ -523,6 +615,7 @@ class AsaCluster(SpecCluster):
         spec = self._spec(one_id, shape)
         if (impossible := self.capabilities.impossible(spec)) is not None:
             self._refused.add(shape)
+            self._refusal = impossible
             raise SubmitRejectedError(impossible, where=f"pool {self.name!r}", hint="Ask for less.")
         one = Allocation(one_id, spec.token, shape, self.now(), forecast, is_pinned)
         self._allocations[one_id] = self._tokens[spec.token] = one
@@ -611,7 +704,7 @@ class AsaCluster(SpecCluster):
 
     def release(self, allocation: Allocation) -> None:
         """Give back an allocation, or withdraw it while it waits: tasks that run there end, results move first."""
-        self.loop.add_callback(self._part, allocation, "it was given back")
+        self.loop.add_callback(self._part_for_good, allocation, "it was given back")
 
     def scale(self, n: int = 0, memory: str | None = None, cores: int | None = None) -> Any:
         """Have so many worker processes, and keep as many: what ends is asked for again, a wait ahead.
@@ -627,7 +720,9 @@ class AsaCluster(SpecCluster):
             n = max(n, math.ceil(parse_bytes(memory) / self._memory_per_worker()))
         if cores is not None:
             n = max(n, math.ceil(cores / self.shape.threads))
-        if not self._is_closing and self.status is Status.running:
+        if self.status is Status.created:  # asynchronous, and not awaited yet
+            self._wanted_cores = n * self.shape.threads
+        elif not self._is_closing and self.status is Status.running:
             self.loop.add_callback(self._scale, n * self.shape.threads)
         return NoOpAwaitable() if self.asynchronous else None
 
@@ -635,11 +730,14 @@ class AsaCluster(SpecCluster):
         self._barren = 0
         self._rules, self._offered = replace(self._own_rules, minimum=cores, maximum=cores), (self.shape,)
         now_s = self.now()
+        for one in self._useful():
+            if not one.is_pinned:
+                one.unwanted = ""  # it is decided anew who goes
         views = [one.view(now_s, self._margin_of(one.shape)) for one in self._useful() if not one.is_pinned]
         pinned = sum(one.shape.cores for one in self._useful() if one.is_pinned)
         part = surplus(now_s, views, max(cores - pinned, 0))
         for one_id in (*part.withdraw, *part.give_back):
-            self._part(self._allocations[one_id], "fewer workers were asked for")
+            self._part_for_good(self._allocations[one_id], "fewer workers were asked for")
         self._wake.set()
 
     async def scale_down(self, workers: Collection[str]) -> None:
@@ -648,7 +746,7 @@ class AsaCluster(SpecCluster):
         for one in self._useful():
             if one.workers and one.workers <= named:
                 self._rules = replace(self._rules, minimum=max(self._rules.minimum - one.shape.cores, 0))
-                self._part(one, "its workers were to close")
+                self._part_for_good(one, "its workers were to close")
 
     scale_up = scale
 
@@ -751,8 +849,12 @@ class AsaCluster(SpecCluster):
     def table(self) -> Table:
         """Draw a table of the allocations: what is waited for and when it is expected, what lives and for how long."""
         stuck = f"no worker comes; see {self.folder / 'logs'}" if self._barren >= _MOST_BARREN else ""
-        link = self.dashboard_link if self._has_dashboard else ""  # it needs bokeh
-        return draw(self.allocations, self.now(), str(self.name), stuck or self.trouble or link)
+        return draw(self.allocations, self.now(), str(self.name), stuck or self.trouble or self.dashboard)
+
+    @property
+    def dashboard(self) -> str:
+        """Where dask's own dashboard is; empty where bokeh is not installed, which it needs."""
+        return str(self.dashboard_link) if self._has_dashboard else ""
 
     def live(self, console: Console | None = None) -> Live:
         """Show the table for as long as a ``with`` lasts, always up to date."""

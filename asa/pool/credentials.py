@@ -67,6 +67,11 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
     -------
     dict of Path
         By the options of ``dask worker``; empty where nothing is encrypted.
+
+    Raises
+    ------
+    InputError
+        One is missing.
     """
     if not security.require_encryption:
         return {}

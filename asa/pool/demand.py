@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from .values import Needs, Wave
+from .values import Needs, Shape, Wave
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskGroup, TaskPrefix, TaskState
@@ -15,20 +17,32 @@ __all__ = ["longest_task_s", "read_demand"]
 
 _LIVE = ("no-worker", "queued", "processing")
 _UNFINISHED = ("waiting", *_LIVE)
+_NONE: Needs = frozenset()
 _MOST_TASKS = 20_000  # of which each is looked at
+_SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # of a task, by its group's name
 
 
-def read_demand(scheduler: Scheduler, unknown_s: float = 0.0) -> list[Wave]:
+def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[Shape] = ()) -> list[Wave]:
     """Read the unfinished tasks, as waves that come one after the other.
 
     Durations are what dask measured of tasks of that name, or else expects; what a task has run already is over. One of
     which no more is known than what dask takes for granted, half a second, is taken to last for `unknown_s` at least.
-    A task that needs several cores counts as several. Of what else tasks need only that is told that keeps them from
+    A task counts as so many as it keeps from running beside it on the first of `shapes` that serves it: one that needs
+    all of a worker's GPUs as all of its cores. Of what tasks need only that is told as such that keeps them from
     running now. In a large graph the tasks of a group, which is what dask calls those that one line of a program made,
-    are taken to be alike: it is read in the time that its groups take.
+    are taken to be alike: it is read in the time that its groups take, once one task of each has been seen.
+
+    Parameters
+    ----------
+    scheduler
+        Of the pool.
+    unknown_s
+        Seconds that a task is taken to last at least of which nothing is known.
+    shapes
+        Of the jobs that may be asked for, the usual one first.
     """
     read = _by_tasks if len(scheduler.tasks) <= _MOST_TASKS else _by_groups
-    return read(scheduler, unknown_s)
+    return read(scheduler, unknown_s, lru_cache(maxsize=None)(partial(_cores, shapes)))
 
 
 def _duration_s(scheduler: Scheduler, prefix: TaskPrefix, unknown_s: float) -> float:
@@ -36,7 +50,7 @@ def _duration_s(scheduler: Scheduler, prefix: TaskPrefix, unknown_s: float) -> f
     return told_s if prefix.duration_average >= 0 else max(told_s, unknown_s)
 
 
-def _by_tasks(scheduler: Scheduler, unknown_s: float) -> list[Wave]:
+def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
     """Lay each task after all that it waits for."""
     depths: dict[TaskState, int] = {}
     tasks = [task for task in scheduler.tasks.values() if task.state in _UNFINISHED]
@@ -53,18 +67,19 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float) -> list[Wave]:
     durations: dict[str, float] = {}
     told: dict[tuple[int, Needs], list[Wave]] = {}
     for task in ready:
-        prefix, needed = task.prefix, task.resource_restrictions or {}
+        prefix, needed = task.prefix, _needs(task)
         if prefix.name not in durations:
             durations[prefix.name] = _duration_s(scheduler, prefix, unknown_s)
         ran_s = task.processing_on.executing.get(task, 0.0) if task.processing_on else 0.0
-        needs = frozenset(needed.items()) if task in scheduler.unrunnable else frozenset()
-        cores = max(int(needed.get("cores", 1)), 1)
-        told.setdefault((depths[task], needs), []).append(Wave(cores, max(durations[prefix.name] - ran_s, 0.0)))
+        needs = needed if task in scheduler.unrunnable else _NONE
+        wave = Wave(cores_of(needed), max(durations[prefix.name] - ran_s, 0.0))
+        told.setdefault((depths[task], needs), []).append(wave)
     return _joined((depth, wave._replace(needs=needs)) for (depth, needs), alike in told.items() for wave in alike)
 
 
-def _by_groups(scheduler: Scheduler, unknown_s: float) -> list[Wave]:
+def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
     stuck = _stuck(scheduler.unrunnable)
+    needed = _needs_of_groups(scheduler)
     groups = {group for group in scheduler.task_groups.values() if _unfinished(group)}
     waves: list[tuple[int, Wave]] = []
     depths: dict[TaskGroup, int] = {}
@@ -73,13 +88,19 @@ def _by_groups(scheduler: Scheduler, unknown_s: float) -> list[Wave]:
         task_s = _duration_s(scheduler, group.prefix, unknown_s)
         needing = stuck.get(group, Counter())
         if (tasks := _unfinished(group) - needing.total()) > 0:
-            waves.append((depth, Wave(tasks, task_s)))
-        waves += [(depth, Wave(tasks, task_s, needs)) for needs, tasks in needing.items()]
+            waves.append((depth, Wave(tasks * cores_of(needed[group.name]), task_s)))
+        waves += [(depth, Wave(tasks * cores_of(needs), task_s, needs)) for needs, tasks in needing.items()]
     return _joined(waves)
 
 
 def longest_task_s(scheduler: Scheduler) -> float:
-    """Tell how long the longest of the tasks that are about to run is expected to take; 0 if there is none."""
+    """Tell how long the longest of the tasks that are about to run is expected to take, in seconds; 0 if there is none.
+
+    Parameters
+    ----------
+    scheduler
+        Of the pool.
+    """
     groups = (g for g in scheduler.task_groups.values() if any(g.states[state] for state in _LIVE))
     return max((scheduler._get_prefix_duration(group.prefix) for group in groups), default=0.0)  # noqa: SLF001 - as above
 
@@ -88,12 +109,41 @@ def _unfinished(group: TaskGroup) -> int:
     return sum(group.states[state] for state in _UNFINISHED)
 
 
+def _needs(task: TaskState) -> Needs:
+    return frozenset((task.resource_restrictions or {}).items())
+
+
+def _cores(shapes: Sequence[Shape], needs: Needs) -> int:
+    """Tell how many tasks of a core each one that needs this keeps from running beside it."""
+    shape = next((shape for shape in shapes if shape.serves(needs)), None)
+    if shape is None:
+        return max(int(dict(needs).get("cores", 1)), 1)
+    beside = min((int(shape.resources[name] / amount) for name, amount in needs if amount), default=shape.threads)
+    return -(-shape.threads // max(min(beside, shape.threads), 1))
+
+
+def _needs_of_groups(scheduler: Scheduler) -> dict[str, Needs]:
+    """Tell what a task needs of each group with work left, which dask keeps with tasks alone."""
+    seen = _SEEN.get(scheduler, {})
+    groups = [group.name for group in scheduler.task_groups.values() if _unfinished(group)]
+    unseen = {name for name in groups if name not in seen}
+    told = {name: seen.get(name, _NONE) for name in groups}
+    for task in reversed(scheduler.tasks.values()):  # what is new has come last
+        if not unseen:
+            break
+        if task.group.name in unseen:
+            unseen.remove(task.group.name)
+            told[task.group.name] = _needs(task)
+    _SEEN[scheduler] = told
+    return told
+
+
 def _stuck(tasks: Iterable[TaskState]) -> dict[TaskGroup, Counter[Needs]]:
     """Count, group by group, the tasks that no worker can run for what they need."""
     told: dict[TaskGroup, Counter[Needs]] = {}
     for task in tasks:
         if task.resource_restrictions:
-            told.setdefault(task.group, Counter())[frozenset(task.resource_restrictions.items())] += 1
+            told.setdefault(task.group, Counter())[_needs(task)] += 1
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -39,6 +40,7 @@ _PAUSE_S = 1.0  # the longest of a wait for the batch system, which tells sooner
 _OUTLOOK_S = 15.0  # between looks at when jobs are expected to start, which is no news
 _IDLE_S = 10.0  # between looks at everybody's queue while there is no job of ours
 _AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)  # pauses before a job that could not be sent is sent again
+_CLOSING_S, _HURRY_S = 8.0, 2.0  # at the end, for what could not be cancelled; between tries
 _LOOKS = 2  # for a job of which nobody knows whether it was accepted
 _FEW_WAITS = 10
 _HISTORY = 2000  # everybody's past jobs to learn at the beginning
@@ -89,6 +91,7 @@ class _Sent:
     is_over: bool = False
     told: JobStatus | None = None
     cancel_s: float | None = None  # when to tell it, again
+    is_cancelled: bool = False  # it was told
 
 
 class Desk(threading.Thread):
@@ -132,10 +135,15 @@ class Desk(threading.Thread):
         self._wanted: dict[str, _Wanted] = {}
         self._sent: dict[str, _Sent] = {}
         self._tokens: dict[str, str] = {}
+        self._left: set[str] = set()  # tokens of an earlier pool's jobs, which are to be cancelled
+        self._clear_s = 0.0
+        self._trouble = ""  # with the last that could not be cancelled
         self._looked_s = self._outlook_s = float("-inf")
         self._backend: Backend
         self._bank: WaitBank
         self.connected: Future[Capabilities] = Future()
+        self._ended: Future[None] = Future()
+        self._ended.set_running_or_notify_cancel()  # who does not wait for it any more does not hinder it
 
     # ------------------------------------------------------------------ for other threads
 
@@ -149,8 +157,8 @@ class Desk(threading.Thread):
 
     def clear(self, tokens: Iterable[str]) -> None:
         """Have jobs cancelled that an earlier pool in this folder has left."""
-        left = list(tokens)
-        self._order(lambda: self._clear(left))
+        left = set(tokens)
+        self._order(lambda: self._left.update(left))
 
     def forecasts(self, shapes: Iterable[Shape]) -> Future[dict[Shape, WaitForecast]]:
         """Ask how long jobs would wait if they were submitted now."""
@@ -158,8 +166,9 @@ class Desk(threading.Thread):
         return self._order(lambda: {shape: self._predict(shape) for shape in wanted})
 
     def stop(self) -> Future[None]:
-        """End, once everything that was asked for before has been done."""
-        return self._order(self._end)
+        """End, once all that is to be cancelled is, or after a while; what may be left then is told in a warning."""
+        self._order(self._end)
+        return self._ended
 
     def _order(self, work: Callable[[], _T]) -> Future[_T]:
         told: Future[_T] = Future()
@@ -187,6 +196,7 @@ class Desk(threading.Thread):
             self._bank = self._open_bank()
         except BaseException as error:  # noqa: BLE001 - the thread that waits is to raise it
             self.connected.set_exception(error)
+            self._ended.set_result(None)
             return
         self.connected.set_result(self._backend.capabilities)
         while self._serve():
@@ -199,8 +209,10 @@ class Desk(threading.Thread):
                 logger.exception("the batch system could not be asked")
                 self._tell(News(self._backend.now(), trouble=f"{type(error).__name__}: {error}"))
                 self._is_wanted.wait(_AGAIN_S[0])
+        self._settle()
         if self._bank.store is not None:
             self._bank.store.close()
+        self._ended.set_result(None)
 
     def _serve(self) -> bool:
         """Do what was asked for; tell whether to go on."""
@@ -212,6 +224,49 @@ class Desk(threading.Thread):
 
     def _end(self) -> None:
         self._is_over = True
+
+    def _settle(self) -> None:
+        """Go on cancelling, for a while, until nothing of what is not wanted may run; say what may."""
+        ends_s = time.monotonic() + _CLOSING_S
+        while True:
+            for work in (self._find_unwanted, self._cancel_unwanted, self._clear):
+                try:
+                    work()
+                except Exception as error:  # noqa: BLE001 - also a fault of a backend's: the rest is to be cancelled
+                    self._trouble = str(error)
+            left = [f"job {job_id}" for job_id, _ in self._uncancelled()]
+            left += [f"what was sent with the token {token}, if it was accepted" for token in self._wanted_not()]
+            left += [f"what an earlier pool has sent with the token {token}" for token in sorted(self._left)]
+            if not left:
+                return
+            if (rest_s := ends_s - time.monotonic()) <= 0:
+                break
+            time.sleep(min(_HURRY_S, rest_s))
+        logger.warning(
+            "the pool in %s could not cancel all that it had asked for%s; what may be left: %s. "
+            "Look for it in the queue and cancel it, or begin a pool in the same folder, which does.",
+            self._folder, f": {self._trouble}" if self._trouble else "", "; ".join(left),
+        )  # fmt: skip
+
+    def _wanted_not(self) -> list[str]:
+        return [token for token, wanted in self._wanted.items() if wanted.is_unwanted]
+
+    def _find_unwanted(self) -> None:
+        """Look for what may have been accepted, and is not wanted any more."""
+        if tokens := self._wanted_not():
+            for token, found in self._backend.find(tokens).items():
+                if found:
+                    self._accept(token, found[0])
+
+    def _uncancelled(self) -> list[tuple[str, _Sent]]:
+        told = ((job_id, self._sent[token]) for job_id, token in self._tokens.items())
+        return [
+            (job_id, one) for job_id, one in told if one.cancel_s is not None and not (one.is_cancelled or one.is_over)
+        ]
+
+    def _cancel_unwanted(self) -> None:
+        for job_id, sent in self._uncancelled():
+            self._tell_cancellation(job_id, sent)
 
     def _open_bank(self) -> WaitBank:
         cores = self._backend.capabilities.max_cores
@@ -225,7 +280,7 @@ class Desk(threading.Thread):
         """Send what is due, and hear what happened; take a nap in the backend's way."""
         backend, now_s = self._backend, self._backend.now()
         refused = {token: why for token in list(self._wanted) if (why := self._send(token, now_s))}
-        self._tell_cancellations(now_s)
+        self._cancel_due(now_s)
         if self._bank.store is not None:
             self._bank.refresh()
         live = [job_id for job_id, token in self._tokens.items() if not self._sent[token].is_over]
@@ -249,6 +304,17 @@ class Desk(threading.Thread):
         if changed or refused or live:
             self._tell(News(backend.now(), changed, refused, backend.condition.trouble))
 
+    def _cancel_due(self, now_s: float) -> None:
+        for job_id, token in self._tokens.items():
+            if (cancel_s := self._sent[token].cancel_s) is not None and now_s >= cancel_s:
+                self._tell_cancellation(job_id, self._sent[token])
+        if self._left and now_s >= self._clear_s:
+            self._clear_s = now_s + _AGAIN_S[0]
+            try:
+                self._clear()
+            except BackendError as error:
+                self._tell(News(now_s, trouble=str(error)))
+
     def _send(self, token: str, now_s: float) -> str:
         """Send a job that is due, or look for one that may have been accepted; return why it never will be."""
         wanted, backend = self._wanted[token], self._backend
@@ -256,8 +322,9 @@ class Desk(threading.Thread):
             return ""
         try:
             if wanted.looks:
+                found = backend.find([token])[token]
                 wanted.looks -= 1
-                if found := backend.find([token])[token]:
+                if found:
                     self._accept(token, found[0])
                     return ""
                 if wanted.looks:
@@ -308,11 +375,21 @@ class Desk(threading.Thread):
         with suppress(StateError):  # a store that cannot be written stops no pool
             self._bank.observe(own, observation, token=token)
 
-    def _clear(self, tokens: Iterable[str]) -> None:
-        for statuses in self._backend.find(tokens).values():
-            for status in statuses:
-                if not status.state.is_final:
-                    self._backend.cancel(status.job_id)
+    def _clear(self) -> None:
+        """Cancel what an earlier pool has left; what could not be is done again."""
+        trouble: BackendError | None = None
+        for token, statuses in self._backend.find(sorted(self._left)).items() if self._left else ():
+            try:
+                for status in statuses:
+                    if not status.state.is_final:
+                        with suppress(JobNotFoundError):
+                            self._backend.cancel(status.job_id)
+            except BackendError as error:  # the others' may be
+                trouble = error
+            else:
+                self._left.discard(token)
+        if trouble is not None:
+            raise trouble
 
     def _cancel(self, token: str) -> None:
         if (wanted := self._wanted.get(token)) is not None:
@@ -322,20 +399,21 @@ class Desk(threading.Thread):
                 self._tell(News(self._backend.now(), refused={token: _UNSENT}))
         elif (sent := self._sent.get(token)) is not None and not sent.is_over:
             sent.cancel_s = self._backend.now()
-            self._tell_cancellations(sent.cancel_s)
+            self._tell_cancellation(next(job_id for job_id, own in self._tokens.items() if own == token), sent)
 
-    def _tell_cancellations(self, now_s: float) -> None:
-        for job_id, token in self._tokens.items():
-            sent = self._sent[token]
-            if sent.cancel_s is None or sent.is_over or now_s < sent.cancel_s:
-                continue
-            sent.cancel_s = now_s + _AGAIN_S[-1]
-            try:
-                self._backend.cancel(job_id)
-            except JobNotFoundError:
-                sent.cancel_s = None
-            except BackendError:
-                sent.cancel_s = now_s + _AGAIN_S[0]
+    def _tell_cancellation(self, job_id: str, sent: _Sent) -> None:
+        if sent.is_over:
+            return
+        now_s = self._backend.now()
+        sent.cancel_s = now_s + _AGAIN_S[-1]
+        try:
+            self._backend.cancel(job_id)
+            sent.is_cancelled = True
+        except JobNotFoundError:
+            sent.cancel_s = None
+        except BackendError as error:
+            sent.cancel_s = now_s + _AGAIN_S[0]
+            self._trouble = str(error)
 
     def _predict(self, shape: Shape) -> WaitForecast:
         if self._unlearned is not None and self._bank.learned < _FEW_WAITS:

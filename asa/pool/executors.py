@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import chdir, contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, InvalidStateError
+from concurrent.futures import wait as wait_for
+from contextlib import chdir, contextmanager, suppress
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from asa.errors import InputError, MissingExtraError, UnavailableError
 
@@ -27,30 +29,122 @@ class Elsewhere(Executor):
     ----------
     client
         Of the cluster.
+    stuck
+        Says why no worker will come any more, if none will: then everything that was asked for fails.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, stuck: Callable[[], str] | None = None) -> None:
         self._client = client
-        self._executor = client.get_executor(pure=False)
         self._here = os.getcwd()  # noqa: PTH109 - a text travels
+        self._asked: dict[Future[Any], Any] = {}  # with dask's own, as long as it is not done
+        self._kept: dict[int, Any] = {}
+        self._is_over = threading.Event()
+        if stuck is not None:
+            threading.Thread(target=self._watch, args=(stuck,), daemon=True).start()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End: with what was asked for, or at once after an error or an interrupt."""
+        self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
-        """Have a function run on some worker; one that is lost has it run on another."""
-        future: Future[_T] = self._executor.submit(_run_alone, self._here, function, *args, **options)
-        return future
+        """Have a function run on some worker, to which all that was kept goes; if that is lost, on another.
+
+        What it returned is nowhere else once it is here.
+        """
+        there = self._client.submit(_run_alone, self._here, self._kept, function, *args, **options, pure=False)
+        here: Future[_T] = Future()
+        self._asked[here] = there
+        here.add_done_callback(self._let_go)
+        there.add_done_callback(partial(_hand_over, here))
+        return here
+
+    def _let_go(self, here: Future[Any]) -> None:
+        there = self._asked.pop(here, None)
+        if there is not None and here.cancelled():
+            there.cancel()
+        elif there is not None:
+            there.release()
 
     def share(self, value: Any) -> Any:
-        """Send a value to the workers once; what is returned stands for it as an argument."""
-        return self._client.scatter(value, hash=False)
+        """Send a value to the workers once; what is returned stands for it as an argument.
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002 - its shape
+        There need be no worker yet, and one that is lost has it made again elsewhere.
+        """
+        return self._client.submit(_given, value, pure=False)
+
+    def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[_OnWorkers[_T]]:
+        """See `asa.parallel.Keeping`: what was returned goes from worker to worker, and not by here."""
+        kept: list[_OnWorkers[_T]] = []
+        for one in each:
+            kept.append(_OnWorkers(len(self._kept)))
+            self._kept[len(self._kept)] = self._client.submit(_run_alone, self._here, {}, function, one, pure=False)
+        return kept
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its shape
         """Let go of what was asked for."""
-        self._executor.shutdown(wait=wait)
+        self._is_over.set()
+        asked = list(self._asked)
+        if cancel_futures:
+            for future in asked:
+                future.cancel()
+        if wait:
+            wait_for(asked)
+
+    def _watch(self, stuck: Callable[[], str]) -> None:
+        while not self._is_over.wait(1.0):
+            if why := stuck():
+                error = UnavailableError(
+                    f"no worker comes: {why}", where="--executor pool", hint="Mend that, and go on."
+                )
+                for future in list(self._asked):
+                    with suppress(InvalidStateError):  # it was done
+                        future.set_exception(error)
 
 
-def _run_alone(folder: str, function: Callable[..., _T], *args: Any, **options: Any) -> _T:
+def _hand_over(here: Future[Any], there: Any) -> None:
+    """Tell what became of a task, once it is done."""
+    try:
+        if there.status == "finished":
+            here.set_result(there.result())
+        elif there.status == "cancelled":
+            here.cancel()
+        else:
+            here.set_exception(there.exception())
+    except InvalidStateError:
+        pass  # nobody wants to know any more
+    except BaseException as error:  # noqa: BLE001 - who waits is to see it, as where a result cannot be read here
+        with suppress(InvalidStateError):
+            here.set_exception(error)
+
+
+class _OnWorkers(Generic[_T]):
+    """Stands for a value that each worker has while it runs something for the executor that kept it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def value(self) -> _T:
+        """Give it."""
+        if self._number not in _kept_here:
+            raise OSError("is kept by workers that this process is none of")
+        told: _T = _kept_here[self._number]
+        return told
+
+
+_kept_here: dict[int, Any] = {}
+
+
+def _run_alone(folder: str, kept: Mapping[int, Any], function: Callable[..., _T], *args: Any, **options: Any) -> _T:
     with _alone, chdir(folder):
-        return function(*args, **options)
+        _kept_here.update(kept)
+        try:
+            return function(*args, **options)
+        finally:
+            _kept_here.clear()
+
+
+def _given(value: _T) -> _T:
+    return value
 
 
 @contextmanager
@@ -90,6 +184,8 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         raise InputError("a cluster has its own workers", where="--jobs --executor", hint="Leave --jobs out.")
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
+        from distributed.comm import parse_address  # noqa: PLC0415 - as above
+        from distributed.comm.registry import get_backend  # noqa: PLC0415 - as above
 
         from .cluster import AsaCluster  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
@@ -98,6 +194,7 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         ) from error
     if address:
         try:
+            get_backend(parse_address(address)[0])  # of a protocol that it does not know, a client never lets go
             client = Client(address, timeout=10)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UnavailableError(
@@ -108,5 +205,5 @@ def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | Non
         return
     with AsaCluster(cores=0 if jobs is None else 1, threads=1, n_workers=0, dashboard_address=":0") as cluster:
         cluster.adapt(minimum=0, maximum=math.inf if jobs is None else jobs)
-        with Client(cluster) as client, Elsewhere(client) as executor:
+        with Client(cluster) as client, Elsewhere(client, lambda: cluster.stuck) as executor:
             yield executor

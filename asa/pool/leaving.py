@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from distributed.core import Status, rpc
 from distributed.protocol.pickle import dumps
@@ -16,17 +18,31 @@ if TYPE_CHECKING:
 
 __all__ = ["leave", "others_run", "throw_out"]
 
+_LEAVING: WeakKeyDictionary[Scheduler, int] = WeakKeyDictionary()  # how many leave whose results are copied
+_RAN: WeakKeyDictionary[Scheduler, bool] = WeakKeyDictionary()  # whether its memory manager did, before
 _LOOK_S = 0.1
 _LAST_S = 10.0  # for results to move that came up to the end
 
 
 def others_run(scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Whether there is a worker to which the tasks and results of some could go."""
+    """Whether there is a worker to which the tasks and results of some could go.
+
+    Parameters
+    ----------
+    scheduler
+        Of the pool.
+    addresses
+        Of the workers.
+    """
     return any(worker.address not in addresses for worker in scheduler.running)
 
 
 async def leave(
-    scheduler: Scheduler, addresses: Collection[str], patience_s: float, connection: Mapping[str, Any]
+    scheduler: Scheduler,
+    addresses: Collection[str],
+    patience_s: float,
+    connection: Mapping[str, Any],
+    keep: Callable[[Collection[str]], Awaitable[bool]],
 ) -> bool:
     """Have workers leave; tell whether they did, which they do not where results would be lost.
 
@@ -40,27 +56,66 @@ async def leave(
         Tasks that run there are waited for so long; then they run again elsewhere.
     connection
         Arguments with which to connect to a worker.
+    keep
+        Sees to results that can move to no other worker, once their own take no tasks any more; tells whether they are
+        safe.
     """
     ends_s = time.monotonic() + patience_s
-    moved = await scheduler.retire_workers(workers=list(addresses), close_workers=False, remove=False)
-    if any(address in scheduler.workers and address not in moved for address in addresses):
-        _stay(scheduler, addresses)
-        return False
-    for address in addresses:
-        await _give_up_unbegun(scheduler, address, connection)
-    # dask tells no event
-    while time.monotonic() < ends_s and any(w.processing for w in _there(scheduler, addresses)):  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
-    try:
-        async with asyncio.timeout(_LAST_S):
-            await scheduler.retire_workers(workers=list(addresses), close_workers=True, remove=True)
-    finally:
-        await throw_out(scheduler, addresses)
+    moved: Collection[str] = ()
+    if others_run(scheduler, addresses):
+        moved = await scheduler.retire_workers(workers=list(addresses), close_workers=False, remove=False)
+    lonely = [address for address in addresses if address in scheduler.workers and address not in moved]
+    with _copies_stay(scheduler) if lonely else nullcontext():
+        if lonely:
+            _tell_status(scheduler, lonely, Status.closing_gracefully)
+            if not await keep(lonely):
+                _tell_status(scheduler, addresses, Status.running)
+                return False
+        for address in addresses:
+            await _give_up_unbegun(scheduler, address, connection)
+        # dask tells no event
+        while time.monotonic() < ends_s and any(w.processing for w in _there(scheduler, addresses)):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+        if lonely and not await keep(lonely):  # also what came up to the end
+            _tell_status(scheduler, addresses, Status.running)
+            return False
+        try:
+            await throw_out(scheduler, lonely)
+            async with asyncio.timeout(_LAST_S):
+                await scheduler.retire_workers(workers=list(addresses), close_workers=True, remove=True)
+        finally:
+            await throw_out(scheduler, addresses)
     return True
 
 
+@contextmanager
+def _copies_stay(scheduler: Scheduler) -> Iterator[None]:
+    """Have dask drop none of several copies of a result, lest it be the one that was made because the others go."""
+    manager = scheduler.extensions.get("amm")
+    leaving = _LEAVING.get(scheduler, 0)
+    if not leaving:
+        _RAN[scheduler] = manager is not None and manager.running
+    _LEAVING[scheduler] = leaving + 1
+    if manager is not None and manager.running:
+        manager.stop()
+    try:
+        yield
+    finally:
+        _LEAVING[scheduler] -= 1
+        if not _LEAVING[scheduler] and _RAN[scheduler] and manager is not None:
+            manager.start()
+
+
 async def throw_out(scheduler: Scheduler, addresses: Collection[str]) -> None:
-    """Have workers go at once; their tasks run again elsewhere, and are not blamed for it."""
+    """Have workers go at once; their tasks run again elsewhere, and are not blamed for it.
+
+    Parameters
+    ----------
+    scheduler
+        Of the pool.
+    addresses
+        Of the workers.
+    """
     for worker in _there(scheduler, addresses):
         await scheduler.remove_worker(worker.address, stimulus_id=_why(), expected=True)
 
@@ -89,10 +144,11 @@ def _begun(dask_worker: Worker) -> list[Any] | None:
     return [task.key for task in dask_worker.state.executing | dask_worker.state.long_running]
 
 
-def _stay(scheduler: Scheduler, addresses: Collection[str]) -> None:
-    """Let workers go on that were about to leave."""
+def _tell_status(scheduler: Scheduler, addresses: Collection[str], status: Status) -> None:
+    """Tell workers that they leave, or that they do not, and the scheduler at once."""
     for worker in _there(scheduler, addresses):
-        told = {"op": "worker-status-change", "status": Status.running.name, "stimulus_id": _why()}
+        told = {"op": "worker-status-change", "status": status.name, "stimulus_id": (why := _why())}
+        scheduler.handle_worker_status_change(status, worker, why)
         scheduler.stream_comms[worker.address].send(told)
 
 

@@ -38,7 +38,17 @@ _DOUBT = 4  # times the work that is known: what a forecast of run times may be 
 
 
 class Slot(NamedTuple):
-    """Cores that work from a time to a time, and are paid for from a time on."""
+    """Cores that work from a time to a time, and are paid for from a time on.
+
+    Parameters
+    ----------
+    cores
+        How many.
+    from_s, until_s
+        When they work, on the pool's clock.
+    paid_s
+        Since when they are allocated.
+    """
 
     cores: int
     from_s: float
@@ -70,6 +80,15 @@ class Rehearsal(NamedTuple):
 def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[Slot]) -> Rehearsal:
     """Spread work over cores, as if tasks could be cut; a wave takes as long as one of its tasks, and begins when the
     one before is done.
+
+    Parameters
+    ----------
+    now_s
+        When it begins.
+    waves
+        What is to be done, one after the other.
+    slots
+        What there is to do it.
 
     Examples
     --------
@@ -152,6 +171,15 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
     """Say what to part with to come down to so many cores: first what waits, the latest first, then what idles longest.
 
     What runs and works comes last, the one with the least time left first.
+
+    Parameters
+    ----------
+    now_s
+        The time.
+    views
+        What there is, and what is waited for.
+    cores
+        To be left at least.
     """
     have = sum(view.shape.cores for view in views)
     withdrawn: list[str] = []
@@ -173,6 +201,15 @@ def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
     """Tell when an allocation takes no new tasks any more, so that one of the length of `task_s` would still end there.
 
     Tasks that last longer than half of the allocation would keep it idle for most of its time: they take their chance.
+
+    Parameters
+    ----------
+    until_s
+        When its workers leave.
+    task_s
+        Seconds that a task takes.
+    start_s
+        When it started.
 
     Examples
     --------

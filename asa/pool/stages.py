@@ -11,22 +11,31 @@ import json
 import math
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
-from asa.errors import BackendError, JobNotFoundError, MissingExtraError, StateError, SubmitRejectedError
+from asa.errors import (
+    BackendError,
+    InputError,
+    JobNotFoundError,
+    MissingExtraError,
+    StateError,
+    SubmitRejectedError,
+    UnavailableError,
+)
 from asa.payload import TASK_EXIT, payload_text
 from asa.sites import OpenedSite
 from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
+
+from .picture import draw_timeline
 
 if TYPE_CHECKING:
     from .cluster import AsaCluster
@@ -36,8 +45,28 @@ __all__ = ["POOLED", "PoolOfStages", "StagesBackend"]
 POOLED = "+pool"
 """What the name of a site ends with whose jobs are tasks of a pool there: such waits are not the site's."""
 
+_GUARD = """\
+group=$1
+read -r _
+for pass in 1 2 3; do
+  for at in /proc/[0-9]*; do
+    read -r told <"$at/stat" || continue
+    set -- ${told##*) }
+    [ "$4" = "$group" ] && [ "$1" != Z ] && [ "${at#/proc/}" != $$ ] && kill -KILL "${at#/proc/}"
+  done
+done
+kill -KILL -- "-$group"
+"""  # ends a session once nobody holds the pipe's other end; by /proc first, for `timeout` makes a group of its own
+_GUARDED = """\
+exec 3<&0 </dev/null
+(trap '' HUP INT TERM; sh -c "$1" asa-guard $$ <&3 3<&- >/dev/null 2>&1 &)
+exec 3<&-
+exec sh -c "$2"
+"""  # the guard is nobody's child, so that what is run waits for none that it does not know
 _LOOK_S = 0.25
 _GRACE_S = 5.0  # from a request to end to the end
+_MB = 10**6  # memory is counted in, for a worker's command line rounds
+_PARTS = 1024  # of a GPU, which add up to a whole one without rounding
 _SPARE = 1.2  # of an allocation's walltime, over what its longest stage may take
 _MOST_EXIT = 255
 _STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # what a task ends with that has no exit code
@@ -86,12 +115,13 @@ class PoolOfStages:
     def _shape(self, limits: Capabilities) -> dict[str, Any]:
         """Say how wide and long the pool's jobs are: a node at most, and long enough for the longest stage."""
         stages = self._workflow.stages.values()
+        partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
+        account = self._options.get("account") or _only("account", {stage.account: stage for stage in stages})
         node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
         wide = sum(stage.cores_on(node) for stage in stages)
         cores = max(min(node, wide), 1)
         longest_s = max(stage.walltime_s for stage in stages)
         walltime_s = max(longest_s * _SPARE + 60.0, min(self._workflow.critical_path_s, 86400.0))
-        partition = next((stage.partition for stage in stages if stage.partition), "")
         rules = limits.partitions.get(partition or limits.partition)
         if rules is not None and rules.max_walltime_s is not None:
             walltime_s = min(walltime_s, rules.max_walltime_s)
@@ -103,10 +133,23 @@ class PoolOfStages:
             "memory": memory,
             "gpus": max(stage.gpus for stage in stages),
             "partition": partition,
-            "account": next((stage.account for stage in stages if stage.account), ""),
+            "account": account,
             "options": tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             "maximum": -(-_widest(self._workflow, node) // cores),
         }
+
+
+def _only(what: str, stages: Mapping[str, Stage]) -> str:
+    """Give the one partition or account that stages name, for the pool's jobs have one; empty if none does."""
+    named = [name for name in stages if name]
+    if len(named) > 1:
+        told = " and ".join(f"{stages[name].name!r} for {name!r}" for name in named[:2])
+        raise InputError(
+            f"stages ask for several {what}s: {told}; the jobs of a pool have one",
+            where=what,
+            hint="Give all stages the same, or take another strategy, whose jobs are the stages themselves.",
+        )
+    return named[0] if named else ""
 
 
 def _widest(workflow: Workflow, node: int) -> int:
@@ -138,6 +181,19 @@ class StagesBackend:
 
     What is known of a job lies in files of the run's folder, which workers write: a client that comes later knows as
     much as the first.
+
+    Parameters
+    ----------
+    folder
+        Of the run.
+    workflow
+        What runs.
+    limits
+        What the site can do where the pool's jobs go.
+    options
+        For `asa.pool.AsaCluster`, and ``maximum``, of its allocations at a time.
+    sleep
+        Waits for so many seconds; tells whether somebody wants something.
     """
 
     def __init__(
@@ -192,7 +248,13 @@ class StagesBackend:
         return time.time()
 
     def submit(self, spec: JobSpec) -> str:
-        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores."""
+        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores.
+
+        Raises
+        ------
+        SubmitRejectedError
+            It asks for more than a worker of the pool has.
+        """
         self._calls += 1
         if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
             return job.job_id
@@ -202,6 +264,14 @@ class StagesBackend:
                 f"asks for {asked}, and a task of the pool has {self._cores} on one",
                 where=f"job {spec.name!r}",
                 hint="Take another strategy, whose jobs are the stages themselves.",
+            )
+        self._open()
+        offered = self._cluster.shape.resources if self._cluster is not None else {}
+        if lacking := [name for name, amount in _needs(spec, spec.cores).items() if amount > offered.get(name, 0.0)]:
+            raise SubmitRejectedError(
+                f"asks for more {lacking[0]} than a worker of the pool has: {offered.get(lacking[0], 0):g}",
+                where=f"job {spec.name!r}",
+                hint=f"Give the pool's jobs more {lacking[0]}, or take another strategy.",
             )
         job = _Job(str(len(self._jobs) + 1), spec, self.now())
         self._keep(job)
@@ -224,7 +294,13 @@ class StagesBackend:
                 self._client.cancel(unbegun, force=True)
 
     def hold(self, job_id: str) -> None:
-        """Tasks cannot be held."""
+        """Refuse: tasks cannot be held.
+
+        Raises
+        ------
+        BackendError
+            Always.
+        """
         raise BackendError("cannot be held", where=f"job {job_id}", hint="Cancel it.")
 
     def release(self, job_id: str) -> None:
@@ -236,7 +312,13 @@ class StagesBackend:
         return {job_id: self._status(self._job(job_id)) for job_id in job_ids}
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
-        """Sleep until something changed, or the time has come."""
+        """Sleep until something changed, or the time has come.
+
+        Raises
+        ------
+        UnavailableError
+            The pool has nothing to run on, and will not by itself.
+        """
         for job in self._jobs.values():  # what a client before this one handed over
             if not job.futures and not self._status(job).state.is_final:
                 self._launch(job, again=True)
@@ -247,6 +329,9 @@ class StagesBackend:
                 self._jobs[status.job_id].told = status
             left_s = math.inf if until_s is None else until_s - self.now()
             is_idle = until_s is None and all(job.final is not None for job in self._jobs.values())
+            if not changed and not is_idle and self._cluster is not None and (why := self._cluster.stuck):
+                hint = "See to that, and go on with: asa resume."
+                raise UnavailableError(f"no worker comes: {why}", where="the pool of this run", hint=hint)
             if changed or left_s <= 0 or is_idle or self._sleep(min(left_s, _LOOK_S)):
                 return changed
 
@@ -255,12 +340,14 @@ class StagesBackend:
         return ()
 
     def close(self) -> None:
-        """End the pool: its jobs are cancelled, and keep what they learned of waits."""
+        """End the pool: its jobs are cancelled, what was learned of waits is kept, and what it was like is drawn."""
         if self._client is not None:
             with suppress(OSError, TimeoutError):
                 self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+            with suppress(InputError, MissingExtraError):  # a picture is no reason to fail
+                draw_timeline(self._cluster.timeline(), self._cluster.folder / "timeline.png")
         if self._held is not None:
             self._held.__exit__(None, None, None)
         self._client = self._cluster = self._held = None
@@ -294,17 +381,18 @@ class StagesBackend:
         maximum = self._options.pop("maximum", math.inf)
         self._cluster = AsaCluster(**{**options, **self._options})
         self._cluster.adapt(minimum=0, maximum=maximum)
+        if link := self._cluster.dashboard:
+            _write(self._place / "dashboard", f"{link}\n")
         self._client = Client(self._cluster)
         return self._client
 
     def _launch(self, job: _Job, *, again: bool = False) -> None:
         """Hand a job's tasks to the pool, after those of the jobs that it depends on."""
         client = self._open()
-        if again:
+        if again and (begun := self._file(job, "begin")).exists():
             job.restarts += 1
             self._keep(job)
-            for path in self._place.glob(f"{job.job_id}.begin"):
-                path.unlink(missing_ok=True)
+            begun.unlink(missing_ok=True)
         before: list[Any] = []
         for dependency in job.spec.dependencies:
             other = self._job(dependency.job_id)
@@ -320,7 +408,7 @@ class StagesBackend:
                 text, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
                 self._work, job.spec.walltime_s,
             )  # fmt: skip
-            told = {"resources": {"cores": cores}, "key": (name, turn, number), "pure": False}
+            told = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
             parts.append(client.submit(run_part, order, before, **told))
         job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
 
@@ -418,14 +506,7 @@ def run_part(order: _Order, before: Sequence[int]) -> int:
     if cancel.exists():
         return _STOPPED
     _write(place / f"{order.job_id}.begin", json.dumps({"time_s": time.time()}), once=True)
-    command = ["sh", "-c", order.text]
-    if (with_us := shutil.which("setpriv")) is not None:  # it ends with its worker, for it is run again elsewhere then
-        command = [with_us, "--pdeathsig", "KILL", *command]
-    environment = {**os.environ, "ASA_JOB_ID": order.job_id}
-    with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:
-        process = subprocess.Popen(  # noqa: S603 - what its user wants run
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=order.work, env=environment, process_group=0
-        )
+    with _guarded(order) as process:
         ends_s = time.monotonic() + order.walltime_s
         while True:
             try:
@@ -433,10 +514,38 @@ def run_part(order: _Order, before: Sequence[int]) -> int:
             except subprocess.TimeoutExpired:
                 is_late, is_cancelled = time.monotonic() >= ends_s, cancel.exists() or _is_over()
                 if is_late or is_cancelled:
-                    _end(process)
+                    _ask_to_end(process)
                     return _TIMED_OUT if is_late else _STOPPED
             else:
                 return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an order's text in a session of its own, of which nothing is left after.
+
+    Nor is there when this worker dies, for it runs again elsewhere then: only this process holds the end of the pipe.
+    """
+    command = ["sh", "-c", _GUARDED, "sh", _GUARD, order.text]
+    environment = {**os.environ, "ASA_JOB_ID": order.job_id}
+    watched, held = os.pipe()
+    try:
+        with Path(f"{order.log}.out").open("ab") as out, Path(f"{order.log}.err").open("ab") as err:
+            process = subprocess.Popen(  # noqa: S603 - what its user wants run
+                command, stdin=watched, stdout=out, stderr=err, cwd=order.work, env=environment, start_new_session=True
+            )
+        os.close(watched)
+        watched = -1
+        yield process
+    finally:
+        for end in (watched, held):
+            if end >= 0:
+                os.close(end)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:  # its guard is gone
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def note_end(place: str, job_id: str, codes: Sequence[int]) -> int:
@@ -461,13 +570,21 @@ def _is_over() -> bool:
         return False
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-            return
+def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+
+
+def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
+    """Say what a task needs that has so many of a job's cores: its part of all."""
+    told = {"cores": float(cores)}
+    if memory := spec.memory_bytes * cores // spec.cores // _MB * _MB:
+        told["memory"] = float(memory)
+    if gpus := spec.gpus * cores * _PARTS // spec.cores / _PARTS:
+        told["gpus"] = gpus
+    return told
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:

@@ -95,7 +95,17 @@ class Shape:
 
 
 class Wave(NamedTuple):
-    """Tasks that may run at the same time, and how long one takes."""
+    """Tasks that may run at the same time, and how long one takes.
+
+    Parameters
+    ----------
+    tasks
+        How many, each of a core.
+    task_s
+        Seconds that one takes.
+    needs
+        What a worker must offer to run them.
+    """
 
     tasks: int
     task_s: float

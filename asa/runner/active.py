@@ -75,7 +75,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody wants of a run under way: to cancel it, or the job of one of its stages."""
+    """What somebody wants of a run under way: to cancel it, or the job of one of its stages.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    stage
+        The stage's name; empty for the whole run.
+    what
+        Of it; so far only to cancel.
+    """
 
     run: str
     stage: str = ""
@@ -84,7 +94,45 @@ class Wish:
 
 @dataclass(slots=True)
 class Active:
-    """A run under way: its state, its forecast, its records."""
+    """A run under way: its state, its forecast, its records.
+
+    Parameters
+    ----------
+    run
+        What is run.
+    state
+        How it stands.
+    forecast
+        What its strategy asks.
+    begins_s
+        When it is handed over, on the scheduler's clock.
+    emit
+        Takes each record of what happens.
+    records
+        Those so far.
+    begun
+        Whether it was handed over.
+    is_behind
+        Whether what became of its jobs while nobody looked was not heard yet.
+    looks
+        How often the job of the open intent was looked for.
+    failures
+        Submissions that went wrong, one after the other.
+    again_s
+        Nothing is sent or looked for before.
+    late_looks
+        How often second jobs of doubtful tokens were looked for.
+    suspects
+        Tokens with a second job that could not be cancelled, and since when.
+    told
+        Cancellations that the batch system took, by job, and when.
+    swept
+        Whether nothing of ours was found after the end that should not be there.
+    waits
+        What is still to be told to the bank: job, forecast, observation, and the job's id.
+    trouble
+        With learning; empty for none.
+    """
 
     run: Run
     state: RunState
@@ -93,16 +141,16 @@ class Active:
     emit: Callable[[Record], None]
     records: list[Record] = field(default_factory=list)
     begun: bool = False
-    is_behind: bool = False  # what became of its jobs while nobody looked was not heard yet
-    looks: int = 0  # for the job of the open intent
-    failures: int = 0  # to send, one after the other
-    again_s: float = 0.0  # no sending or looking before
-    late_looks: dict[str, int] = field(default_factory=dict)  # for second jobs of doubtful tokens
-    suspects: dict[str, float] = field(default_factory=dict)  # tokens with a second job that could not be cancelled
-    told: dict[str, float] = field(default_factory=dict)  # cancellations that the batch system took, and when
-    swept: bool = False  # after the end nothing of ours was found that should not be there
+    is_behind: bool = False
+    looks: int = 0
+    failures: int = 0
+    again_s: float = 0.0
+    late_looks: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, float] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
+    swept: bool = False
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
-    trouble: str = ""  # with learning
+    trouble: str = ""
 
     def commit(self, entry: Entry) -> None:
         """Write down what happened, and let it change the state; learn what there is to learn."""
@@ -174,7 +222,19 @@ class Active:
 
 
 def queued(spec: JobSpec, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
-    """Describe a job as an estimator wants to know it."""
+    """Describe a job as an estimator wants to know it.
+
+    Parameters
+    ----------
+    spec
+        What it asks for.
+    capabilities
+        Of the site, whose name and usual partition count.
+    since_s
+        When it began to queue, on the scheduler's clock.
+    user
+        Whose it is.
+    """
     partition = spec.partition or capabilities.partition
     return QueuedJob(since_s, spec.cores, spec.walltime_s, user, capabilities.system, partition)
 
@@ -186,7 +246,17 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go.
+
+    Parameters
+    ----------
+    one
+        The run; one without a bank tells nothing.
+    job
+        One of its jobs.
+    since_s
+        When it began to queue, on the scheduler's clock.
+    """
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction

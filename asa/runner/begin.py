@@ -131,7 +131,13 @@ def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = Fals
 
 
 def bank_trouble(folder: Path) -> str:
-    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
+    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can.
+
+    Parameters
+    ----------
+    folder
+        Of the bank.
+    """
     what = "made"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,6 +151,11 @@ def bank_trouble(folder: Path) -> str:
 
 def check_bank(folder: Path | None) -> None:
     """Refuse a bank in which nothing can be kept.
+
+    Parameters
+    ----------
+    folder
+        Of the bank; None for none.
 
     Raises
     ------

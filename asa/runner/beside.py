@@ -40,7 +40,17 @@ _SAME_CLOCK_S = 2.0
 
 
 def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility) -> Facility:
-    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
+    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself.
+
+    Parameters
+    ----------
+    backend
+        The batch system's name.
+    stages
+        That are to run.
+    facility
+        The batch system.
+    """
     if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
         return facility  # a simulator runs nothing
     return Beside(facility, plugins.load("asa.backends", _LOCAL)())

@@ -35,7 +35,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The workflow was handed over."""
+    """The workflow was handed over.
+
+    Parameters
+    ----------
+    at_s
+        When.
+    """
 
     at_s: float
     kind: Literal["begun"] = "begun"
@@ -43,7 +49,19 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Intended:
-    """A job is about to be submitted. Until what became of that is known, it may or may not have been."""
+    """A job is about to be submitted. Until what became of that is known, it may or may not have been.
+
+    Parameters
+    ----------
+    token
+        By which the job can be found.
+    planned
+        The job as the strategy wants it.
+    spec
+        What is asked of the batch system.
+    at_s
+        When.
+    """
 
     token: str
     planned: PlannedJob
@@ -54,7 +72,15 @@ class Intended:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The job of a token is about to be submitted once more, as it was intended last."""
+    """The job of a token is about to be submitted once more, as it was intended last.
+
+    Parameters
+    ----------
+    token
+        Of the job.
+    at_s
+        When.
+    """
 
     token: str
     at_s: float
@@ -63,7 +89,15 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch system has the job of a token."""
+    """The batch system has the job of a token.
+
+    Parameters
+    ----------
+    token
+        Of the job.
+    status
+        How it stands, with its id.
+    """
 
     token: str
     status: JobStatus
@@ -72,7 +106,19 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up."""
+    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up.
+
+    Parameters
+    ----------
+    token
+        Of the job.
+    at_s
+        When.
+    reason
+        Why; empty if nobody said.
+    doubtful
+        Whether it may turn up.
+    """
 
     token: str
     at_s: float
@@ -83,7 +129,17 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Another job of a token was found and cancelled."""
+    """Another job of a token was found and cancelled.
+
+    Parameters
+    ----------
+    token
+        Of the job that it is another of.
+    job_id
+        Its own.
+    at_s
+        When.
+    """
 
     token: str
     job_id: str
@@ -93,7 +149,13 @@ class Surplus:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The batch system told something new of a job."""
+    """The batch system told something new of a job.
+
+    Parameters
+    ----------
+    status
+        How the job stands.
+    """
 
     status: JobStatus
     kind: Literal["told"] = "told"
@@ -101,7 +163,17 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class GivingUp:
-    """A job is about to be cancelled."""
+    """A job is about to be cancelled.
+
+    Parameters
+    ----------
+    job_id
+        Of the job.
+    reason
+        Why.
+    at_s
+        When.
+    """
 
     job_id: str
     reason: str
@@ -111,7 +183,17 @@ class GivingUp:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A job that was cancelled has ended, before its stages did: they wait for another."""
+    """A job that was cancelled has ended, before its stages did: they wait for another.
+
+    Parameters
+    ----------
+    job_id
+        Of the job.
+    reason
+        Why.
+    at_s
+        When.
+    """
 
     job_id: str
     reason: str
@@ -121,7 +203,19 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
+    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it.
+
+    Parameters
+    ----------
+    outcome
+        How it ends.
+    reason
+        Why.
+    at_s
+        When.
+    refused
+        Token of the job that was refused; empty if it is none.
+    """
 
     outcome: Literal["failed", "cancelled"]
     reason: str
@@ -157,12 +251,23 @@ _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")]
 
 
 def write_entry(entry: Entry) -> str:
-    """Write an entry as one line of JSON, without the line's end."""
+    """Write an entry as one line of JSON, without the line's end.
+
+    Parameters
+    ----------
+    entry
+        What happened.
+    """
     return _entry.dump_json(entry).decode()
 
 
 def read_entry(line: str | bytes) -> Entry:
     """Read what `write_entry` wrote; keys that a later version has added are passed over.
+
+    Parameters
+    ----------
+    line
+        Of a journal.
 
     Raises
     ------

@@ -191,8 +191,8 @@ class RunFolder:
 
         Raises
         ------
-        JournalError
-            It cannot be written.
+        InputError
+            It cannot be made there.
         """
         moment = datetime.fromtimestamp(plan.created_s).strftime("%Y%m%d-%H%M%S")  # noqa: DTZ006 - for people here
         path = runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
@@ -201,9 +201,8 @@ class RunFolder:
             (path / _WISHES).mkdir()
             _write_plan(path, plan)
         except OSError as error:
-            raise JournalError(
-                f"cannot be written: {error.strerror}", where=str(path), hint="Name another folder with --runs."
-            ) from error
+            hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
+            raise InputError(f"cannot be made: {error.strerror}", where=str(path), hint=hint) from error
         return cls(path)
 
     # ------------------------------------------------------------------ for the client that drives it
@@ -373,7 +372,13 @@ def _beating(lease: FileLock) -> Iterator[None]:
 
 
 def list_runs(runs: Path) -> list[RunFolder]:
-    """Give the runs in a folder, the latest last; what is none is passed over."""
+    """Give the runs in a folder, the latest last; what is none is passed over.
+
+    Parameters
+    ----------
+    runs
+        The folder.
+    """
     found = []
     for path in run_paths(runs):
         with suppress(InputError):
@@ -383,6 +388,11 @@ def list_runs(runs: Path) -> list[RunFolder]:
 
 def run_paths(runs: Path) -> list[Path]:
     """Give the paths of all that may be a run in a folder: what has a plan, and what cannot be looked into.
+
+    Parameters
+    ----------
+    runs
+        The folder; one that does not exist has none.
 
     Raises
     ------
@@ -411,6 +421,13 @@ def find_run(runs: Path, named: str) -> RunFolder:
     """Find a run by its folder, the folder's name in `runs`, its own name, or a beginning of it; empty for the latest.
 
     Of several runs of the very name the latest is taken.
+
+    Parameters
+    ----------
+    runs
+        The folder of the runs.
+    named
+        What the user says.
 
     Raises
     ------

@@ -24,7 +24,13 @@ class NoForecast:
     is_informed = False
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
-        """Refuse: a strategy that asks must say so in its `forecast`."""
+        """Refuse: a strategy that asks must say so in its `forecast`.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
         raise InputError(
             f"no forecast is there for stage {stages[0]!r}",
             hint="The strategy must declare the forecast it needs.",

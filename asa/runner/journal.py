@@ -18,6 +18,16 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
     Whoever was killed, or found the disk full, may have left a part of a line, or what the file system puts in its
     place, at the end. That is no entry: nothing was done because of it.
 
+    Parameters
+    ----------
+    path
+        Of the journal; one that does not exist is empty.
+
+    Returns
+    -------
+    (list of Entry, int)
+        In the order in which they were written; and bytes.
+
     Raises
     ------
     JournalError
@@ -90,6 +100,8 @@ class Journal:
         ------
         JournalError
             It could not be written. What it would have told must not be done.
+        LeaseError
+            Another client has written to it.
         """
         line = write_entry(entry).encode() + b"\n"
         try:

@@ -39,7 +39,21 @@ _WIND_UP_S = 100.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, everything that happened in it, and what was wrong with keeping its waits, if anything was."""
+    """How a run ended, and everything that happened in it.
+
+    Parameters
+    ----------
+    run
+        The run.
+    outcome
+        How it ended.
+    reason
+        Why, if it did not complete.
+    records
+        What happened, in order.
+    trouble
+        What was wrong with keeping its waits; empty for nothing.
+    """
 
     run: Run
     outcome: Outcome

@@ -69,6 +69,11 @@ class _NoWaits:
 def check_strategy(name: str) -> Strategy:
     """Make a strategy that can drive a real run.
 
+    Parameters
+    ----------
+    name
+        As `asa.strategies.load_strategy` takes it.
+
     Raises
     ------
     InputError
@@ -84,6 +89,13 @@ def check_strategy(name: str) -> Strategy:
 
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     """Refuse a run of which a job could never start.
+
+    Parameters
+    ----------
+    plan
+        What the run is.
+    strategy
+        What plans its jobs.
 
     Raises
     ------
@@ -123,20 +135,50 @@ def _contradiction(stages: Sequence[Stage]) -> str | None:
 
 
 def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
-    """Open what is known of waits, so that nothing is changed."""
+    """Open what is known of waits, so that nothing is changed.
+
+    Parameters
+    ----------
+    plan
+        What the run is: its estimator, its seed, and the site's cores.
+    folder
+        Of the bank; None, or one that does not exist, for nothing known.
+    """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
     return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
 
 
 def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank) -> list[PlannedSpec]:
-    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing."""
+    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing.
+
+    Parameters
+    ----------
+    plan
+        What the run is.
+    strategy
+        What plans its jobs.
+    backend
+        The batch system.
+    bank
+        What is known of its waits.
+    """
     is_learned = strategy.forecast is ForecastKind.LEARNED
     forecast = forecast_of(plan, backend, bank) if is_learned else NoForecast()
     return list(_jobs(plan, strategy, forecast, backend.now()))
 
 
 def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
-    """Predict with a bank that has seen the queue as it is now, if the run looks at it."""
+    """Predict with a bank that has seen the queue as it is now, if the run looks at it.
+
+    Parameters
+    ----------
+    plan
+        What the run is.
+    backend
+        The batch system.
+    bank
+        What is known of its waits.
+    """
     state = _state(plan)
     if plan.history:
         bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
@@ -151,7 +193,15 @@ def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
 
 
 def view_of(plan: RunPlan, now_s: float) -> RunView:
-    """Show what is true at a run's beginning, for a look at what a strategy would do."""
+    """Show what is true at a run's beginning, for a look at what a strategy would do.
+
+    Parameters
+    ----------
+    plan
+        What the run is.
+    now_s
+        On the scheduler's clock.
+    """
     return _state(plan).view(now_s)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
-from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step
+from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
@@ -62,16 +62,36 @@ _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage be
 
 @dataclass(slots=True)
 class Job:
-    """A job of the run: as planned, as asked for, and as last seen."""
+    """A job of the run: as planned, as asked for, and as last seen.
+
+    Parameters
+    ----------
+    planned
+        As the strategy wanted it.
+    spec
+        What was asked of the batch system.
+    status
+        As last seen.
+    giving_up
+        Why we are cancelling it, which the batch system may not have been told yet; empty if we are not.
+    given_up
+        Whether it was cancelled by us: its stages may have another job by now.
+    observed
+        Whether its wait was learned.
+    known_as
+        To the bank, once it queues.
+    resized
+        How often it was told since its start that it got narrower.
+    """
 
     planned: PlannedJob
     spec: JobSpec
     status: JobStatus
-    giving_up: str = ""  # why we are cancelling it; it may not have been told yet
-    given_up: bool = False  # cancelled by us: its stages may have another job by now
+    giving_up: str = ""
+    given_up: bool = False
     observed: bool = False
-    known_as: OwnJob | None = None  # to the bank, once it queues
-    resized: int = 0  # how often it was told since its start that it got narrower
+    known_as: OwnJob | None = None
+    resized: int = 0
 
     @property
     def is_void(self) -> bool:
@@ -82,7 +102,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A job's wait became known, which is something to learn."""
+    """A job's wait became known, which is something to learn.
+
+    Parameters
+    ----------
+    record
+        Of it, for who follows the run.
+    job
+        Whose wait.
+    observation
+        What is known of it.
+    """
 
     record: Observed
     job: Job
@@ -486,7 +516,7 @@ class RunState:
             yield Observation(self._observed(job, observation), job, observation)
         if status.payload_start_s is not None and (was.payload_start_s is None or requeued):
             yield from self._payload_began(job, status.payload_start_s)
-        self._tell_steps(job)
+        self._tell_steps(job, was.steps)
         yield from self._resized(job)
         if status.state.is_final:
             yield Ended(
@@ -541,11 +571,31 @@ class RunState:
     def _needed(self, job: Job) -> list[Job]:
         return [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
 
-    def _begun_after(self, stage: str) -> Iterator[float]:
-        """When stages began that follow one: it had ended by then, even if the batch system says so a moment later."""
-        for view in self.stages.values():
-            if stage in view.stage.after and view.started_s is not None:
-                yield view.started_s
+    def _in_order(self, stage: str, at_s: float) -> float:
+        """Move a time of a stage to where what is known of those before and after it lets it be.
+
+        A batch system may tell of an end some time after others began for which it was waited, or not know of it until
+        long after; clocks differ, and seconds are rounded. That a stage begins when those that it follows have ended
+        is certain.
+        """
+        graph = self.workflow.graph
+        for began_s, ended_s in self._nearest(stage, graph.pred):
+            at_s = max(at_s, began_s if ended_s is None else ended_s)
+        return min([at_s, *(began_s for began_s, _ in self._nearest(stage, graph.succ))])
+
+    def _nearest(self, stage: str, neighbours: Mapping[str, Iterable[str]]) -> Iterator[tuple[float, float | None]]:
+        """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order."""
+        to_see, seen = list(neighbours[stage]), set[str]()
+        while to_see:
+            name = to_see.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            view = self.stages[name]
+            if view.started_s is None:
+                to_see.extend(neighbours[name])
+            else:
+                yield view.started_s, view.ended_s
 
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status
@@ -566,21 +616,26 @@ class RunState:
         for name in job.planned.stages:
             self.stages[name] = replace(self.stages[name], phase=Phase.RUNNING)
         first = job.planned.stages[0]
-        if len(job.planned.stages) > 1:  # when each of its stages began is told in the end
-            self.stages[first] = replace(self.stages[first], started_s=at_s)
-        else:
-            # what it followed had ended: where clocks or seconds tell otherwise, they are wrong
-            ends = [self.stages[before].ended_s for before in self.workflow.stages[first].after]
-            began_s = max([at_s, *(end for end in ends if end is not None)])
-            self.stages[first] = replace(self.stages[first], started_s=began_s)
+        began_s = self._in_order(first, at_s)
+        self.stages[first] = replace(self.stages[first], started_s=began_s)
+        if len(job.planned.stages) == 1:  # of several, when each began is told in the end
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
-    def _tell_steps(self, job: Job) -> None:
-        """Note when stages began and ended that share a job, which is done only when it ends."""
+    def _tell_steps(self, job: Job, told: Sequence[StepTimes]) -> None:
+        """Note when stages began and ended that share a job, which is done only when it ends; what was told stands."""
+        known = set(told)
         for step in job.status.steps:
             view = self.stages[step.name]
-            if view.job_id == job.status.job_id and view.phase is Phase.RUNNING and len(job.planned.stages) > 1:
-                self.stages[step.name] = replace(view, started_s=step.start_s, ended_s=step.end_s)
+            is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING and len(job.planned.stages) > 1
+            if is_its and step not in known:
+                self._note_times(step.name, step.start_s, step.end_s)
+
+    def _note_times(self, stage: str, start_s: float, end_s: float | None) -> tuple[float, float]:
+        """Note when a stage began and ended, in the workflow's order; give what was noted."""
+        start_s = self._in_order(stage, start_s)
+        known_end_s = None if end_s is None else max(start_s, self._in_order(stage, end_s))
+        self.stages[stage] = replace(self.stages[stage], started_s=start_s, ended_s=known_end_s)
+        return start_s, start_s if known_end_s is None else known_end_s
 
     def _resized(self, job: Job) -> Iterator[Record]:
         """Tell of the cores that were given back since it was told last: a job's own, and those that joined it."""
@@ -683,11 +738,10 @@ class RunState:
             view = self.stages[step.name]
             if step.end_s is not None and view.job_id == job.status.job_id:
                 stages, job_id = (step.name,), job.status.job_id
-                yield StageStarted(time_s=step.start_s, run=self.name, stages=stages, job_id=job_id)
-                yield StageEnded(time_s=step.end_s, run=self.name, stages=stages, job_id=job_id)
-                self.stages[step.name] = replace(
-                    view, phase=Phase.DONE, started_s=step.start_s, ended_s=step.end_s, hold_until_s=None
-                )
+                start_s, end_s = self._note_times(step.name, step.start_s, step.end_s)
+                self.stages[step.name] = replace(self.stages[step.name], phase=Phase.DONE, hold_until_s=None)
+                yield StageStarted(time_s=start_s, run=self.name, stages=stages, job_id=job_id)
+                yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
@@ -700,11 +754,11 @@ class RunState:
                 start, end = step.start_s, end_s if step.end_s is None else step.end_s
             if alone and (known := self.stages[slot.stage].started_s) is not None:
                 start = known
+            start, end = self._note_times(slot.stage, start, end)
+            self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE)
             if not alone:
                 yield StageStarted(time_s=start, run=self.name, stages=(slot.stage,), job_id=job_id)
-            end = max(start, min([end, *self._begun_after(slot.stage)]))
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
-            self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE, started_s=start, ended_s=end)
         if all(stage.phase is Phase.DONE for stage in self.stages.values()):
             last = max(stage.ended_s or 0.0 for stage in self.stages.values())
             yield self._end("completed", "", last)
@@ -826,6 +880,15 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
     - Cancelled while it was in the queue: a lower bound.
     - Held by somebody meanwhile: an upper bound.
     - Put back into the queue after it had started: nothing.
+
+    Parameters
+    ----------
+    spec
+        What was asked for.
+    status
+        The job as last seen.
+    capabilities
+        Of the site: whether age accrues.
     """
     if status.eligible_s is None or status.restarts:
         return None
@@ -846,7 +909,15 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
 
 def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
-    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
+    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more.
+
+    Parameters
+    ----------
+    status
+        The job as last seen.
+    capabilities
+        Of the site: whether age accrues.
+    """
     if capabilities.age_accrues or status.eligible_s is None:
         return status.submit_s
     return status.eligible_s

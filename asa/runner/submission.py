@@ -45,6 +45,17 @@ def cancel(backend: Backend, one: Active, job_id: str, reason: str) -> bool:
     """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
 
     Where the batch system cannot be asked now nothing is decided: what is known may be old, and the payload have begun.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    job_id
+        One of its jobs.
+    reason
+        Why.
     """
     ask(backend, [(one, job_id)])
     job = one.state.jobs[job_id]
@@ -60,6 +71,13 @@ def tell_cancellations(backend: Backend, one: Active) -> float | None:
     """Tell cancellations, and note those that have come true; return when to try again.
 
     A job is given up once it has ended: until then it may yet end well, and its stages must not have another.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
     """
     again: list[float] = []
     for job_id in one.to_cancel():
@@ -91,6 +109,13 @@ def sweep(backend: Backend, one: Active) -> float | None:
     """Once a run has ended, cancel whatever of it turns up that it does not know; return when to look again.
 
     A submission may have arrived twice though it was answered well.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
     """
     if one.swept or one.state.outcome is None or one.state.open_intent is not None:
         return None
@@ -108,7 +133,17 @@ def sweep(backend: Backend, one: Active) -> float | None:
 
 
 def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
-    """Submit a job: what is intended is written down before, what became of it after."""
+    """Submit a job: what is intended is written down before, what became of it after.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    planned
+        What its strategy wants submitted.
+    """
     spec = one.state.spec_of(planned)
     before = one.state.intents.get(spec.token)
     is_again = before is not None and before.spec == spec
@@ -184,7 +219,15 @@ def _send_later(backend: Backend, one: Active, why: str, *, doubtful: bool) -> N
 
 
 def clear_up(backend: Backend, one: Active) -> float | None:
-    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on."""
+    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    """
     if (intent := one.state.open_intent) is None:
         return None
     now = backend.now()
@@ -209,7 +252,15 @@ def clear_up(backend: Backend, one: Active) -> float | None:
 
 
 def look_for_twins(backend: Backend, one: Active) -> float | None:
-    """Look for second jobs of tokens that were sent again, and cancel them; return when to look next."""
+    """Look for second jobs of tokens that were sent again, and cancel them; return when to look next.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    """
     now, nexts = backend.now(), []
     have = {job.spec.token for job in one.state.jobs.values()}
     for token, since in one.doubtful.items():
@@ -273,6 +324,13 @@ def give_up_orphans(backend: Backend, one: Active) -> float | None:
     """Cancel what can never start since a job was given up, or failed, that it depends on; return when to go on.
 
     Its stages are asked for again, and so are those that depend on them in turn.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
     """
     if one.state.outcome is not None:
         return None
@@ -306,13 +364,29 @@ def _cancel_surplus(backend: Backend, one: Active, token: str, surplus: Iterable
 
 
 def clean_up(backend: Backend, one: Active) -> None:
-    """Cancel what is left of a run that ended without its result."""
+    """Cancel what is left of a run that ended without its result.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    """
     for job_id in one.state.live_jobs():
         cancel(backend, one, job_id, f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}")
 
 
 def ask(backend: Backend, jobs: Iterable[tuple[Active, str]]) -> bool:
-    """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all of them."""
+    """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all of them.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    jobs
+        Ids, each with the run that the job is of.
+    """
     owners = {job_id: one for one, job_id in jobs}
     try:
         told = backend.status(owners)
@@ -339,14 +413,30 @@ def _ask_one(backend: Backend, one: Active, job_id: str) -> bool:
 
 
 def catch_up(backend: Backend, one: Active) -> bool:
-    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it."""
+    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it.
+
+    Parameters
+    ----------
+    backend
+        The batch system.
+    one
+        The run.
+    """
     if one.is_behind:
         one.is_behind = not ask(backend, [(one, job_id) for job_id in one.state.unfinished_jobs()])
     return not one.is_behind
 
 
 def take_in(one: Active, status: JobStatus) -> None:
-    """Note what was heard of a job, if it is new."""
+    """Note what was heard of a job, if it is new.
+
+    Parameters
+    ----------
+    one
+        The run.
+    status
+        Of one of its jobs.
+    """
     job = one.state.jobs[status.job_id]
     if status != replace(job.status, expected_start_s=status.expected_start_s):
         one.commit(Told(status))

@@ -1,8 +1,9 @@
 # ruff: noqa: T201, C901, PLR0912, PLR0915 - it prints its tables; the model is a world in a function
 """A pool that asks ahead of time against dask-jobqueue's `SLURMCluster.adapt`, which follows demand.
 
-    python tests/pool/against_jobqueue.py model [--rounds N]     both rules on a simulated machine
-    python tests/pool/against_jobqueue.py slurm [--rounds N]     both packages on real Slurm daemons
+    python tests/pool/against_jobqueue.py model [--rounds N]            both rules on a simulated machine
+    python tests/pool/against_jobqueue.py log LOG ... [--rounds N]      both rules on simulated machines under real logs
+    python tests/pool/against_jobqueue.py slurm [--rounds N]            both packages on real Slurm daemons
 
 The work is a graph of wide waves with a single task between two of them: what `client.map`, a reduction, and the next
 `client.map` make; or one long wave that outlasts several walltimes. The machine is full of others' jobs, always with as
@@ -11,7 +12,9 @@ matter, while waits, workers and messages are real.
 
 The model replaces dask by what decides: of the pool `asa.pool.planning.decide`, of dask-jobqueue dask's rule for the
 number of workers (`Scheduler.adaptive_target`, `AdaptiveCore.recommendations`, with their defaults), once a second.
-Tasks begin in order on free cores; a worker that leaves while it works ends its tasks first, in both.
+Tasks begin in order on free cores; a worker that leaves while it works ends its tasks first, in both. Under a log both
+look every 15 seconds, for it takes hours: jobs are a twelfth of the machine each, three at most, for four hours; the
+work keeps them busy for twelve hours, in one wave of tasks of ten minutes, or in three waves with half an hour between.
 """
 
 from __future__ import annotations
@@ -38,9 +41,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from slurm_testbed import SCRIPT, Testbed, missing
 
+from asa.backend import JobSpec, JobState
 from asa.estimators import WaitBank
 from asa.pool.planning import decide, drain_from_s
 from asa.pool.values import Decision, Rules, Shape, View, Wave
+from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
 CORES = 28  # of a job: a node of the testbed
@@ -56,6 +61,8 @@ class Graph:
     task_s: float
     between_s: float
     walltime_s: float = 1800.0
+    cores: int = CORES
+    step_s: float = 0.5
 
     @property
     def margin_s(self) -> float:
@@ -90,6 +97,7 @@ class Told:
 GRAPHS = {
     "waves": Graph(waves=2, tasks=336, task_s=10.0, between_s=45.0),
     "long": Graph(waves=1, tasks=2016, task_s=10.0, between_s=1.0, walltime_s=120.0),
+    "longer": Graph(waves=1, tasks=4032, task_s=10.0, between_s=1.0, walltime_s=120.0),
 }
 
 
@@ -173,6 +181,41 @@ class Machine:
         return [name for name in started if not name.startswith("other")]
 
 
+class Logged:
+    """Ours on a machine that replays a log, at a moment that a seed draws."""
+
+    def __init__(self, site: Any, seed: int) -> None:
+        self.queue = site.open(seed)
+        self.cores = self.queue.capabilities.max_cores
+        self.names: dict[str, str] = {}
+        self.events: list[QueueEvent] = list(self.queue.queue_events(2000, ends=True))
+
+    @property
+    def now(self) -> float:
+        return self.queue.now()
+
+    def submit(self, name: str, cores: int, walltime_s: float, run_s: float) -> None:
+        self.names[self.queue.submit(JobSpec(name, cores, walltime_s, run_s=run_s))] = name
+        self.events.append(QueueEvent("submitted", name, self.now, QueuedJob(self.now, cores, walltime_s)))
+
+    def end(self, name: str) -> None:
+        job = next(job for job, own in self.names.items() if own == name)
+        [status] = self.queue.status([job]).values()
+        self.events.append(QueueEvent("left" if status.start_s is None else "ended", name, self.now))
+        self.queue.cancel(job)
+
+    def advance(self, by_s: float) -> list[str]:
+        """Let time pass; tell what started."""
+        until_s, started = self.now + by_s, []
+        while self.now < until_s:
+            for status in self.queue.wait(until_s):
+                if status.state is JobState.RUNNING:
+                    started.append(self.names[status.job_id])
+                    self.events.append(QueueEvent("started", started[-1], self.now))
+        self.events += self.queue.queue_events(2000, ends=True)
+        return started
+
+
 def other_job(rng: random.Random) -> tuple[int, float, float]:
     """Draw somebody's job: cores, walltime, run time."""
     run_s = rng.uniform(20.0, 70.0)
@@ -199,13 +242,21 @@ class Worker:
 STARTUP_S = 4.0
 
 
-def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> Told:
-    """Run the graph by one of the two rules."""
+def filled(seed: int) -> Machine:
+    """Give a machine that is full."""
     machine = Machine(seed)
     for _ in range(600):
         machine.advance(1.0)
+    return machine
+
+
+def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estimator: str) -> Told:
+    """Run the graph by one of the two rules."""
     bank = WaitBank(estimator, machine_cores=machine.cores)
-    shape = Shape(CORES, graph.walltime_s, threads=CORES)
+    bank.follow(machine.events)
+    machine.events.clear()
+    shape = Shape(graph.cores, graph.walltime_s, threads=graph.cores)
+    wait_count = max(round(3.0 / max(graph.step_s, 1.0)), 1)
     steps = [list(step) for step in graph.steps]  # tasks that have not begun, of a length
     begun: list[tuple[float, float]] = []  # of this step: when, until when
     known: dict[float, float] = {}
@@ -223,7 +274,7 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
         for _ in range(count):
             name = f"ours{len(workers)}"
             workers[name] = Worker(name, machine.now, View(name, shape, machine.now, forecast))
-            machine.submit(name, CORES, graph.walltime_s, graph.walltime_s)
+            machine.submit(name, graph.cores, graph.walltime_s, graph.walltime_s)
 
     def part(worker: Worker) -> None:
         nonlocal cancelled
@@ -243,11 +294,11 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
         processing = sum(until_s > machine.now for _, until_s in begun)
         cpu = math.ceil((processing + waiting) * guess_s(task_s) / 5.0)
         cpu = min(waiting + processing, cpu)
-        target = math.ceil(cpu / CORES) if running else max(cpu, 1)
+        target = math.ceil(cpu / graph.cores) if running else max(cpu, 1)
         target = min(target, MOST_JOBS)
         if target >= len(plan):
             counts.clear()
-            ask(target - len(plan), bank.predict(QueuedJob(machine.now, CORES, graph.walltime_s)))
+            ask(target - len(plan), bank.predict(QueuedJob(machine.now, graph.cores, graph.walltime_s)))
             return
         closing = [one for one in plan if one not in running][: len(plan) - target]
         if target < len(plan) - len(closing):
@@ -258,13 +309,13 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
             if name not in {one.name for one in closing}:
                 del counts[name]
         for one in closing:
-            if counts[one.name] >= 3:
+            if counts[one.name] >= wait_count:
                 del counts[one.name]
                 part(one)
 
     def pool() -> None:
         now = machine.now
-        forecast = bank.predict(QueuedJob(now, CORES, graph.walltime_s))
+        forecast = bank.predict(QueuedJob(now, graph.cores, graph.walltime_s))
         guess = partial(guess_s, unknown_s=forecast.at(0.5))
         waves = []
         for at, (waiting, task_s) in enumerate(steps):
@@ -286,26 +337,27 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
                 one.view, start_s=one.start_s, until_s=until_s, idle_s=now - since_s if idle else 0.0, useless_s=useless
             )
             views.append(one.view)
-        rules = Rules(maximum=CORES * MOST_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
+        rules = Rules(maximum=graph.cores * MOST_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
         told: Decision = decide(now, waves, views, {shape: forecast}, rules)
         ask(len(told.ask), forecast)
         for one in there():
-            one.view = replace(one.view, useless_s=one.view.useless_s + 1.0 if one.name in told.useless else 0.0)
+            one.view = replace(
+                one.view, useless_s=one.view.useless_s + looks * graph.step_s if one.name in told.useless else 0.0
+            )
         parted = {*told.withdraw, *told.give_back}
         for name in list(counts):
             if name not in parted:
                 del counts[name]
         for name in parted:
             counts[name] += 1
-            if counts[name] >= 3:
+            if counts[name] >= wait_count:
                 part(workers[name])
 
-    step_s = 0.5
-    ticks = 0
+    ticks, looks = 0, max(round(1.0 / graph.step_s), 1)
     while steps:
-        for name in machine.advance(step_s):
+        for name in machine.advance(graph.step_s):
             workers[name].start_s, workers[name].ready_s = machine.now, machine.now + STARTUP_S
-            workers[name].free_s = [machine.now + STARTUP_S] * CORES
+            workers[name].free_s = [machine.now + STARTUP_S] * graph.cores
         bank.follow(machine.events)
         machine.events.clear()
         now = machine.now
@@ -328,7 +380,7 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
                 for free_s in lost:
                     begun.remove(next(task for task in begun if task[1] == free_s))
                 steps[0][0] += len(lost)
-                one.leaving, one.free_s = True, [now] * CORES
+                one.leaving, one.free_s = True, [now] * graph.cores
             elif who == "pool" and steps and now >= drain_from_s(until_s, guess_s(steps[0][1]), one.start_s):
                 one.leaving = True
             for number, free_s in enumerate(one.free_s):
@@ -341,7 +393,7 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
                 one.ended_s = now
                 machine.end(one.name)
         ticks += 1
-        if steps and ticks % 2 == 0:
+        if steps and ticks % looks == 0:
             jobqueue() if who == "jobqueue" else pool()
     allocated = sum((one.ended_s or machine.now) - one.start_s for one in workers.values() if one.start_s is not None)
     makespan_s = machine.now - began_s
@@ -350,7 +402,7 @@ def model(seed: int, graph: Graph, who: str, price: float, estimator: str) -> To
         makespan_s,
         first_s - began_s,
         all_s - began_s,
-        allocated * CORES / 3600,
+        allocated * graph.cores / 3600,
         used / 3600,
         len(workers),
         cancelled,
@@ -534,25 +586,47 @@ def rounds(run: Callable[[int, str], Told], count: int, first: int) -> Iterator[
             yield told
 
 
+def under_log(log: Path, seeds: range, asked: argparse.Namespace) -> Iterator[tuple[str, list[Told]]]:
+    """Run both rules at several moments of a log, for work of two kinds."""
+    site = open_facility("simulated", None, {"trace": str(log), "poll_s": "0"}).facility
+    cores = max(site.capabilities.max_cores // 12, 1)
+    rest = {"walltime_s": 4 * 3600.0, "cores": cores, "step_s": 15.0}
+    tasks = 12 * 6 * MOST_JOBS * cores  # of ten minutes in twelve hours
+    graphs = {"long": Graph(1, tasks, 600.0, 15.0, **rest), "waves": Graph(3, tasks // 3, 600.0, 1800.0, **rest)}
+    price = float(cores) if asked.price is None else asked.price
+    for name, graph in graphs.items():
+        pairs = ((seed, who) for seed in seeds for who in ("jobqueue", "pool"))
+        told = [model(Logged(site, seed), graph, who, price, asked.estimator) for seed, who in pairs]
+        yield f"{name}: {graph}", told
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("model", "slurm"))
+    parser.add_argument("what", choices=("model", "log", "slurm"))
+    parser.add_argument("logs", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--price", type=float, default=float(CORES))
+    parser.add_argument("--price", type=float, help="in cores; as many as a job has, if not given")
     parser.add_argument("--estimator", default="asa")
     parser.add_argument("--graph", choices=list(GRAPHS))
     asked = parser.parse_args()
     if asked.what == "model":
+        asked.price = CORES if asked.price is None else asked.price
         for graph in (GRAPHS[asked.graph],) if asked.graph else GRAPHS.values():
             seeds = range(asked.seed, asked.seed + asked.rounds)
             pairs = ((seed, who) for seed in seeds for who in ("jobqueue", "pool"))
-            told = [model(seed, graph, who, asked.price, asked.estimator) for seed, who in pairs]
+            told = [model(filled(seed), graph, who, asked.price, asked.estimator) for seed, who in pairs]
             show(f"In the model: {graph}", told)
+        return
+    if asked.what == "log":
+        for log in asked.logs:
+            for name, told in under_log(log, range(asked.seed, asked.seed + asked.rounds), asked):
+                show(f"{log.name}, {name}", told)
         return
     if reason := missing():
         raise SystemExit(reason)
+    asked.price = CORES if asked.price is None else asked.price
     with tempfile.TemporaryDirectory(prefix="asa-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)  # for Slurm's own user
         testbed = Testbed(Path(folder) / "slurm", nodes=4, cores_per_node=CORES, conf="MinJobAge=7200")

@@ -1,6 +1,7 @@
 """One pool over several jobs of this machine's queue: real processes, real faults."""
 
 import asyncio
+import gc
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
+import dask
 import dask.bag
 from dask import delayed
 from distributed import Client
@@ -28,11 +30,12 @@ from slurm_testbed import until
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitStore
 from asa.pool import AsaCluster, demand
+from asa.pool import cluster as cluster_module
 from asa.pool.allocation import Phase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
 from asa.pool.picture import draw_timeline
-from asa.pool.values import Wave
+from asa.pool.values import Shape, Wave
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,13 @@ def joined(allocation):
 
 def ended(allocation):
     return until(lambda: allocation.phase is Phase.ENDED and allocation, what=f"the end of {allocation.id}")
+
+
+def outlive(pool, one, left_s):
+    """Have so much of an allocation's walltime left, as if it had been asked for long ago."""
+    ends_s = pool.now() + left_s
+    one.shape = replace(one.shape, walltime_s=ends_s - one.start_s)
+    return ends_s
 
 
 def counting(folder):
@@ -124,9 +134,46 @@ def test_results_move_when_an_allocation_is_given_back(pool, tmp_path):
     assert set(runs(tmp_path).values()) == {1}
 
 
-def test_the_only_copy_of_results_is_not_given_back(queue, tmp_path):
-    """An allocation stays while what it holds could move nowhere."""
-    with cluster(queue, "lone") as pool, Client(pool) as client:
+def test_an_asynchronous_pool_has_the_workers_that_it_was_made_with(queue):
+    """Also those that it was asked for before it was awaited."""
+
+    async def live():
+        made = cluster(queue, "async", n_workers=1, asynchronous=True)
+        async with made as pool, Client(pool, asynchronous=True) as client:
+            return await client.submit(sum, [1, 2])
+
+    assert asyncio.run(asyncio.wait_for(live(), 60)) == 3
+
+
+def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
+    """Where no worker is left that could take them: when the last allocation is given back, and when its time is up.
+
+    Dask drops one of two copies whenever it looks, here all the time.
+    """
+    often = dask.config.set({"distributed.scheduler.active-memory-manager.interval": "5ms"})
+    with often, cluster(queue, "lone") as pool, Client(pool) as client:
+        lone = joined(pool.ask())
+        for turn, ends in enumerate((pool.release, lambda one: outlive(pool, one, 3.0))):
+            tasks = client.map(counting(tmp_path), range(turn * 10, turn * 10 + 10), key=f"turn-{turn}")
+            client.gather(tasks)
+            ends(lone)
+            ended(lone)
+            assert list(client.ncores()) == [pool._keeper.result().address]
+            assert client.gather(tasks) == list(range(turn * 10, turn * 10 + 10))
+            waiting = client.submit(sum, tasks)  # the one that keeps them is no worker
+            time.sleep(0.2)
+            assert waiting.status == "pending"
+            lone = joined(pool.ask())
+            assert waiting.result(timeout=30) == sum(range(turn * 10, turn * 10 + 10))
+            assert set(runs(tmp_path).values()) == {1}
+        del tasks, waiting
+        until(lambda: pool._keeper is None, what="the end of what keeps nothing any more")
+
+
+def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, monkeypatch):
+    """It stays until its results can move to other workers, for the client is no place for them."""
+    monkeypatch.setattr(cluster_module, "_KEPT_BYTES", 0)
+    with cluster(queue, "much") as pool, Client(pool) as client:
         lone = joined(pool.ask())
         task = client.submit(counting(tmp_path / "runs"), 1)
         task.result(timeout=60)
@@ -134,6 +181,10 @@ def test_the_only_copy_of_results_is_not_given_back(queue, tmp_path):
         until(lambda: lone.id in pool._again_s, what="the refusal")
         assert lone.phase is Phase.ALIVE
         assert client.submit(lambda x: x + 1, task).result(timeout=30) == 2
+        assert runs(tmp_path / "runs") == {1: 1}
+        joined(pool.ask())
+        assert ended(lone).why == "it was given back"  # there is room for it elsewhere now
+        assert task.result(timeout=30) == 1
         assert runs(tmp_path / "runs") == {1: 1}
 
 
@@ -182,8 +233,7 @@ def test_workers_leave_before_their_walltime_ends(pool, tmp_path):
 
     long_ = client.submit(long_there, workers=[name], allow_other_workers=True, priority=10)
     until(lambda: len(runs(tmp_path)) > 6, what="work under way")
-    ends_s = pool.now() + 8
-    short.shape = replace(short.shape, walltime_s=ends_s - short.start_s)  # as if it had been asked for so long ago
+    ends_s = outlive(pool, short, 8.0)
     assert client.gather(tasks) == list(range(30))
     assert set(runs(tmp_path).values()) == {1}
     assert long_.result(timeout=60) != name
@@ -256,8 +306,10 @@ def test_nobody_else_is_let_in_where_all_is_encrypted(queue):
         assert not any(secret in text for text in scripts)
         with pytest.raises(TypeError, match="TLS expects"):
             Client(pool.scheduler_address, timeout=1)
+        gc.collect()  # a client that is let go of while another starts waits for a lock that this one has
         with pytest.raises(OSError, match="certificate does not match"):
             Client(pool.scheduler_address, security=make_security(), timeout=1)
+        gc.collect()
 
 
 def test_all_is_encrypted_where_workers_are_elsewhere(queue, monkeypatch):
@@ -310,6 +362,29 @@ def test_workers_end_with_their_scheduler(queue, tmp_path):
         assert status.end_s - status.start_s < 60
         joined(pool.ask())
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+
+
+def test_a_task_counts_as_what_it_keeps_from_running_beside_it(queue):
+    """Of four cores and two GPUs, a task that needs a GPU takes two cores' turn, and one of three cores all of it."""
+    shapes = [
+        Shape(4, 600.0, threads=4, gpus=2, memory_bytes=8 * 2**30),
+        Shape(8, 600.0, threads=8, tags=frozenset({"x"})),
+    ]
+    needs = {"one": {"gpus": 1}, "both": {"gpus": 2}, "three": {"cores": 3}, "memory": {"memory": 3 * 2**30}}
+    needs |= {"tag": {"x": 1}, "nobody": {"cores": 16}, "half": {"gpus": 0.5}, "none": {}}
+
+    async def read():
+        async with cluster(queue, "counted", asynchronous=True) as pool, Client(pool, asynchronous=True) as client:
+            tasks = [client.submit(abs, -1, key=name, resources=told) for name, told in needs.items()]
+            while len(pool.scheduler.tasks) < len(needs):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            waves = read_demand(pool.scheduler, 0.0, shapes)
+            await client.cancel(tasks)
+            return {wave.needs: wave.tasks for wave in waves}
+
+    told = asyncio.run(read())
+    expected = {"one": 2, "both": 4, "three": 4, "memory": 2, "tag": 1, "nobody": 16, "half": 1, "none": 1}
+    assert told == {frozenset(needs[name].items()): count for name, count in expected.items()}
 
 
 def test_demand_is_read_from_the_graph(queue, monkeypatch):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from slurm_testbed import until
 
 from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -184,6 +185,122 @@ def test_what_was_not_sent_yet_is_not_sent_any_more(open_desk):
     made.submit(SPEC, SOON)
     assert "not wanted" in told_of(news)
     assert (site.sent, site.jobs) == (["t1"], {})
+
+
+class Unreliable(Site):
+    """One of whose calls some fail, by their names: how often."""
+
+    def __init__(self, answers=(), **failures):
+        super().__init__(answers)
+        self.failures, self.calls = failures, []
+
+    def _may_fail(self, name):
+        self.calls.append(name)
+        self.failures[name] = self.failures.get(name, 0) - 1
+        if self.failures[name] >= 0:
+            raise UnavailableError("the connection was reset")
+
+    def cancel(self, job_id):
+        self._may_fail("cancel")
+        super().cancel(job_id)
+
+    def find(self, tokens):
+        self._may_fail("find")
+        return super().find(tokens)
+
+    def wait(self, until_s):  # its clock stands, so that nothing is done again before the end
+        self.sleep(0.01)
+        return [status for _, status in self.jobs.values()]
+
+    def left(self):
+        return [job_id for job_id, (_, status) in self.jobs.items() if not status.state.is_final]
+
+
+def closed(made):
+    made.stop().result(timeout=30)
+    made.join(timeout=30)
+    assert not made.is_alive()
+
+
+def submitted_cancelled_and_closed(open_desk, site):
+    """Have a job that is wanted no more while it is being sent, and end."""
+    made, _ = open_desk(site)
+    site.meanwhile = lambda: made.cancel("t1")
+    made.submit(SPEC, SOON)
+    until(lambda: site.jobs, what="the submission")
+    closed(made)
+
+
+@pytest.mark.parametrize(
+    ("answers", "failures"),
+    [
+        ([], {"cancel": 1}),
+        ([SubmitInDoubtError("it arrived")], {}),
+        ([SubmitInDoubtError("it arrived")], {"find": 1, "cancel": 1}),
+    ],
+)
+def test_no_job_is_left_behind_at_the_end(open_desk, monkeypatch, caplog, answers, failures):
+    """What could not be cancelled at first is cancelled before the desk closes; so is what may have been accepted."""
+    monkeypatch.setattr(desk, "_HURRY_S", 0.01)
+    site = Unreliable(answers, **failures)
+    submitted_cancelled_and_closed(open_desk, site)
+    assert (site.cancelled, site.left()) == (["1"], [])
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("answers", "failures", "words"),
+    [
+        ([], {"cancel": 10**6}, "job 1"),
+        ([SubmitInDoubtError("it arrived")], {"find": 10**6}, "the token t1, if it was accepted"),
+    ],
+)
+def test_what_may_be_left_behind_is_named(open_desk, monkeypatch, caplog, answers, failures, words):
+    """A batch system that does not answer does not hold the end up for ever."""
+    monkeypatch.setattr(desk, "_HURRY_S", 0.01)
+    monkeypatch.setattr(desk, "_CLOSING_S", 0.2)
+    site = Unreliable(answers, **failures)
+    submitted_cancelled_and_closed(open_desk, site)
+    assert site.left() == ["1"]
+    [record] = caplog.records
+    assert all(part in record.getMessage() for part in (words, "the connection was reset", "cancel it"))
+
+
+def test_what_was_never_looked_for_is_not_taken_for_unsent(open_desk):
+    """A look that failed is none."""
+    site = Unreliable([SubmitInDoubtError("it arrived")], find=3)
+    site.wait = lambda until_s: Site.wait(site, until_s)
+    site.meanwhile = lambda: made.cancel("t1")
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    assert told_of(news).state is JobState.PENDING
+    until(lambda: site.cancelled == ["1"], what="its end")
+
+
+@pytest.mark.parametrize("failing", ["find", "cancel"])
+def test_what_an_earlier_pool_left_is_cancelled_when_it_can_be(open_desk, failing):
+    """The trouble is told, and it is tried again; what has ended is left alone."""
+    site = Unreliable(**{failing: 1})
+    site.wait = lambda until_s: Site.wait(site, until_s)
+    for token in ("t7", "t8"):
+        site.submit(JobSpec("old", 1, 60.0, token=token))
+    site.become("2", JobState.COMPLETED, end_s=1000.0)
+    made, news = open_desk(site)
+    made.clear(["t7", "t8", "t9"])
+    until(lambda: any("reset" in one.trouble for one in iter(lambda: news.get(timeout=30), None)), what="the trouble")
+    site.clock_s += 60
+    until(lambda: site.cancelled == ["1"], what="the end of what was left")
+
+
+def test_what_an_earlier_pool_left_is_named_at_the_end(open_desk, monkeypatch, caplog):
+    """By its token, if nobody could find it."""
+    monkeypatch.setattr(desk, "_CLOSING_S", 0.0)
+    site = Unreliable(find=10**6)
+    made, _ = open_desk(site)
+    made.clear(["t7"])
+    closed(made)
+    [record] = caplog.records
+    assert "the token t7" in record.getMessage()
 
 
 def test_a_trouble_at_the_beginning_is_raised_where_it_is_waited_for(tmp_path):

@@ -1,7 +1,11 @@
 """A workflow's stages as tasks of a pool, and campaigns on workers elsewhere: typed as a user would."""
 
 import json
+import os
 import re
+import shlex
+import signal
+import sys
 from concurrent.futures import Future
 
 import pytest
@@ -13,10 +17,15 @@ from forked import asa
 from slurm_testbed import until
 from this_machine import Place
 
-from asa.errors import InputError, UnavailableError
+from asa.backend import JobSpec
+from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.experiment import Comparison, compare, workflow_maker
+from asa.pool import demand
+from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
+from asa.pool.stages import PoolOfStages, _needs, _Order, run_part
 from asa.sites import open_facility
+from asa.workflow import Stage, Workflow
 
 POOL = ("--strategy", "pool")
 DIAMOND = (
@@ -63,6 +72,7 @@ def test_stages_run_as_tasks_in_the_order_of_the_graph(place):
     assert place.status()["strategy"] == "pool"
     assert [stage["state"] for stage in place.status()["stages"]] == ["done"] * 4
     assert len(place.jobs()) < 4  # allocations, which stages share
+    assert [picture.stat().st_size > 5_000 for picture in place.root.rglob("timeline.png")] == [True]
 
 
 def test_a_wfformat_instance_runs(place):
@@ -93,12 +103,28 @@ def test_a_run_that_was_killed_goes_on_and_a_failure_is_told(place):
     running = place.begin("run", flow, *place.on, *POOL)
     until(lambda: place.lines("killed") == ["a", "b"], what="the second stage")
     running.kill()
+    until(lambda: "what ran ended with its pool" in place.asa("status", "killed", columns=200).stdout, what="the word")
     (place.root / "go").touch()
     told = place.asa("resume", "killed", code=1)
     assert "stage 'c' ended as failed" in told.stdout + told.stderr
     assert place.lines("killed") == ["a", "b", "b", "c"]
     codes = {stage["stage"]: stage["state"] for stage in place.status("killed")["stages"]}
     assert codes == {"a": "done", "b": "done", "c": "failed", "d": "cancelled"}
+
+
+def test_a_run_whose_pool_gets_no_worker_ends_and_goes_on_once_it_can(place, tmp_path, monkeypatch):
+    """As where the compute nodes lack something; what is to be done about it is said."""
+    (tmp_path / "sitecustomize.py").write_text(
+        'import os, sys\nif "distributed.cli.dask_worker" in sys.orig_argv:\n    os._exit(1)\n'
+    )
+    flow = place.flow(("a", "", "echo a >>workless"), name="workless")
+    with monkeypatch.context() as broken:
+        broken.setitem(place.environment, "PYTHONPATH", str(tmp_path))
+        told = " ".join(place.asa("run", flow, *place.on, *POOL, code=1).stderr.split())
+    assert all(words in told for words in ("no worker comes", "3 jobs in a row", "asa resume"))
+    assert place.lines("workless") == []
+    assert "completed in" in place.asa("resume", "workless").stdout
+    assert place.lines("workless") == ["a"]
 
 
 def test_what_no_task_can_be_is_refused_before_anything_is_submitted(place):
@@ -109,6 +135,156 @@ def test_what_no_task_can_be_is_refused_before_anything_is_submitted(place):
     told = asa("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "pool", "--jobs", 1, code=2)
     assert "asa run" in told.stderr
     assert len(place.jobs()) == jobs
+
+
+def test_stages_of_several_partitions_are_refused(place):
+    """The pool's jobs have one; nobody's stage goes silently to another's."""
+    text = "".join(
+        f'[[stage]]\nname = "{name}"\ncores = 1\nwalltime = "5min"\npartition = "{partition}"\ncommand = "true"\n'
+        for name, partition in (("a", "short"), ("b", "long"))
+    )
+    (place.root / "parted.toml").write_text(f'name = "parted"\n{text}')
+    jobs = len(place.jobs())
+    told = place.asa("run", "parted.toml", *place.on, *POOL, code=2).stderr
+    assert all(
+        words in " ".join(told.split()) for words in ("several partitions", "'a' for 'short'", "Give all stages")
+    )
+    assert len(place.jobs()) == jobs
+
+
+def test_stages_that_need_the_same_gpu_do_not_run_at_the_same_time(place):
+    """A worker has as many as the most demanding of them asks for, and no more are handed out."""
+    command = "mkdir on || echo together >>shared; sleep 1; rmdir on; echo done >>shared"
+    text = "".join(
+        f'[[stage]]\nname = "{name}"\ncores = 1\nwalltime = "5min"\nexpected = "5s"\ngpus = 1\n'
+        f"command = {json.dumps(command)}\n"
+        for name in ("a", "b")
+    )
+    (place.root / "shared.toml").write_text(f'name = "shared"\n{text}')
+    place.asa("run", "shared.toml", *place.on, *POOL)
+    assert place.lines("shared") == ["done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "needs"),
+    [(3, {"cores": 3, "memory": 64e9, "gpus": 2}), (1, {"cores": 1, "memory": 21_333e6, "gpus": 682 / 1024})],
+)
+def test_a_task_needs_its_part_of_what_its_stage_asks_for(cores, needs):
+    """In amounts that add up: workers offer them as text, and take them away and give them back."""
+    assert _needs(JobSpec("a", 3, 60.0, memory_bytes=64 * 10**9 + 1, gpus=2), cores) == needs
+
+
+def test_what_no_worker_of_the_pool_offers_is_refused(place):
+    """A stage that could never begin is no task to wait for."""
+    settings = {"cores": str(place.cores), "spool": str(place.root / "spool")}
+    stage = Stage("a", cores=1, command="true", memory_bytes=10**9)
+    pooled = PoolOfStages(open_facility("local", None, settings), Workflow("small", [stage]), memory="10 MB")
+    backend = pooled.connect(place.root / "lacking")
+    try:
+        with pytest.raises(SubmitRejectedError, match="more memory"):
+            backend.submit(JobSpec("a", 1, 60.0, command="true", memory_bytes=10**9, token="a"))
+    finally:
+        backend.close()
+
+
+# ---------------------------------------------------------------------- on a worker
+
+_TICKER = """
+import os, sys, time
+while True:
+    with open(sys.argv[1], "a") as file:
+        file.write(f"{os.getpid()} {time.monotonic()}\\n")
+    time.sleep(0.005)
+"""
+
+
+class Ticking:
+    """An order for a program, child of a shell, that ticks for as long as it lives."""
+
+    def __init__(self, folder, way):
+        self.file, program = folder / "ticks", folder / "ticker.py"
+        program.write_text(_TICKER)
+        text = f"{way} {shlex.join([sys.executable, str(program), str(self.file)])}; true"
+        self.order = _Order(text, str(folder), "1", str(folder / "log"), str(folder), 600.0)
+
+    def ticks(self):
+        """Give when each process ticked."""
+        told = {}
+        for line in self.file.read_text().splitlines() if self.file.exists() else ():
+            pid, _, at_s = line.partition(" ")
+            told.setdefault(int(pid), []).append(float(at_s or 0))
+        return told
+
+    def running(self):
+        return [pid for pid in self.ticks() if _lives(pid)]
+
+
+def _lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("way", ["", "timeout 600"], ids=["child", "group-of-its-own"])
+def test_a_program_ends_with_its_worker(tmp_path, way):
+    """It runs again elsewhere: of two instances never more than one does. Cancelled, it ends too."""
+    ticking = Ticking(tmp_path, way)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1") as cluster,
+        Client(cluster) as client,
+    ):
+        task = client.submit(run_part, ticking.order, [], pure=False)
+        [first] = until(ticking.ticks, what="the first instance")
+        [worker] = [address for address, keys in client.processing().items() if keys]
+        os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
+        until(lambda: len(ticking.ticks()) > 1 and len(list(ticking.ticks().values())[1]) > 20, what="the second")
+        ticks = ticking.ticks()
+        [second] = set(ticks) - {first}
+        assert ticks[first][-1] < ticks[second][0]
+        until(lambda: ticking.running() == [second], what="the end of the first")
+        (tmp_path / "1.cancel").touch()
+        assert task.result(timeout=60) < 0
+        until(lambda: not ticking.running(), what="the end of the second")
+
+
+def test_what_a_stage_leaves_in_the_background_ends_with_it(tmp_path):
+    """As in a job of its own; its exit code is its own."""
+    ticking = Ticking(tmp_path, "")
+    order = _Order(f"({ticking.order.text}) & while [ ! -e ticks ]; do sleep 0.01; done; exit 3", *_rest(ticking.order))
+    assert run_part(order, []) == 3
+    until(lambda: not ticking.running(), what="the end of what was left")
+
+
+def _rest(order):
+    return order.place, order.job_id, order.log, order.work, order.walltime_s
+
+
+def test_what_a_stage_waits_for_is_its_own(tmp_path):
+    """It has no child that it did not begin."""
+    text = f'exec {sys.executable} -c "import os; os.wait()"'
+    order = _Order(text, str(tmp_path), "1", str(tmp_path / "log"), str(tmp_path), 20.0)
+    assert run_part(order, []) == 1
+    assert "ChildProcessError" in (tmp_path / "log.err").read_text()
+
+
+# ---------------------------------------------------------------------- demand
+
+
+def test_in_a_large_graph_too_a_task_counts_by_its_cores(workers, monkeypatch):
+    """Whether each task is looked at or each group; also of what waits for others."""
+    with Client(workers) as client:
+        stuck = [client.submit(abs, -n, key=("wide", n), resources={"cores": 4}) for n in range(3)]
+        later = [client.submit(abs, one, key=("later", n), resources={"cores": 2}) for n, one in enumerate(stuck)]
+        last = client.submit(sum, later, key="last")
+        until(lambda: "last" in workers.scheduler.tasks, what="the graph")
+        by_tasks = read_demand(workers.scheduler)
+        monkeypatch.setattr(demand, "_MOST_TASKS", 0)
+        by_groups = read_demand(workers.scheduler)
+        client.cancel([*stuck, *later, last])
+    assert [wave.tasks for wave in by_tasks] == [12, 6, 1]
+    assert by_groups == by_tasks
 
 
 # ---------------------------------------------------------------------- campaigns
@@ -127,14 +303,45 @@ def log(tmp_path_factory):
     return path
 
 
-def test_a_campaign_elsewhere_has_the_same_results(workers, log):
-    """On the workers of a scheduler as in this process."""
-    site = open_facility("simulated", None, {"trace": str(log)}).facility
-    comparison = Comparison(workflow_maker("blast"), site, (28,), ("per-stage", "asa"), (0, 1), history=50)
-    here = compare(comparison, jobs=1)
+@pytest.mark.parametrize("of", ["log", "model"])
+def test_a_campaign_elsewhere_has_the_same_results(workers, log, of):
+    """On the workers of a scheduler as in this process, whether worlds are one log's or each is made by itself."""
+    settings = {"trace": str(log)} if of == "log" else {"system": "hpc2n"}
+
+    def comparison():
+        site = open_facility("simulated", None, settings).facility
+        return Comparison(workflow_maker("blast"), site, (28,), ("per-stage", "asa"), (0, 1), history=50)
+
     with Client(workers) as client, Elsewhere(client) as elsewhere:
-        assert compare(comparison, jobs=1, elsewhere=elsewhere) == here
+        assert compare(comparison(), jobs=1, elsewhere=elsewhere) == compare(comparison(), jobs=1)
         assert isinstance(elsewhere.submit(sum, [1, 2]), Future)
+
+
+def test_what_was_delivered_is_nowhere_else(workers, tmp_path):
+    """Of what a worker held that is lost nothing runs again that has come, and errors come, too."""
+    with Client(workers) as client, Elsewhere(client) as elsewhere:
+        came = [elsewhere.submit(divmod, number, 5) for number in range(20)]
+        failed = elsewhere.submit(divmod, 1, 0)
+        assert [future.result(timeout=60) for future in came] == [divmod(number, 5) for number in range(20)]
+        with pytest.raises(ZeroDivisionError):
+            failed.result(timeout=60)
+        until(lambda: not workers.scheduler.tasks, what="that nothing is kept")
+
+
+def test_an_error_waits_for_nothing(workers, tmp_path):
+    """What was asked for is let go of, begun or not."""
+    begun, asked = tmp_path / "begun", []
+
+    def fail(elsewhere):
+        asked.extend(elsewhere.submit(os.system, f"touch {begun}; sleep 3") for _ in range(20))
+        until(begun.exists, what="the first")
+        raise RuntimeError
+
+    with Client(workers) as client:
+        with pytest.raises(RuntimeError), Elsewhere(client) as elsewhere:
+            fail(elsewhere)
+        assert all(future.cancelled() for future in asked)
+        until(lambda: not workers.scheduler.tasks, what="that nothing is asked for")
 
 
 def test_the_commands_take_an_executor(workers, log, tmp_path):

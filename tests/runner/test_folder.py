@@ -15,7 +15,7 @@ from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Condition
-from asa.errors import InputError, JournalError, LeaseError
+from asa.errors import InputError, LeaseError
 from asa.runner import RunFolder, RunPlan, Wish, drive, find_run, list_runs
 from asa.runner.entries import Begun
 from asa.runner.state import RunState
@@ -178,5 +178,5 @@ def test_a_run_of_a_later_version_is_refused(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said_so(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError, match="Not a directory"):
+    with pytest.raises(InputError, match=r"cannot be made: Not a directory\nNothing was submitted"):
         RunFolder.create(tmp_path / "file", plan())
