@@ -42,10 +42,13 @@ class Lot:
         Bounded slowdowns: wait and run time over run time, where a run of less than 10 s counts as one of 10 s; at
         least 1. The run time above is that which came true, where it is over, and the one below the job's own, which is
         another only where the scheduler resizes jobs.
+    rows
+        Which of the world's they are.
     """
 
     wait_s: NDArray[np.float64]
     slowdown: NDArray[np.float64]
+    rows: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Others:
     waited_more_h: float
 
 
-def lot_of(world: Backend, began_s: float, window_s: float) -> Lot:
+def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = None) -> Lot:
     """Let a world go on for as long as others are followed, and tell how they fared.
 
     Parameters
@@ -83,6 +86,9 @@ def lot_of(world: Backend, began_s: float, window_s: float) -> Lot:
         When the client came.
     window_s
         Those that came up to so much later count too.
+    like
+        Whose jobs count, from the same world without a client; those that wait or come in this one, if not given. With
+        a client one may wait that would have started the moment it came.
 
     Raises
     ------
@@ -94,7 +100,7 @@ def lot_of(world: Backend, began_s: float, window_s: float) -> Lot:
     told = cast("_Told", world)
     until_s = began_s + _FOLLOWED * window_s
     _advance(told, until_s)
-    return _lot(told.others(), began_s, window_s, until_s)
+    return _lot(told.others(), began_s, window_s, until_s, None if like is None else like.rows)
 
 
 def _advance(world: _Told, until_s: float) -> None:
@@ -104,18 +110,34 @@ def _advance(world: _Told, until_s: float) -> None:
             return
 
 
-def _lot(told: Mapping[str, NDArray[np.int64]], began_s: float, window_s: float, until_s: float) -> Lot:
+def _lot(
+    told: Mapping[str, NDArray[np.int64]],
+    began_s: float,
+    window_s: float,
+    until_s: float,
+    rows: NDArray[np.intp] | None,
+) -> Lot:
     submit, start, end, run = (told[name].astype(np.float64) for name in ("submit", "start", "end", "run"))
     start = np.where((start < 0) | (start > until_s), until_s, start)
-    mine = ((submit <= began_s) & (start > began_s)) | ((submit > began_s) & (submit <= began_s + window_s))
+    if rows is None:
+        waits, comes = (submit <= began_s) & (start >= began_s), (submit > began_s) & (submit <= began_s + window_s)
+        rows = np.flatnonzero(waits | comes)
     took = np.where((end >= 0) & (end <= until_s), end - start, run)
-    wait_s = (start - submit)[mine]
-    slowdown = (wait_s + took[mine]) / np.maximum(run[mine], _SHORTEST_S)
-    return Lot(wait_s, np.maximum(slowdown, 1.0))
+    wait_s = (start - submit)[rows]
+    slowdown = (wait_s + took[rows]) / np.maximum(run[rows], _SHORTEST_S)
+    return Lot(wait_s, np.maximum(slowdown, 1.0), rows)
 
 
 def beside(without: Lot, with_client: Lot) -> Others:
-    """Hold what the others met with a client against what they met without."""
+    """Hold what the others met with a client against what they met without.
+
+    Parameters
+    ----------
+    without
+        What they met in the same world, followed alike, without the client.
+    with_client
+        What the same jobs met with it, row by row; see `like` of `lot_of`.
+    """
     longer = with_client.wait_s - without.wait_s
     return Others(
         len(longer),

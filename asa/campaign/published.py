@@ -75,7 +75,13 @@ TABLE_1: Final[Mapping[str, Mapping[int, Mapping[str, Used]]]] = import_module("
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean and the standard deviation printed beside it."""
+    """A mean and the standard deviation printed beside it.
+
+    Parameters
+    ----------
+    mean, deviation
+        In the unit of their column; a deviation that is not printed is 0.
+    """
 
     mean: float
     deviation: float
@@ -83,7 +89,17 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A row of Table 2: hours, hours, hours, percent, percent, core-hours."""
+    """A row of Table 2.
+
+    Parameters
+    ----------
+    real_h, predicted_h, perceived_h
+        Waits, in hours.
+    hit_percent, miss_percent
+        Share of predictions that were not too long, and too long.
+    overhead_h
+        What allocations that came early cost, in core-hours.
+    """
 
     real_h: Spread
     predicted_h: Spread

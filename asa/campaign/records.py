@@ -11,6 +11,11 @@ __all__ = ["as_plain"]
 def as_plain(value: Any) -> Any:
     """Make lists of tuples, and None of what is no finite number.
 
+    Parameters
+    ----------
+    value
+        Dictionaries, lists and tuples, in each other at will, of texts, numbers and None.
+
     Examples
     --------
     >>> as_plain({"a": (1.5, float("nan"))})

@@ -9,13 +9,13 @@ or worse, and only the mean over seeds tells which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -24,15 +24,18 @@ from asa.backend import Site
 from asa.campaign.graph import graph
 from asa.campaign.others import Lot, beside, lot_of
 from asa.campaign.records import as_plain
+from asa.campaign.runs import measured, typical
 from asa.cells import Kind, code_digest, digest, fill
-from asa.contest import Trial as Met
-from asa.contest import peak_sizes, standings
-from asa.errors import InputError, RunError
+from asa.contest import peak_sizes
+from asa.errors import InputError
 from asa.estimators import WaitBank
-from asa.experiment import Interval, mean_interval, workflow_maker
-from asa.metrics import measure
+from asa.experiment import workflow_maker
+from asa.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.runner import Run, run_all
+from asa.standings import QUICK_BASE, THRIFTY_BASE, by_world, in_all, paired, standings
+from asa.standings import Standing as Paired
 from asa.strategies import lacking, load_strategy
+from asa.timeline import Timeline
 from asa.workflow import Workflow
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "LeftOut",
     "Place",
     "SchedulerResults",
+    "Side",
     "Standing",
     "Trial",
     "conclude",
@@ -64,9 +68,9 @@ SCHEDULERS = (
 """Without fair share, under which a newcomer comes before everybody: no rule for age would matter."""
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
-WORKFLOWS = ("montage", "blast", "statistics", "graph")
+_GRAPH = "graph"
+WORKFLOWS = ("montage", "blast", "statistics", _GRAPH)
 
-_BASES = ("big-job", "per-stage")
 _AGE = "age_accrues"
 _FIGURES = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s", "longer_wait_s", "more_slowdown")
 
@@ -124,10 +128,9 @@ class Campaign:
         plugins.load("asa.estimators", self.estimator)
         for name in self.workflows:
             _make(name)
-        strategies = {name: load_strategy(name) for name in dict.fromkeys((*_BASES, *self.strategies))}
+        strategies = {name: load_strategy(name) for name in dict.fromkeys((QUICK_BASE, THRIFTY_BASE, *self.strategies))}
         cells: list[Cell] = []
         left_out: list[LeftOut] = []
-        code = code_digest()
         logs = {str(trace): digest([trace]) for trace in self.traces}
         for world, scheduler in product(worlds, self.schedulers):
             capabilities = _site(world, scheduler).capabilities
@@ -140,9 +143,11 @@ class Campaign:
                 )
             lacks = {name: lack for name, made in strategies.items() if (lack := lacking(made, capabilities))}
             left_out += [LeftOut(capabilities.system, scheduler, name, lack) for name, lack in lacks.items()]
-            settings = (self.seed, self.seeds, self.estimator, self.history, self.window_s, logs.get(world, ""), code)
+            settings = (self.seed, self.seeds, self.estimator, self.history, self.window_s, logs.get(world, ""))
             cells += [
-                Cell(world, scheduler, workflow, cores, name, *settings)
+                Cell(
+                    world, scheduler, workflow, cores, name, *settings, _code(scheduler, workflow, name, self.estimator)
+                )
                 for workflow, cores, name in product(self.workflows, sizes, strategies)
                 if name not in lacks
             ]
@@ -151,7 +156,15 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A strategy that was not run under a scheduler, and why."""
+    """A strategy that was not run under a scheduler, and why.
+
+    Parameters
+    ----------
+    world, scheduler, strategy
+        Which was not run where.
+    reason
+        What keeps the strategy from running there, as it goes on after "it".
+    """
 
     world: str
     scheduler: str
@@ -172,7 +185,7 @@ class Cell:
     seed, seeds, estimator, history, window_s
         The campaign's.
     log, code
-        Digests of the log, and of this package: what other code did, or on another log, is another cell.
+        Digests of the log, and of all code: what other code did, or on another log, is another cell.
     """
 
     world: str
@@ -209,6 +222,8 @@ class Trial:
         By how much these are larger with it.
     waited_more_h
         Hours by which they waited longer, added up.
+    timeline
+        What its jobs did.
     """
 
     world: str
@@ -228,6 +243,7 @@ class Trial:
     longer_wait_s: float
     more_slowdown: float
     waited_more_h: float
+    timeline: Timeline
 
 
 def run_campaign(
@@ -240,6 +256,26 @@ def run_campaign(
 ) -> tuple[list[Trial], list[LeftOut]]:
     """Run every cell, unless its outcome is kept already, see `asa.cells.fill`; tell also what was left out.
 
+    Parameters
+    ----------
+    campaign
+        What to run.
+    kept
+        File to which each cell's trials are added as it ends; nothing is kept if not given.
+    jobs
+        Processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    elsewhere
+        Where to run cells, if not in processes of this machine; on workers that see logs under the same paths.
+    on_progress
+        Called with what is being done, how much of it is done, and of how much.
+
+    Returns
+    -------
+    trials : list of Trial
+        Of each cell one a seed, in the order of the plan.
+    left_out : list of LeftOut
+        What a site cannot do.
+
     Raises
     ------
     InputError
@@ -247,12 +283,19 @@ def run_campaign(
     RunError
         A run did not complete.
     StateError
-        The file cannot be read or written.
+        The file cannot be read.
+    JournalError
+        It cannot be written.
     """
     cells, left_out = campaign.plan()
-    kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
+    kind = Kind(run_cell, lambda told: Cell(**told), _trial)
     outcomes = fill(cells, kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
     return [trial for trials in outcomes.values() for trial in trials], left_out
+
+
+def _trial(told: Mapping[str, Any]) -> Trial:
+    """Make an outcome of what was kept of it."""
+    return Trial(**{**told, "timeline": Timeline.from_dict(told["timeline"])})
 
 
 @lru_cache(maxsize=1)  # cells come site by site, and a site keeps its worlds
@@ -277,8 +320,18 @@ def _named(scheduler: str) -> tuple[str, dict[str, str]]:
     return name, settings
 
 
+def _code(scheduler: str, workflow: str, strategy: str, estimator: str) -> str:
+    """Give a digest of what an outcome hangs on: code, and files that settings name."""
+    name, settings = _named(scheduler)
+    named = [("schedulers", name), ("workflows", workflow), ("strategies", strategy), ("estimators", estimator)]
+    return code_digest(((f"asa.{kind}", one) for kind, one in named), settings.values())
+
+
 def _make(workflow: str) -> Callable[[int], Workflow]:
-    return graph if workflow == "graph" else workflow_maker(workflow)
+    installed = plugins.names("asa.workflows")
+    if workflow not in (_GRAPH, *installed):
+        raise plugins.unknown_name("workflow", workflow, [*installed, _GRAPH])
+    return graph if workflow == _GRAPH else workflow_maker(workflow)
 
 
 @lru_cache(maxsize=64)
@@ -306,13 +359,10 @@ def run_cell(cell: Cell) -> list[Trial]:
         world = site.open(seed)
         began_s = world.now()
         [result] = run_all(world, [Run(workflow, strategy, bank=bank)], history=cell.history)
-        if result.outcome != "completed":
-            where = f"{cell.workflow} on {cell.cores} cores of {cell.world}, {cell.scheduler}, {cell.strategy}, {seed=}"
-            raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
-        told = measure(workflow, result.records)
-        others = beside(
-            _undisturbed(cell.world, cell.scheduler, seed, cell.window_s), lot_of(world, began_s, cell.window_s)
-        )
+        where = f"{cell.workflow} on {cell.cores} cores of {cell.world}, {cell.scheduler}, {cell.strategy}, {seed=}"
+        told, jobs = measured(workflow, result, where, age_accrues=site.capabilities.age_accrues)
+        without = _undisturbed(cell.world, cell.scheduler, seed, cell.window_s)
+        others = beside(without, lot_of(world, began_s, cell.window_s, without))
         trials[seed] = Trial(
             site.capabilities.system,
             cell.scheduler,
@@ -331,6 +381,7 @@ def run_cell(cell: Cell) -> list[Trial]:
             others.longer_wait_s,
             others.more_slowdown,
             others.waited_more_h,
+            jobs,
         )
     return [trials[seed] for seed in seeds]
 
@@ -338,19 +389,25 @@ def run_cell(cell: Cell) -> list[Trial]:
 # ---------------------------------------------------------------------- what came out
 
 
+Side = Literal["longer", "shorter", ""]
+"""How the others' wait differs beyond chance, if it does; all of a campaign's are right at once with 95 % (Holm)."""
+
+
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a strategy did under a scheduler, over all its cells.
+class Standing(Paired):
+    """How a strategy did under a scheduler, over all cells in which every strategy ran; see `asa.standings.Standing`.
 
     Parameters
     ----------
-    scheduler, strategy
+    scheduler
         Which.
-    makespan, core_hours, perceived_wait, total_wait, dominated, cells
-        See `asa.contest.Standing`: makespans over Big Job's, core-hours and waits over Per-Stage's.
     longer_wait_s, more_slowdown
         By how much the others' mean wait and bounded slowdown grew: a mean over cells, with the 95 % interval over
-        worlds and seeds.
+        moments, each world by itself.
+    longer
+        Whether that wait is longer or shorter beyond chance.
+    beyond_per_stage_s, longer_than_per_stage
+        Likewise by how much their mean wait grew more than under Per-Stage, which asks for nothing ahead.
     others_wait_s, others_slowdown
         What they were without the client.
     waited_more_per_core_hour
@@ -358,29 +415,44 @@ class Standing:
     """
 
     scheduler: str
-    strategy: str
-    makespan: Interval
-    core_hours: Interval
-    perceived_wait: float
-    total_wait: float
-    dominated: int
-    cells: int
     longer_wait_s: Interval
     more_slowdown: Interval
+    beyond_per_stage_s: Interval
     others_wait_s: float
     others_slowdown: float
     waited_more_per_core_hour: float
+    longer: Side = ""
+    longer_than_per_stage: Side = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cell's means over its seeds: see `Trial`."""
+    """One cell's means over its seeds, see `Trial`; and what jobs did at a moment that all its strategies share.
+
+    Parameters
+    ----------
+    world, scheduler, workflow, cores, strategy
+        Which cell.
+    seed, timeline
+        The moment, and what jobs did then.
+    over_big_job
+        Its makespans over Big Job's: the geometric mean of paired ratios.
+    makespan_s, core_hours
+        What its runs took and cost.
+    perceived_wait_s, total_wait_s
+        Waits in seconds, without and with that before the first stage.
+    longer_wait_s, more_slowdown
+        By how much the others' mean wait, in seconds, and bounded slowdown grew.
+    """
 
     world: str
     scheduler: str
     workflow: str
     cores: int
     strategy: str
+    seed: int
+    timeline: Timeline
+    over_big_job: Interval
     makespan_s: Interval
     core_hours: Interval
     perceived_wait_s: Interval
@@ -403,12 +475,18 @@ class SchedulerResults:
         Each cell.
     left_out
         What was not run.
+    shared
+        Schedulers under which every strategy ran.
+    overall
+        By strategy, over all cells of these; theirs is an empty name.
     """
 
     campaign: Campaign
     standings: tuple[Standing, ...]
     places: tuple[Place, ...]
     left_out: tuple[LeftOut, ...]
+    shared: tuple[str, ...]
+    overall: tuple[Standing, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; what is not known is null."""
@@ -418,68 +496,75 @@ class SchedulerResults:
 
 
 def conclude(campaign: Campaign, trials: Iterable[Trial], left_out: Iterable[LeftOut] = ()) -> SchedulerResults:
-    """Work out how each strategy did under each scheduler."""
+    """Work out how each strategy did under each scheduler.
+
+    Parameters
+    ----------
+    campaign
+        What was run.
+    trials, left_out
+        What `run_campaign` gave for it.
+    """
+    every = list(trials)
     by_scheduler: dict[str, list[Trial]] = {}
-    for trial in trials:
+    for trial in every:
         by_scheduler.setdefault(trial.scheduler, []).append(trial)
+    shared = in_all(every, _cell)
     return SchedulerResults(
         campaign,
-        tuple(standing for name, of in by_scheduler.items() for standing in _standings(name, of)),
+        tuple(_with_sides([standing for name, of in by_scheduler.items() for standing in _standings(name, of)])),
         tuple(place for of in by_scheduler.values() for place in _places(of)),
         tuple(left_out),
+        tuple(dict.fromkeys(trial.scheduler for trial in shared)),
+        tuple(_with_sides(list(_standings("", shared)))),
     )
+
+
+def _with_sides(told: Sequence[Standing]) -> Iterator[Standing]:
+    """Say of all together how others' waits differ beyond chance."""
+    longer = _sides([one.longer_wait_s for one in told])
+    than = iter(_sides([one.beyond_per_stage_s for one in told if one.strategy != THRIFTY_BASE]))
+    for one, side in zip(told, longer, strict=True):
+        yield replace(one, longer=side, longer_than_per_stage="" if one.strategy == THRIFTY_BASE else next(than))
+
+
+def _sides(found: Sequence[Interval]) -> list[Side]:
+    sides: list[Side] = []
+    for one, is_there in zip(found, beyond_chance(found), strict=True):
+        sides.append(("longer" if one.mean > 0 else "shorter") if is_there else "")
+    return sides
 
 
 def _standings(scheduler: str, trials: Sequence[Trial]) -> Iterator[Standing]:
-    for met in standings([_as_met(trial) for trial in trials]):
-        mine = [trial for trial in trials if trial.strategy == met.strategy]
+    shared = in_all(trials, _cell)
+    due = {(*_cell(trial), trial.seed): trial.longer_wait_s for trial in shared if trial.strategy == THRIFTY_BASE}
+    for one in standings(shared, _cell, lambda trial: trial.seed):
+        mine = [trial for trial in shared if trial.strategy == one.strategy]
         yield Standing(
-            scheduler,
-            met.strategy,
-            Interval(*met.makespan),
-            Interval(*met.core_hours),
-            met.perceived_wait,
-            met.total_wait,
-            met.dominated,
-            met.cells,
-            _over_worlds(mine, "longer_wait_s"),
-            _over_worlds(mine, "more_slowdown"),
-            float(np.mean([trial.others_wait_s for trial in mine])),
-            float(np.mean([trial.others_slowdown for trial in mine])),
-            sum(trial.waited_more_h for trial in mine) / sum(trial.core_hours for trial in mine),
+            **{field.name: getattr(one, field.name) for field in fields(Paired)},
+            scheduler=scheduler,
+            longer_wait_s=by_world((t.world, t.seed, t.longer_wait_s) for t in mine),
+            more_slowdown=by_world((t.world, t.seed, t.more_slowdown) for t in mine),
+            beyond_per_stage_s=by_world((t.world, t.seed, t.longer_wait_s - due[*_cell(t), t.seed]) for t in mine),
+            others_wait_s=float(np.mean([t.others_wait_s for t in mine])),
+            others_slowdown=float(np.mean([t.others_slowdown for t in mine])),
+            waited_more_per_core_hour=sum(t.waited_more_h for t in mine) / sum(t.core_hours for t in mine),
         )
 
 
-def _as_met(trial: Trial) -> Met:
-    """Tell a run as the experiment on strategies does, which knows how to sum them up."""
-    return Met(
-        trial.world,
-        trial.workflow,
-        trial.cores,
-        age_accrues=True,
-        shrink=True,
-        strategy=trial.strategy,
-        start=trial.seed,
-        makespan_s=trial.makespan_s,
-        core_hours=trial.core_hours,
-        overhead_core_hours=trial.overhead_core_hours,
-        perceived_wait_s=trial.perceived_wait_s,
-        total_wait_s=trial.total_wait_s,
-    )
-
-
-def _over_worlds(trials: Sequence[Trial], what: str) -> Interval:
-    """Average over the cells of each world and seed, then over these: cells share the moments' luck."""
-    of: dict[tuple[str, int], list[float]] = {}
-    for trial in trials:
-        of.setdefault((trial.world, trial.seed), []).append(getattr(trial, what))
-    return mean_interval([float(np.mean(values)) for values in of.values()])
+def _cell(trial: Trial) -> tuple[str, tuple[str, str, int]]:
+    return trial.world, (trial.scheduler, trial.workflow, trial.cores)
 
 
 def _places(trials: Sequence[Trial]) -> Iterator[Place]:
-    cells: dict[tuple[str, str, str, int, str], list[Trial]] = {}
+    cells: dict[tuple[str, str, int], dict[str, dict[int, Trial]]] = {}
     for trial in trials:
-        key = trial.world, trial.scheduler, trial.workflow, trial.cores, trial.strategy
-        cells.setdefault(key, []).append(trial)
-    for key, of in cells.items():
-        yield Place(*key, *(mean_interval([getattr(trial, name) for trial in of]) for name in _FIGURES))
+        cell = cells.setdefault((trial.world, trial.workflow, trial.cores), {})
+        cell.setdefault(trial.strategy, {})[trial.seed] = trial
+    for (world, workflow, cores), cell in cells.items():
+        seed = typical({seed: sum(of[seed].makespan_s for of in cell.values()) for seed in cell[QUICK_BASE]})
+        for strategy, of in cell.items():
+            over = as_ratio(mean_interval(list(paired(of, cell[QUICK_BASE], "makespan_s").values())))
+            means = (mean_interval([getattr(trial, name) for trial in of.values()]) for name in _FIGURES)
+            shown = of[seed]
+            yield Place(world, shown.scheduler, workflow, cores, strategy, seed, shown.timeline, over, *means)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,19 +15,21 @@ from asa.campaign.paper import Accuracy, Breakdown, Claim, PaperResults, Usage
 from asa.campaign.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
 from asa.campaign.schedulers import SchedulerResults, Standing
 from asa.campaign.verdicts import VERDICTS, Compared, Verdict
-from asa.experiment import Interval
+from asa.intervals import Interval
+from asa.standings import MARGIN
 
 __all__ = ["of_paper", "of_schedulers"]
 
 _HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
 _ACCURACY = {
     "real_h": ("Real h", 1),
-    "predicted_h": ("ASA h", 1),
+    "predicted_h": ("Pred. h", 1),
     "perceived_h": ("PWT h", 1),
     "hit_percent": ("Hit %", 0),
     "miss_percent": ("Miss %", 0),
     "overhead_h": ("OH", 1),
 }
+_BREAKDOWN = ("Wait 1", "Others", "Longest", "Runs", "Core-h", "OH", "Anew")
 _MARKS: dict[Verdict, tuple[str, str]] = {
     "as the paper": ("=", "green"),
     "same order": ("~", ""),
@@ -36,18 +38,26 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 
 
 def of_paper(results: PaperResults) -> RenderableType:
-    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts."""
+    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts.
+
+    Parameters
+    ----------
+    results
+        What came out.
+    """
     campaign = results.campaign
     parts: list[RenderableType] = [
         Text.assemble(("The ASA paper's evaluation, done anew", "bold"),
-                      f": {campaign.seeds} seeds; {campaign.estimator} predicts.\n"),
+                      f": {_counted(campaign.seeds, 'seed')}; {campaign.estimator} predicts.\n"
+                      "Sequential: each workflow by itself; concurrent: the three of a size in one queue.\n"),
     ]  # fmt: skip
     for mode in campaign.modes:
-        parts.append(_title(f"Table 1, workflows run {_how(mode)}: ours / the paper's"))
+        words = f"Table 1, {mode}: ours / the paper's; below, percent above the best of each size"
+        parts.append(_title(words))
         mine = [usage for usage in results.usages if usage.mode == mode]
         for workflow in WORKFLOWS:
             parts += [_of_metric(results, mode, workflow, metric, mine) for metric in METRICS]
-    parts += [_title("Table 2, predictions of waits: ours / the paper's")]
+    parts += [_title("Table 2, predictions of waits: ours / the paper's; OH in core-hours")]
     parts += [_of_accuracies(workflow, results.accuracies) for workflow in WORKFLOWS]
     parts.append(_of_convergences(results))
     for mode in campaign.modes:
@@ -58,8 +68,8 @@ def of_paper(results: PaperResults) -> RenderableType:
     return Group(*parts)
 
 
-def _how(mode: str) -> str:
-    return "one at a time" if mode == "sequential" else "three at once"
+def _counted(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def _title(words: str) -> RenderableType:
@@ -89,7 +99,7 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
     for cores in TABLE_1[workflow]:
         row = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
         table.add_row(f"{cores:5d}", *(_beside(compared, digits) for compared in row))
-        if any(one.ours.high > one.ours.low for one in row):
+        if any(one.ours.is_spread for one in row):
             table.add_row("", *(_bounds(one, digits) for one in row), style="dim")
     average = [getattr(one, metric) for one in results.normalised if (one.mode, one.workflow) == (mode, workflow)]
     table.add_section()
@@ -100,27 +110,29 @@ def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usa
 def _beside(compared: Compared, digits: int) -> Text:
     mark, style = _MARKS[compared.verdict]
     off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
-    return Text.assemble(
-        _number(compared.ours.mean, digits), (f" / {compared.published:,g}{off} ", "dim"), (mark, style)
-    )
+    return Text.assemble(_number(compared.ours.mean, digits), (f"/{compared.published:,g}{off} ", "dim"), (mark, style))
 
 
 def _above(compared: Compared) -> Text:
     mark, style = _MARKS[compared.verdict]
-    return Text.assemble(f"+{compared.ours.mean:.0f} %", (f" / +{compared.published:g} % ", "dim"), (mark, style))
+    return Text.assemble(f"{_signed(compared.ours.mean, 0)} %", (f"/{compared.published:+g} % ", "dim"), (mark, style))
 
 
 def _percent(deviation: float) -> str:
-    return f"{100 * deviation:+.0f} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
+    return f"{_signed(100 * deviation, 0)} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
 
 
 def _bounds(compared: Compared, digits: int) -> str:
-    low, high = compared.ours.low, compared.ours.high
-    return f"{_number(low, digits)}-{_number(high, digits)}   " if high > low else ""
+    found = compared.ours
+    return f"{_number(found.low, digits)} to {_number(found.high, digits)}   " if found.is_spread else ""
 
 
 def _number(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{value:,.{digits}f}"
+    return "-" if math.isnan(value) else f"{_plain(value, digits):,.{digits}f}"
+
+
+def _plain(value: float, digits: int) -> float:
+    return round(value, digits) + 0.0  # no zero with a sign
 
 
 def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> RenderableType:
@@ -139,7 +151,7 @@ def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> RenderableT
 
 def _of_convergences(results: PaperResults) -> RenderableType:
     title = "Fig. 5, following a wait that changes, by the sampling policy"
-    table = _table(title, ("Policy",), ("Hits %", "Found after", "Lost after drops %", "after rises %"))
+    table = _table(title, ("Policy",), ("Hits %", "Found after", "Lost after drops %", "Lost after rises %"))
     for one in results.convergences:
         shares = [one.hits_percent, one.lost_after_drops_percent, one.lost_after_rises_percent]
         hits, drops, rises = (_number(sum(share) / len(share), 0) if share else "-" for share in shares)
@@ -148,8 +160,11 @@ def _of_convergences(results: PaperResults) -> RenderableType:
 
 
 def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> RenderableType:
-    title = f"Figs {FIGURES[workflow]} and 9, {workflow} run {_how(mode)}: where a makespan goes"
-    table = _table(title, ("Cores", "Strategy"), ("Wait 1", "Others", "Longest", "Runs s", "Core-h", "OH", "Anew"))
+    title = (
+        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: where a makespan goes, in s; core-hours, of "
+        "which OH idle; jobs asked for anew"
+    )
+    table = _table(title, ("Cores", "Strategy"), _BREAKDOWN)
     for one in sorted(breakdowns, key=lambda one: one.cores):
         if (one.mode, one.workflow) == (mode, workflow):
             first, *others = one.stages
@@ -169,13 +184,14 @@ def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) ->
 
 
 def _of_claims(claims: Sequence[Claim]) -> RenderableType:
-    table = _table("What the text claims", ("Section", "Per cent"), ("Ours", "95 %", "The paper's", ""))
+    table = _table("What the text claims", ("Section", "What"), ("Unit", "Ours", "95 %", "The paper's", ""))
     for claim in claims:
         mark, style = _MARKS[claim.verdict]
-        words = claim.words if not claim.mode else f"{claim.words} ({_how(claim.mode)})"
-        bounds = "" if math.isnan(claim.ours.low) else f"{claim.ours.low:.1f} to {claim.ours.high:.1f}"
+        words = claim.words if not claim.mode else f"{claim.words} ({claim.mode})"
+        bounds = f"{_number(claim.ours.low, 1)} to {_number(claim.ours.high, 1)}" if claim.ours.is_spread else ""
         published = "more than 0" if math.isnan(claim.published) else f"{claim.published:g}"
-        table.add_row(claim.where, words, f"{claim.ours.mean:.1f}", bounds, published, Text(mark, style))
+        ours = _number(claim.ours.mean, 1)
+        table.add_row(claim.where, words, claim.unit, ours, bounds, published, Text(mark, style))
     table.columns[1].no_wrap = False
     return table
 
@@ -191,12 +207,18 @@ def _of_verdicts(results: PaperResults) -> RenderableType:
 
 
 def of_schedulers(results: SchedulerResults) -> RenderableType:
-    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others."""
+    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others.
+
+    Parameters
+    ----------
+    results
+        What came out.
+    """
     campaign = results.campaign
     worlds = ", ".join((*campaign.systems, *(trace.name for trace in campaign.traces)))
     parts: list[RenderableType] = [
         Text.assemble(("Every way of asking under every scheduler", "bold"),
-                      f": {', '.join(campaign.workflows)} on {worlds}; {campaign.seeds} seeds; "
+                      f": {', '.join(campaign.workflows)} on {worlds}; {_counted(campaign.seeds, 'seed')}; "
                       f"{campaign.estimator} predicts.\n"),
     ]  # fmt: skip
     schedulers = dict.fromkeys(one.scheduler for one in results.standings)
@@ -211,13 +233,16 @@ def of_schedulers(results: SchedulerResults) -> RenderableType:
 
 def _legend(window_h: float) -> str:
     return (
-        "Makespan over Big Job's, core-hours over Per-Stage's: geometric means over paired seeds, averaged over cells, "
-        "with 95 % intervals. Waits: those between stages over Per-Stage's. Others: jobs that waited when the client "
-        f"came or came in the {window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without "
-        "it: seconds that they waited longer on average, what their bounded slowdown grew by, and the hours that they "
-        "waited longer for each core-hour of the client's (h/CH). An interval that has 0 in it tells of no harm and no "
-        "good. * another strategy took less time and no more core-hours, or the reverse, in some cell, beyond the "
-        "interval."
+        "Makespan over Big Job's, core-hours over Per-Stage's: geometric means over paired seeds and cells, with 95 % "
+        "intervals (Student's t over seeds). Waits: those between stages, their sum over Per-Stage's; - where that is "
+        "less than a minute a run. Others: jobs that waited when the client came or came in the "
+        f"{window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without it: "
+        "seconds that they waited longer on average, what their bounded slowdown grew by, and "
+        "the hours that they waited longer for each core-hour of the client's (h/CH). = the quickest, or not told "
+        f"apart from it. * another strategy took less time, by more than {100 * MARGIN:.0f} %, and no more core-hours, "
+        "or the reverse, in some cell. ! that the others wait longer, or less, is beyond chance; no sign: it tells of "
+        "no harm and no good. Each sign is right for all at once with 95 % (Holm): = under a scheduler, * for a "
+        "strategy, ! over all schedulers."
     )
 
 
@@ -225,34 +250,37 @@ def _of_scheduler(scheduler: str, standings: Sequence[Standing]) -> RenderableTy
     first = standings[0]
     title = (
         f"{scheduler}: without the client others wait {first.others_wait_s:,.0f} s on average, "
-        f"slowdown {first.others_slowdown:.1f}"
+        f"slowdown {first.others_slowdown:.1f}\n"
+        "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
     )
-    headings = ("Makespan", "Core-hours", "Waits", "Others s", "Slowdown", "h/CH")
+    headings = ("Makespan", "Core-hours", "Waits", "Others +s", "+Slowdown", "h/CH")
     table = _table(title, ("Strategy",), headings)
     for one in standings:
         table.add_row(
-            f"{one.strategy}{'*' if one.dominated else ''}",
+            f"{one.strategy}{'=' if one.is_as_quick else ''}{'*' if one.dominated else ''}",
             f"{one.makespan.mean:.2f}",
             f"{one.core_hours.mean:.2f}",
-            f"{one.perceived_wait:.2f}",
-            f"{one.longer_wait_s.mean:+.1f}",
-            f"{one.more_slowdown.mean:+.2f}",
-            f"{one.waited_more_per_core_hour:+.2f}",
+            _number(one.perceived_wait, 2),
+            f"{_signed(one.longer_wait_s.mean, 1)}{'!' if one.longer else ''}",
+            _signed(one.more_slowdown.mean, 2),
+            _signed(one.waited_more_per_core_hour, 2),
         )
         table.add_row(
             "",
-            _span(one.makespan, ".2f"),
-            _span(one.core_hours, ".2f"),
+            _span(one.makespan, lambda bound: _number(bound, 2)),
+            _span(one.core_hours, lambda bound: _number(bound, 2)),
             "",
-            _span(one.longer_wait_s, "+.1f"),
-            _span(one.more_slowdown, "+.2f"),
+            _span(one.longer_wait_s, lambda bound: _signed(bound, 1)),
+            _span(one.more_slowdown, lambda bound: _signed(bound, 2)),
             "",
             style="dim",
         )
     return table
 
 
-def _span(interval: Interval, form: str) -> str:
-    if not interval.high > interval.low:
-        return ""
-    return f"{interval.low:{form}}..{interval.high:{form}}"
+def _span(interval: Interval, form: Callable[[float], str]) -> str:
+    return f"{form(interval.low)}..{form(interval.high)}" if interval.is_spread else ""
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{_plain(value, digits):+,.{digits}f}"

@@ -5,28 +5,34 @@ by how much; that can be.
 
 **Table 1 and its averages**: a figure is looked at beside those of the other strategies in the same row.
 
-- *as the paper*: no strategy that the paper has above it is below it here, nor the reverse, and its ratio to the row's
-  best is the paper's within a factor of 1.25;
+- *as the paper*: whatever strategy the paper has more than 5 % above it is more than 5 % above it here, likewise below,
+  both beyond the 95 % interval of the paired moments; and its ratio to the row's best is the paper's within a factor of
+  1.25;
 - *same order*: only the first;
-- *differs*: not even that.
+- *differs*: not even that, also where a difference of the paper's is lost in noise here.
 
-Figures within 5 % of each other count as equal, which contradicts nothing.
+What the paper has within 5 % of each other separates nothing, and only the ratio is judged.
 
 **Table 2**: likewise, beside the other sizes of the same workflow; instead of the ratio, the figure itself is within a
-factor of 1.25, within the paper's own deviation, or nearer than the last digit that it prints tells.
+factor of 1.25, or nearer than the last digit that the paper prints tells.
 
-**Claims of the text** are percentages: *as the paper* within 5 points, *same order* with the same sign. Where the paper
-claims no number but that there is more than nothing, *as the paper* if so does the whole interval.
+**Claims of the text** are percentages: *as the paper* within a factor of 1.25, *same order* with the same sign. Where
+the paper claims no number but that there is more than nothing, *as the paper* if so does the whole interval.
+
+A rule is worth what it refuses. So the same verdicts are given to a world without differences (`levelled`), in which
+every strategy, or size, has the same figure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from asa.experiment import Interval
+import numpy as np
+
+from asa.intervals import Interval, mean_interval
 
 __all__ = [
     "RULE",
@@ -34,9 +40,11 @@ __all__ = [
     "Compared",
     "Verdict",
     "above_best",
+    "average_above_best",
     "beside_others",
     "beside_sizes",
     "count",
+    "levelled",
     "of_claim",
 ]
 
@@ -46,14 +54,16 @@ VERDICTS: tuple[Verdict, ...] = ("as the paper", "same order", "differs")
 
 FACTOR = 1.25
 EQUAL = 0.05
-POINTS = 5.0
 
 RULE = (
-    f"As the paper: the order of the strategies is the paper's, and the ratio to the row's best is the paper's within "
-    f"a factor of {FACTOR}. Same order: only the first. Differs: not even that. Within {EQUAL:.0%} counts as equal. In "
-    "Table 2 sizes stand for strategies, and the figure itself, within that factor or the paper's deviation, for the "
-    f"ratio. A percentage of the text is as the paper within {POINTS:.0f} points, or, where the paper gives no number, "
-    "if the whole interval is above nothing; of the same order if it has the same sign."
+    f"As the paper: of every two strategies that the paper has more than {EQUAL:.0%} apart, the same one is ahead "
+    f"here, by more than {EQUAL:.0%} and beyond the 95% interval of the paired moments, and the ratio to the row's "
+    f"best is the paper's within a factor of {FACTOR}; same order: only the first; differs: not even that. In Table 2 "
+    "sizes stand for strategies and the figure itself for the ratio; a percentage of the text is as the paper within "
+    "that factor, or, where the paper gives no number, if its whole interval is above nothing, and of the same order "
+    "if it has the same sign. If all were alike: the same rule on a world in which every strategy of a row, or size of "
+    "a column, has the same figure. Core-hours, to which the workflows are fitted, are counted apart, and of hits and "
+    "misses, which add up to 100%, hits alone."
 )
 
 _K = TypeVar("_K", bound=Hashable)
@@ -73,73 +83,106 @@ class Compared:
         ours / published - 1; nan where that is 0.
     verdict
         See the module.
+    alike
+        What the verdict would be in a world without differences.
     """
 
     ours: Interval
     published: float
     deviation: float
     verdict: Verdict
+    alike: Verdict
 
     @classmethod
-    def of(cls, ours: Interval, published: float, verdict: Verdict) -> Compared:
+    def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> Compared:
         """Put the two side by side."""
-        return cls(ours, published, ours.mean / published - 1 if published else math.nan, verdict)
+        return cls(ours, published, ours.mean / published - 1 if published else math.nan, verdict, alike)
 
 
-def beside_others(ours: Mapping[_K, float], published: Mapping[_K, float], key: _K) -> Verdict:
+def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
     """Judge one figure of a row, by who is better and by how much.
 
     Parameters
     ----------
-    ours, published
-        The row: figures that are better when smaller, of the same keys.
+    ours
+        The row: each figure at several moments, which are the same for all; better when smaller.
+    published
+        The paper's row, of the same keys.
     key
         Which.
 
     Examples
     --------
-    >>> beside_others({"a": 10.0, "b": 20.0}, {"a": 100.0, "b": 210.0}, "b")
+    >>> row = {"a": (10.0, 11.0, 12.0), "b": (20.0, 22.0, 24.0)}
+    >>> beside_others(row, {"a": 100.0, "b": 210.0}, "b")
     'as the paper'
-    >>> beside_others({"a": 10.0, "b": 20.0}, {"a": 100.0, "b": 400.0}, "b")
+    >>> beside_others(row, {"a": 100.0, "b": 400.0}, "b")
     'same order'
-    >>> beside_others({"a": 10.0, "b": 20.0}, {"a": 100.0, "b": 50.0}, "b")
+    >>> beside_others(row, {"a": 100.0, "b": 50.0}, "b")
     'differs'
     """
-    if _contradicts(ours, published, key):
+    if not _separates(ours, published, key):
         return "differs"
-    return "as the paper" if _within(_ratio(ours, key), _ratio(published, key)) else "same order"
+    means = {name: float(np.mean(values)) for name, values in ours.items()}
+    return "as the paper" if _within(_ratio(means, key), _ratio(published, key)) else "same order"
 
 
 def beside_sizes(
-    ours: Mapping[_K, float], published: Mapping[_K, float], key: _K, *, deviation: float, least: float
+    ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K, *, least: float
 ) -> Verdict:
     """Judge one figure of a column, by how it stands to other sizes and by itself.
 
     Parameters
     ----------
-    ours, published
-        The column, of the same keys.
-    key
-        Which.
-    deviation
-        The paper's, of this figure.
+    ours, published, key
+        The column, see `beside_others`.
     least
-        A difference that its last digit does not tell.
+        A difference that the paper's last digit does not tell.
 
     Examples
     --------
-    >>> beside_sizes({28: 0.5, 640: 9.0}, {28: 0.4, 640: 17.0}, 28, deviation=0.3, least=0.1)
-    'as the paper'
-    >>> beside_sizes({28: 0.5, 640: 9.0}, {28: 0.4, 640: 17.0}, 640, deviation=0.6, least=0.5)
-    'same order'
+    >>> column = {28: (0.4, 0.5, 0.6), 640: (8.0, 9.0, 10.0)}
+    >>> [beside_sizes(column, {28: 0.4, 640: 17.0}, size, least=0.05) for size in column]
+    ['as the paper', 'same order']
     """
-    if _within(ours[key], published[key]) or abs(ours[key] - published[key]) <= max(deviation, least):
-        return "as the paper"
-    return "differs" if _contradicts(ours, published, key) else "same order"
+    if not _separates(ours, published, key):
+        return "differs"
+    mean = float(np.mean(ours[key]))
+    near = _within(mean, published[key]) or abs(mean - published[key]) <= least
+    return "as the paper" if near else "same order"
+
+
+def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
+    """Give a row or column without differences: everywhere the average, at every moment.
+
+    Parameters
+    ----------
+    ours
+        The row or column: each figure at several moments.
+
+    Returns
+    -------
+    dict
+        The same keys, with as many moments each.
+
+    Examples
+    --------
+    >>> levelled({"a": (1.0, 3.0), "b": (4.0, 4.0)})
+    {'a': (3.0, 3.0), 'b': (3.0, 3.0)}
+    """
+    average = float(np.mean([np.mean(values) for values in ours.values()]))
+    return {key: (average,) * len(values) for key, values in ours.items()}
 
 
 def of_claim(ours: Interval, published: float) -> Verdict:
     """Judge a percentage; where the paper gives none (nan), it only says that there is more than nothing of it.
+
+    Parameters
+    ----------
+    ours
+        Our percentage, with its interval.
+    published
+        The paper's.
 
     Examples
     --------
@@ -148,13 +191,27 @@ def of_claim(ours: Interval, published: float) -> Verdict:
     >>> [of_claim(Interval(mean, mean - 2, mean + 2), math.nan) for mean in (3.0, 1.0, -1.0)]
     ['as the paper', 'same order', 'differs']
     """
-    if abs(ours.mean - published) <= POINTS or (math.isnan(published) and ours.low > 0):
-        return "as the paper"
-    return "same order" if ours.mean * (1.0 if math.isnan(published) else published) > 0 else "differs"
+    if math.isnan(published):
+        if ours.low > 0:
+            return "as the paper"
+        return "same order" if ours.mean > 0 else "differs"
+    if ours.mean * published <= 0:
+        return "differs"
+    return "as the paper" if _within(abs(ours.mean), abs(published)) else "same order"
 
 
 def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
     """Say by how many percent each figure of a row is above the least; nan where that is 0.
+
+    Parameters
+    ----------
+    row
+        Figures that are better when smaller; at least one.
+
+    Returns
+    -------
+    dict
+        Percent, by the same keys.
 
     Examples
     --------
@@ -165,8 +222,47 @@ def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
     return {key: 100 * (value / best - 1) if best else math.nan for key, value in row.items()}
 
 
+def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
+    """Average over rows what `above_best` says of each; what is not known, and rows whose least is 0, are left out.
+
+    Parameters
+    ----------
+    rows
+        Figures that are better when smaller; nan for what is not known.
+
+    Returns
+    -------
+    dict
+        Percent, by every key of any row; nan where no row tells.
+
+    Examples
+    --------
+    >>> average_above_best([{"a": 10.0, "b": 15.0}, {"a": 3.0, "b": 2.0}])
+    {'a': 25.0, 'b': 25.0}
+    """
+    found: dict[_K, list[float]] = {}
+    for row in rows:
+        known = {key: value for key, value in row.items() if not math.isnan(value)}
+        above = above_best(known) if known else {}
+        for key in row:
+            found.setdefault(key, []).append(above.get(key, math.nan))
+    told = {key: [value for value in values if not math.isnan(value)] for key, values in found.items()}
+    return {key: sum(values) / len(values) if values else math.nan for key, values in told.items()}
+
+
 def count(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
-    """Count how often each was given."""
+    """Count how often each was given.
+
+    Parameters
+    ----------
+    verdicts
+        All that were given.
+
+    Returns
+    -------
+    dict
+        Every verdict, also those that were never given.
+    """
     given = list(verdicts)
     return {verdict: given.count(verdict) for verdict in VERDICTS}
 
@@ -184,9 +280,19 @@ def _within(one: float, other: float) -> bool:
     return min(one, other) > 0 and max(one, other) / min(one, other) <= FACTOR
 
 
-def _contradicts(ours: Mapping[_K, float], published: Mapping[_K, float], key: _K) -> bool:
-    """Whether some other figure is on the other side of this one."""
-    return any(_side(ours[key], ours[other]) * _side(published[key], published[other]) < 0 for other in published)
+def _separates(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> bool:
+    """Whether what the paper has clearly above or below this figure is clearly there here."""
+    return all(
+        _clearly(ours[key], ours[other]) == side
+        for other in published
+        if (side := _side(published[key], published[other]))
+    )
+
+
+def _clearly(one: Sequence[float], other: Sequence[float]) -> int:
+    """Say which is the larger, beyond what counts as equal and beyond the noise of the moments."""
+    apart = mean_interval([a - b for a, b in zip(one, other, strict=True)])
+    return _side(float(np.mean(one)), float(np.mean(other))) if apart.low > 0 or apart.high < 0 else 0
 
 
 def _side(one: float, other: float) -> int:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.report import PageOption, check_page, made, write_page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
-    from asa.report.page import Page
-
-__all__ = ["app"]
+__all__ = ["JobsOption", "ResultsOption", "app"]
 
 _ABOUT = "Whole evaluations, resumable: the paper's, and every way of asking under every scheduler."
 
@@ -42,18 +43,52 @@ _Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of t
 _Seed = Annotated[
     int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, show_default=True)
 ]
-_Results = Annotated[
+ResultsOption = Annotated[
     Path | None,
     typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
 ]
-_Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)]
-_Page = Annotated[
-    Path | None,
-    typer.Option(
-        "--report", help="Write it as one page of HTML, with figures, which stands alone.", metavar="FILE.html"
-    ),
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
+_Strategies = Annotated[
+    str | None,
+    typer.Option(
+        "--strategies",
+        help="Which, comma-separated; big-job and per-stage run anyway. [default: seven]",
+        show_default=False,
+    ),
+]
+_Systems = Annotated[
+    str | None,
+    typer.Option(
+        "--systems",
+        help="Simulated centres, comma-separated: hpc2n, uppmax. [default: uppmax, without a log]",
+        show_default=False,
+    ),
+]
+_Traces = Annotated[
+    list[Path] | None,
+    typer.Option("--trace", help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE"),
+]
+_Schedulers = Annotated[
+    str | None,
+    typer.Option(
+        help="Which, comma-separated, each with what is set of it behind colons: wfp, easy:age_accrues=no. "
+        "[default: all nine]",
+        show_default=False,
+    ),
+]
+_Workflows = Annotated[str, typer.Option(help="Which, comma-separated.")]
+_Cores = Annotated[
+    str | None,
+    typer.Option(
+        help="Peak sizes, comma-separated. [default: the largest that fits each machine twice]", show_default=False
+    ),
+]
+_Window = Annotated[
+    str, typer.Option(help="Others that come up to so long after the client are followed, twice as long.")
+]
 
 
 @app.callback()
@@ -81,10 +116,10 @@ def paper(
     mode: Annotated[
         How, typer.Option(help="Whether a workflow runs alone in the queue, or three side by side.")
     ] = How.BOTH,
-    results: _Results = None,
-    jobs: _Jobs = None,
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    page: _Page = None,
+    page: PageOption = None,
     as_json: _Json = False,
 ) -> None:
     """Do the ASA paper's evaluation anew: Tables 1 and 2, Figs 5 to 9, each figure beside the paper's.
@@ -94,74 +129,45 @@ def paper(
     As in: `asa campaign paper --results paper.jsonl`
     """
     from asa.campaign.paper import Campaign, conclude, run_campaign
+    from asa.campaign.tables import of_paper
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
 
-    _check_page(page)
+    check_page(page, "paper")
     campaign = Campaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
     with executor_of(executor, jobs) as elsewhere:
         outcomes = with_progress(
-            lambda on_progress: run_campaign(campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+            lambda on_progress: run_campaign(
+                campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress
+            ),
+            kept=results,
         )
     told = conclude(campaign, outcomes)
+    _print(told, of_paper, as_json=as_json)
     if page is not None:
-        from asa.report.campaign import paper_page
+        from asa.report.paper import paper_page, workflow_pages
 
-        _write_page(page, paper_page(told, made=_made(seed, seeds, estimator)))
-    if as_json:
-        _print_json(told.as_dict())
-        return
-    from asa.campaign.tables import of_paper
-
-    _print(of_paper(told))
+        how = _made(seed, seeds, estimator)
+        write_page(page, "paper", paper_page(told, made=how), lambda: workflow_pages(told, made=how))
 
 
 @app.command("schedulers")
 def schedulers(
-    systems: Annotated[
-        str | None,
-        typer.Option(
-            "--systems",
-            help="Simulated centres, comma-separated: hpc2n, uppmax. [default: uppmax, without a log]",
-            show_default=False,
-        ),
-    ] = None,
-    traces: Annotated[
-        list[Path] | None,
-        typer.Option("--trace", help="Workload log (SWF, plain or .gz); may be repeated.", metavar="FILE"),
-    ] = None,
-    schedulers: Annotated[
-        str | None,
-        typer.Option(
-            help="Which, comma-separated, each with what is set of it behind colons: wfp, easy:age_accrues=no. "
-            "[default: all nine]",
-            show_default=False,
-        ),
-    ] = None,
-    strategies: Annotated[
-        str | None,
-        typer.Option(
-            help="Which, comma-separated; big-job and per-stage run anyway. [default: seven]", show_default=False
-        ),
-    ] = None,
-    workflows: Annotated[str, typer.Option(help="Which, comma-separated.")] = "montage,blast,statistics,graph",
-    cores: Annotated[
-        str | None,
-        typer.Option(
-            help="Peak sizes, comma-separated. [default: the largest that fits each machine twice]", show_default=False
-        ),
-    ] = None,
+    systems: _Systems = None,
+    traces: _Traces = None,
+    schedulers: _Schedulers = None,
+    strategies: _Strategies = None,
+    workflows: _Workflows = "montage,blast,statistics,graph",
+    cores: _Cores = None,
     seeds: _Seeds = 5,
     seed: _Seed = 0,
     estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
     history: Annotated[int, typer.Option(help="Past jobs of others that it learns before each run.", min=0)] = 2000,
-    window: Annotated[
-        str, typer.Option(help="Others that come up to so long after the client are followed, twice as long.")
-    ] = "12h",
-    results: _Results = None,
-    jobs: _Jobs = None,
+    window: _Window = "12h",
+    results: ResultsOption = None,
+    jobs: JobsOption = None,
     executor: ExecutorOption = "local",
-    page: _Page = None,
+    page: PageOption = None,
     as_json: _Json = False,
 ) -> None:
     """Compare every way of asking under every scheduler, and see what each does to everybody else.
@@ -171,11 +177,12 @@ def schedulers(
     On a log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
     """
     from asa.campaign.schedulers import SCHEDULERS, STRATEGIES, Campaign, conclude, run_campaign
+    from asa.campaign.tables import of_schedulers
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
     from asa.units import parse_duration
 
-    _check_page(page)
+    check_page(page, "schedulers")
     logs = tuple(traces or ())
     campaign = Campaign(
         systems=() if systems is None and logs else names_in(systems or "uppmax", "--systems"),
@@ -192,55 +199,37 @@ def schedulers(
     )
     with executor_of(executor, jobs) as elsewhere:
         trials, left_out = with_progress(
-            lambda on_progress: run_campaign(campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+            lambda on_progress: run_campaign(
+                campaign, results, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress
+            ),
+            kept=results,
         )
     told = conclude(campaign, trials, left_out)
+    _print(told, of_schedulers, as_json=as_json)
     if page is not None:
-        from asa.report.campaign import schedulers_page
+        from asa.report.schedulers import scheduler_pages, schedulers_page
 
-        _write_page(page, schedulers_page(told, made=_made(seed, seeds, estimator)))
-    if as_json:
-        _print_json(told.as_dict())
-        return
-    from asa.campaign.tables import of_schedulers
-
-    _print(of_schedulers(told))
-
-
-def _check_page(path: Path | None) -> None:
-    if path is not None:
-        from asa.cli.report import check_folder
-
-        check_folder(path, "--report")
-
-
-def _write_page(path: Path, page: Page) -> None:
-    from asa.cli.report import write_to
-    from asa.report.page import render
-
-    text = render(page)
-    write_to(path, "--report", lambda file: file.write(text))
+        how = _made(seed, seeds, estimator)
+        write_page(page, "schedulers", schedulers_page(told, made=how), lambda: scheduler_pages(told, made=how))
 
 
 def _made(seed: int, seeds: int, estimator: str) -> dict[str, str]:
-    """Say how results were made, so that they can be made again."""
-    from asa import __version__
-
-    return {
-        "Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`",
-        "Seeds": f"{seed} to {seed + seeds - 1}",
-        "Estimator": estimator,
-        "asa": __version__,
-    }
+    return made(Seeds=f"{seed} to {seed + seeds - 1}", Estimator=estimator)
 
 
-def _print_json(told: dict[str, Any]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(told, indent=1) + "\n")
+class _Told(Protocol):
+    def as_dict(self) -> dict[str, Any]: ...
 
 
-def _print(tables: RenderableType) -> None:
+_T = TypeVar("_T", bound=_Told)
+
+
+def _print(told: _T, tables: Callable[[_T], RenderableType], *, as_json: bool) -> None:
+    """Print results as tables, or as JSON."""
+    if as_json:
+        sys.stdout.write(json.dumps(told.as_dict(), indent=1) + "\n")
+        sys.stdout.flush()
+        return
     from rich.console import Console
 
-    Console(highlight=False).print(tables)
+    Console(highlight=False).print(tables(told))

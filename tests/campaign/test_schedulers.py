@@ -1,6 +1,7 @@
 """Ways of asking under schedulers: what is left out, what is kept, and what it does to the others."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,17 +10,20 @@ from typer.testing import CliRunner
 
 from asa.backend import JobSpec
 from asa.campaign import schedulers
+from asa.campaign.graph import graph
 from asa.campaign.others import beside, lot_of
 from asa.campaign.schedulers import Campaign, LeftOut, Trial, conclude, run_campaign
 from asa.cli.campaign import app
 from asa.errors import InputError
+from asa.intervals import Interval
+from asa.timeline import Timeline
 
 
 @pytest.fixture(scope="module", autouse=True)
 def same_code():
     """The sources count as the same throughout, also where somebody works on them meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedulers, "code_digest", lambda: "this")
+        patch.setattr(schedulers, "code_digest", lambda *_: "this")
         yield
 
 
@@ -81,7 +85,7 @@ def test_who_counts_and_for_how_long_is_worked_out_by_hand():
         1000.0,
         #        ran, waited, came and ran, came and waits, starts too late, came later
         submit=[0, 900, 1050, 1060, 1070, 1101],
-        start=[1000, 1040, 1051, -1, 1250, 1102],
+        start=[999, 1040, 1051, -1, 1250, 1102],
         end=[1300, 1090, 1056, -1, 1300, 1110],
         run=[300, 50, 5, 100, 50, 8],
     )
@@ -91,6 +95,18 @@ def test_who_counts_and_for_how_long_is_worked_out_by_hand():
     assert lot.slowdown.tolist() == pytest.approx([190 / 50, 1.0, 240 / 100, 180 / 50])
 
 
+def test_the_same_jobs_count_with_a_client_as_without():
+    """Also one that would have started the moment the client came, and then had to wait."""
+    without = lot_of(
+        Told(1000.0, submit=[900, 950], start=[1000, 1010], end=[1100, 1110], run=[100, 100]), 1000.0, 50.0
+    )
+    client = Told(1000.0, submit=[900, 950], start=[1060, 1010], end=[1160, 1110], run=[100, 100])
+    told = beside(without, lot_of(client, 1000.0, 50.0, without))
+    assert (told.jobs, told.mean_wait_s, told.longer_wait_s) == (2, 80.0, 30.0)
+    late = Told(1000.0, submit=[900, 950], start=[999, 1010], end=[1100, 1110], run=[100, 100])
+    assert beside(lot_of(late, 1000.0, 50.0), lot_of(client, 1000.0, 50.0, lot_of(late, 1000.0, 50.0))).jobs == 1
+
+
 def test_a_run_that_a_scheduler_stretched_counts_as_long_as_it_was():
     world = Told(0.0, submit=[10], start=[10], end=[70], run=[30])
     assert lot_of(world, 0.0, 50.0).slowdown.tolist() == [2.0]
@@ -98,7 +114,7 @@ def test_a_run_that_a_scheduler_stretched_counts_as_long_as_it_was():
 
 def test_the_difference_is_of_the_same_jobs():
     without = lot_of(Told(0.0, submit=[0, 5], start=[10, 5], end=[20, 25], run=[10, 20]), 0.0, 50.0)
-    client = lot_of(Told(0.0, submit=[0, 5], start=[30, 5], end=[40, 25], run=[10, 20]), 0.0, 50.0)
+    client = lot_of(Told(0.0, submit=[0, 5], start=[30, 5], end=[40, 25], run=[10, 20]), 0.0, 50.0, without)
     told = beside(without, client)
     assert (told.jobs, told.mean_wait_s, told.longer_wait_s) == (2, 5.0, 10.0)
     assert (told.mean_slowdown, told.more_slowdown) == (1.5, 1.0)
@@ -174,7 +190,7 @@ def test_it_goes_on_where_it_was_whatever_the_processes(log, outcome, tmp_path, 
 
 def trial(strategy, seed, makespan_s, hours, longer_s, *, workflow="w"):
     return Trial("log", "easy", workflow, 1, strategy, seed, makespan_s, hours, 0.0, 50.0, 60.0, 10, 200.0, 3.0,
-                 longer_s, longer_s / 100, longer_s / 360)  # fmt: skip
+                 longer_s, longer_s / 100, longer_s / 360, Timeline(strategy, 0.0, makespan_s, ()))  # fmt: skip
 
 
 def test_figures_are_worked_out_by_hand():
@@ -183,7 +199,7 @@ def test_figures_are_worked_out_by_hand():
         for seed in range(4)
         for one in (
             trial("big-job", seed, 100.0, 8.0, 40.0),
-            trial("per-stage", seed, 200.0, 2.0, 0.0),
+            trial("per-stage", seed, 200.0, 2.0, 5.0),
             trial("x", seed, 150.0, 4.0, 10.0 + 20.0 * (seed % 2)),
         )
     ]
@@ -191,7 +207,12 @@ def test_figures_are_worked_out_by_hand():
     assert standings["x"].makespan.mean == pytest.approx(1.5)
     assert standings["x"].core_hours.mean == pytest.approx(2.0)
     assert standings["x"].longer_wait_s.mean == pytest.approx(20.0)
-    assert 10 <= standings["x"].longer_wait_s.low < 20 < standings["x"].longer_wait_s.high <= 30
+    half_s = 3.18244631 * 20 / 3**0.5 / 2  # Student's, of four values 10 s from their mean
+    assert (standings["x"].longer_wait_s.low, standings["x"].longer_wait_s.high) == pytest.approx(
+        (20 - half_s, 20 + half_s)
+    )
+    assert standings["x"].beyond_per_stage_s.mean == pytest.approx(15.0)
+    assert standings["per-stage"].beyond_per_stage_s == Interval(0.0, 0.0, 0.0)
     assert standings["x"].waited_more_per_core_hour == pytest.approx(80 / 360 / 16)
     assert (standings["big-job"].others_wait_s, standings["big-job"].more_slowdown.mean) == pytest.approx((200.0, 0.4))
 
@@ -205,16 +226,35 @@ def test_cells_of_a_seed_share_its_luck():
         for name in ("big-job", "per-stage")
     ]
     standing = conclude(Campaign(), trials).standings[0]
-    assert (standing.longer_wait_s.low, standing.longer_wait_s.high) == (0.0, 10.0)
+    away_s = 5 * 12.7062047
+    assert (standing.longer_wait_s.low, standing.longer_wait_s.high) == pytest.approx((5 - away_s, 5 + away_s))
     assert len(conclude(Campaign(), trials).places) == 20
+
+
+def test_what_jobs_did_is_shown_of_one_moment_for_all(outcome):
+    """Of the one in the middle: otherwise one strategy's good luck would stand beside another's bad."""
+    trials = [
+        trial(name, seed, span, 8.0, 0.0)
+        for name, spans in (("big-job", (100.0, 900.0, 200.0)), ("per-stage", (300.0, 800.0, 100.0)))
+        for seed, span in enumerate(spans)
+    ]
+    places = conclude(Campaign(), trials).places  # 400, 1700 and 300 together
+    assert [(one.strategy, one.seed, one.timeline.end_s) for one in places] == [
+        ("big-job", 0, 100.0), ("per-stage", 0, 300.0)
+    ]  # fmt: skip
+    assert len({place.seed for place in conclude(small(None), outcome[0]).places}) == 1
+    for one in outcome[0]:
+        assert one.timeline.end_s - one.timeline.begin_s >= one.makespan_s - 1e-6
+        assert {stage for lane in one.timeline.lanes for stage in lane.stages} == set(graph(1).stages)
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [({"cores": (65,)}, "more than its machine's 64"), ({"strategies": ("fastest",)}, "fastest"),
-     ({"workflows": ("cake",)}, "cake"), ({"seeds": 0}, "nothing to run"), ({"traces": ()}, "nothing to run"),
+     ({"workflows": ("cake",)}, "(?s)cake.*montage.*graph"), ({"seeds": 0}, "nothing to run"),
+     ({"traces": ()}, "nothing to run"),
      ({"schedulers": ("luck",)}, "luck"), ({"schedulers": ("easy:fast",)}, "is no scheduler"),
-     ({"window_s": -1.0}, "negative")],
+     ({"window_s": -1.0}, "negative"), ({"traces": (Path("no.swf"),)}, "No such file")],
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused(log, options, told):
     with pytest.raises(InputError, match=told):
