@@ -36,7 +36,15 @@ Outcome = Literal["completed", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Something that happened to a run at a time of the backend's clock."""
+    """Something that happened to a run at a time of the backend's clock.
+
+    Parameters
+    ----------
+    time_s
+        When, in seconds.
+    run
+        Its name.
+    """
 
     time_s: float
     run: str
@@ -53,14 +61,30 @@ class RunStarted(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed(Record):
-    """A run that had ended goes on; some stages begin anew, from nothing."""
+    """A run that had ended goes on; some stages begin anew, from nothing.
+
+    Parameters
+    ----------
+    anew
+        Those stages.
+    """
 
     anew: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying(Record):
-    """A job failed, and its stages are asked for again."""
+    """A job failed, and its stages are asked for again.
+
+    Parameters
+    ----------
+    stages
+        What is asked for again.
+    job_id
+        The job that failed.
+    reason
+        How it failed.
+    """
 
     stages: tuple[str, ...]
     job_id: str
@@ -69,7 +93,15 @@ class Retrying(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Record):
-    """The workflow ended."""
+    """The workflow ended.
+
+    Parameters
+    ----------
+    outcome
+        How.
+    reason
+        Why, if it did not complete.
+    """
 
     outcome: Outcome
     reason: str = ""
@@ -82,7 +114,15 @@ class _OfStages(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted(_OfStages):
-    """A wait was predicted for a job that is not submitted yet."""
+    """A wait was predicted for a job that is not submitted yet.
+
+    Parameters
+    ----------
+    wait_s
+        That it is expected to wait.
+    needed_s
+        When its resources are needed, on the same clock.
+    """
 
     wait_s: float
     needed_s: float
@@ -90,7 +130,13 @@ class Predicted(_OfStages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferred(_OfStages):
-    """A job was not accepted, and will be asked for again."""
+    """A job was not accepted, and will be asked for again.
+
+    Parameters
+    ----------
+    reason
+        Why, in the batch system's words.
+    """
 
     reason: str
 
@@ -102,9 +148,22 @@ class _OfJob(_OfStages):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted(_OfJob):
-    """A job was submitted; `resubmission` counts from 0.
+    """A job was submitted.
 
-    `joins` is the job that its cores are for, where they are; the stage is then the first that needs them.
+    Parameters
+    ----------
+    cores, walltime_s
+        What it asks for.
+    keep
+        What keeps it from running early.
+    predicted_wait_s
+        That it is expected to wait; None where nothing was predicted.
+    resubmission
+        How often the same was asked for before.
+    reason
+        Why now.
+    joins
+        The job that its cores are for, where they are; the stage is then the first that needs them.
     """
 
     cores: int
@@ -123,21 +182,39 @@ class Started(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(_OfJob):
-    """A running job gave cores back, or got more: it has so many from now on."""
+    """A running job gave cores back, or got more.
+
+    Parameters
+    ----------
+    cores
+        That it has from now on.
+    """
 
     cores: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeued(_OfJob):
-    """The batch system put a job back into the queue after it had started, as after a node's failure."""
+    """The batch system put a job back into the queue after it had started, as after a node's failure.
+
+    Parameters
+    ----------
+    reason
+        Why, in the batch system's words.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled(_OfJob):
-    """The client cancelled a job."""
+    """The client cancelled a job.
+
+    Parameters
+    ----------
+    reason
+        Why.
+    """
 
     reason: str
 
@@ -146,7 +223,18 @@ class Cancelled(_OfJob):
 class Ended(_OfJob):
     """A job ended, or was cancelled while it was pending.
 
-    `start_s` is None if it never held resources, `payload_start_s` if no stage of it ever began.
+    Parameters
+    ----------
+    state
+        How.
+    cores
+        That it asked for.
+    start_s
+        Since when it held resources; None if it never did.
+    payload_start_s
+        When its first stage began; None if none ever did.
+    reason
+        How it failed.
     """
 
     state: JobState
@@ -158,7 +246,17 @@ class Ended(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(_OfJob):
-    """Something became known of a job's queue wait; bounds are marked as such."""
+    """Something became known of a job's queue wait.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds.
+    bound
+        Whether that is the wait, or which side of it this bounds.
+    predicted_wait_s
+        What had been predicted; None where nothing was.
+    """
 
     wait_s: float
     bound: Literal["exact", "at_most", "at_least"]

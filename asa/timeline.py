@@ -1,11 +1,12 @@
-"""What each job of a run did when: pending, held, running; told from records alone."""
+"""What each job of a run did when: kept back, pending, held, running; told from records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from asa.backend import JobState
 from asa.records import (
     Ended,
     Record,
@@ -18,11 +19,15 @@ from asa.records import (
     Started,
     Submitted,
 )
+from asa.strategies.base import Keep
+
+if TYPE_CHECKING:
+    from asa.workflow import Workflow
 
 __all__ = ["Kind", "Lane", "Span", "Timeline", "timeline"]
 
-Kind = Literal["pending", "held", "running"]
-"""A job waits in the queue; it holds cores that do nothing yet, or any more; a stage of it runs."""
+Kind = Literal["kept", "pending", "held", "running"]
+"""A dependency keeps a job back; it waits in the queue; it holds cores that do nothing; a stage of it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,8 @@ class Lane:
     submit_s
         When.
     predicted_start_s
-        When it was believed to start as it was submitted; None if nothing was believed.
+        When it was believed to start as it was submitted, but not before what it was kept back by had ended; None if
+        nothing was believed, or it is not known until when it was kept back.
     start_s
         When it did; None if never.
     spans
@@ -74,6 +80,8 @@ class Lane:
         Why it was submitted then, and how it failed.
     joins
         The job that its cores were for, if they were for another.
+    predicted_wait_over_s
+        When the wait that was predicted was over, whether it was kept back then or not; None if none was predicted.
     """
 
     job_id: str
@@ -87,11 +95,19 @@ class Lane:
     state: str
     reason: str
     joins: str = ""
+    predicted_wait_over_s: float | None = None
 
     @property
     def end_s(self) -> float:
         """When nothing of it is known any more."""
         return self.spans[-1].end_s if self.spans else self.submit_s
+
+    @property
+    def belief(self) -> tuple[Literal["start", "end of wait"], float] | None:
+        """What was believed of it, and when that was to be: its start, or no more than the end of its wait."""
+        if self.predicted_start_s is not None:
+            return "start", self.predicted_start_s
+        return None if self.predicted_wait_over_s is None else ("end of wait", self.predicted_wait_over_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +133,21 @@ class Timeline:
         """Return it as JSON-ready data."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Timeline:
+        """Make it of what `as_dict` gave, also by way of JSON."""
+        lanes = tuple(
+            Lane(**{**lane, "stages": tuple(lane["stages"]), "spans": tuple(Span(**span) for span in lane["spans"])})
+            for lane in told["lanes"]
+        )
+        return cls(told["run"], told["begin_s"], told["end_s"], lanes)
+
     def rows(self) -> list[dict[str, Any]]:
         """Give a flat row for each span, as a spreadsheet wants it; times count from the run's begin."""
+
+        def since_begin(time_s: float | None) -> float | None:
+            return None if time_s is None else time_s - self.begin_s
+
         return [
             {
                 "run": self.run,
@@ -129,7 +158,8 @@ class Timeline:
                 "begin_s": span.begin_s - self.begin_s,
                 "end_s": span.end_s - self.begin_s,
                 "cores": span.cores,
-                "predicted_start_s": None if lane.predicted_start_s is None else lane.predicted_start_s - self.begin_s,
+                "predicted_wait_over_s": since_begin(lane.predicted_wait_over_s),
+                "predicted_start_s": since_begin(lane.predicted_start_s),
                 "state": lane.state,
             }
             for lane in self.lanes
@@ -162,15 +192,16 @@ class Timeline:
                 }
                 for span in lane.spans
             ]
-            if lane.predicted_start_s is not None:
-                moment = round(1e6 * (lane.predicted_start_s - self.begin_s))
+            if (belief := lane.belief) is not None:
+                name, time_s = belief
+                moment = round(1e6 * (time_s - self.begin_s))
                 events.append(
                     {
                         "ph": "i",
                         "pid": 1,
                         "tid": track,
                         "s": "t",
-                        "name": "predicted start",
+                        "name": f"predicted {name}",
                         "cat": "prediction",
                         "ts": moment,
                     }
@@ -178,13 +209,17 @@ class Timeline:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def timeline(records: Iterable[Record]) -> Timeline:
+def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age_accrues: bool = True) -> Timeline:
     """Tell what each job of a run did when.
 
     Parameters
     ----------
     records
         Of one run, in order; of one that goes on, too.
+    workflow
+        What ran, which says what each job followed: without it, being kept back is told as waiting.
+    age_accrues
+        Whether a job that is kept back waits its turn meanwhile; else its wait begins when it is let go.
 
     Raises
     ------
@@ -203,6 +238,12 @@ def timeline(records: Iterable[Record]) -> Timeline:
             of_job.setdefault(job_id, []).append(record)
     submitted = [r for r in told if isinstance(r, Submitted)]
     lanes = tuple(_lane(one, _about(one, of_job), max(last_s, over_s)) for one in submitted)
+    if workflow is not None:
+        ended = [r for r in told if isinstance(r, Ended) and r.state is JobState.COMPLETED]
+        lanes = tuple(
+            _kept_back(lane, _let_go_s(one, ended, workflow), age_accrues=age_accrues) if _is_kept(one) else lane
+            for one, lane in zip(submitted, lanes, strict=True)
+        )
     return Timeline(began.run, began.time_s, max([over_s, *(lane.end_s for lane in lanes)]), lanes)
 
 
@@ -219,14 +260,15 @@ def _about(asked: Submitted, of_job: Mapping[str, Sequence[Record]]) -> list[Rec
 
 def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  # noqa: C901 - one case each
     spans: list[Span] = []
-    since_s, cores, kind, stage = asked.time_s, asked.cores, "pending", ""
+    since_s, cores, stage = asked.time_s, asked.cores, ""
+    kind: Kind = "pending"
     start_s: float | None = None
     state, reason = "pending", asked.reason
 
     def until(time_s: float) -> None:
         nonlocal since_s
         if time_s > since_s:
-            spans.append(Span(kind, since_s, time_s, cores, stage))  # type: ignore[arg-type]  # one of the three
+            spans.append(Span(kind, since_s, time_s, cores, stage))
             since_s = time_s
 
     for r in sorted(records, key=lambda record: (record.time_s, isinstance(record, StageStarted))):
@@ -251,13 +293,58 @@ def _lane(asked: Submitted, records: Iterable[Record], last_s: float) -> Lane:  
                     until(r.start_s)
                     kind, start_s = "held", r.start_s
                 until(r.time_s)
-                return Lane(*_what(asked), start_s, tuple(spans), r.state.value, r.reason or reason, asked.joins)
+                return Lane(
+                    *_what(asked),
+                    start_s,
+                    tuple(spans),
+                    r.state.value,
+                    r.reason or reason,
+                    asked.joins,
+                    _wait_over_s(asked),
+                )
             case _:
                 pass
     until(last_s)
-    return Lane(*_what(asked), start_s, tuple(spans), state, reason, asked.joins)
+    return Lane(*_what(asked), start_s, tuple(spans), state, reason, asked.joins, _wait_over_s(asked))
 
 
 def _what(asked: Submitted) -> tuple[str, tuple[str, ...], int, float, float, float | None]:
-    predicted = None if asked.predicted_wait_s is None else asked.time_s + asked.predicted_wait_s
-    return asked.job_id, asked.stages, asked.cores, asked.walltime_s, asked.time_s, predicted
+    start_s = None if _is_kept(asked) else _wait_over_s(asked)
+    return asked.job_id, asked.stages, asked.cores, asked.walltime_s, asked.time_s, start_s
+
+
+def _is_kept(asked: Submitted) -> bool:
+    return asked.keep is Keep.DEPENDENCY
+
+
+def _wait_over_s(asked: Submitted) -> float | None:
+    return None if asked.predicted_wait_s is None else asked.time_s + asked.predicted_wait_s
+
+
+def _let_go_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) -> float | None:
+    """Tell when the last job that a job followed had ended; None if one has not, or did not end well."""
+    follows = {b for name in asked.stages if (stage := workflow.stages.get(name)) for b in stage.after}
+    let_go_s = asked.time_s
+    for before in follows - set(asked.stages):
+        ends_s = [r.time_s for r in ended if before in r.stages]
+        if not ends_s:
+            return None
+        let_go_s = max(let_go_s, next((end_s for end_s in ends_s if end_s >= asked.time_s), let_go_s))
+    return let_go_s
+
+
+def _kept_back(lane: Lane, let_go_s: float | None, *, age_accrues: bool) -> Lane:
+    """Tell the time for which a dependency kept a job back from the time for which it was in the queue's hands."""
+    first, *others = lane.spans or [None]
+    if first is None or first.kind != "pending":
+        return lane
+    if let_go_s is None:
+        return lane if lane.start_s is not None else replace(lane, spans=(replace(first, kind="kept"), *others))
+    cut_s = min(let_go_s, first.end_s)  # a start may be dated earlier than the end that let it go was heard of
+    parts = (replace(first, kind="kept", end_s=cut_s), replace(first, begin_s=cut_s))
+    free_s = let_go_s if lane.start_s is None else cut_s
+    over_s = lane.predicted_wait_over_s
+    if over_s is not None:
+        over_s = max(over_s, free_s) if age_accrues else over_s + free_s - lane.submit_s
+    spans = (*(part for part in parts if part.end_s > part.begin_s), *others)
+    return replace(lane, spans=spans, predicted_start_s=over_s)

@@ -19,16 +19,17 @@ from asa.records import (
     Submitted,
 )
 from asa.strategies.base import Keep
-from asa.timeline import timeline
+from asa.timeline import Timeline, timeline
+from asa.workflow import Stage, Workflow
 
 
 def began(time_s=0.0):
     return RunStarted(time_s=time_s, run="r")
 
 
-def asked(job="1", time_s=10.0, stages=("a",), cores=8, wait_s=None, **more):
+def asked(job="1", time_s=10.0, stages=("a",), cores=8, wait_s=None, keep=Keep.NOTHING, **more):
     return Submitted(
-        time_s=time_s, run="r", job_id=job, stages=stages, cores=cores, walltime_s=600.0, keep=Keep.NOTHING,
+        time_s=time_s, run="r", job_id=job, stages=stages, cores=cores, walltime_s=600.0, keep=keep,
         predicted_wait_s=wait_s, resubmission=0, reason="why", **more,
     )  # fmt: skip
 
@@ -71,6 +72,53 @@ def test_a_job_that_never_started_only_waited():
 def test_a_start_that_was_heard_of_at_the_end_only():
     [lane] = timeline([began(), asked(), ended(50.0, start_s=20.0, state=JobState.FAILED)]).lanes
     assert spans(lane) == [("pending", 10.0, 20.0, ""), ("held", 20.0, 50.0, "")]
+
+
+CHAIN = Workflow("w", [Stage("a", cores=8), Stage("b", cores=8, after=("a",))])
+
+
+def chain(wait_s=20.0, let_go_s=100.0, start_s=130.0):
+    """Two jobs, the second kept back by the first; it starts, if it does, after a while in the queue."""
+    records = [
+        began(), asked(), asked("2", 15.0, ("b",), wait_s=wait_s, keep=Keep.DEPENDENCY), of(Started, 20.0),
+        of(StageStarted, 20.0),
+    ]  # fmt: skip
+    if let_go_s:
+        records += [of(StageEnded, let_go_s), ended(let_go_s, start_s=20.0, payload_s=20.0)]
+    if start_s:
+        records += [of(Started, start_s, "2", ("b",)), of(StageStarted, start_s, "2", ("b",))]
+    return records
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "accrues", "start_s"), [(20.0, True, 100.0), (105.0, True, 120.0), (20.0, False, 120.0)]
+)
+def test_a_job_that_is_kept_back_does_not_queue_and_cannot_start(wait_s, accrues, start_s):
+    """It was believed to start when both its wait and what it followed were over; or its wait later than that."""
+    _, lane = timeline(chain(wait_s), CHAIN, age_accrues=accrues).lanes
+    assert spans(lane)[:2] == [("kept", 15.0, 100.0, ""), ("pending", 100.0, 130.0, "")]
+    assert (lane.predicted_wait_over_s, lane.predicted_start_s) == (15.0 + wait_s, start_s)
+    assert lane.belief == ("start", start_s)
+
+
+def test_a_job_that_starts_as_it_is_let_go_was_kept_back_all_the_time():
+    """Also where the end that let it go was heard of later."""
+    for start_s in (100.0, 95.0):
+        _, lane = timeline(chain(start_s=start_s), CHAIN).lanes
+        assert spans(lane)[0] == ("kept", 15.0, start_s, "")
+        assert [one.kind for one in lane.spans].count("pending") == 0
+
+
+@pytest.mark.parametrize(("let_go_s", "workflow", "kind"), [(0.0, CHAIN, "kept"), (100.0, None, "pending")])
+def test_until_when_a_job_is_kept_back_may_be_unknown(let_go_s, workflow, kind):
+    """What it follows has not ended, or is not told: only of its wait an end was believed then."""
+    _, lane = (run := timeline([*chain(let_go_s=let_go_s, start_s=0.0), asked("3", 140.0)], workflow)).lanes[:2]
+    assert [one.kind for one in lane.spans] == [kind]
+    assert (lane.predicted_start_s, lane.belief) == (None, ("end of wait", 35.0))
+    [row] = [row for row in run.rows() if row["job"] == "2"]
+    assert (row["predicted_wait_over_s"], row["predicted_start_s"]) == (35.0, None)
+    assert [e["name"] for e in run.trace_events()["traceEvents"] if e["ph"] == "i"] == ["predicted end of wait"]
+    assert Timeline.from_dict(json.loads(json.dumps(run.as_dict()))) == run
 
 
 def test_a_requeued_job_waits_again():
@@ -141,7 +189,7 @@ def test_trace_events_are_what_viewers_read():
         ("pending", 10_000_000, 20_250_000),
         ("a", 30_250_000, 9_750_000),
     ]
-    assert [e["ts"] for e in told if e["ph"] == "i"] == [15_500_000]
+    assert [(e["name"], e["ts"]) for e in told if e["ph"] == "i"] == [("predicted start", 15_500_000)]
     names = {e["tid"]: e["args"]["name"] for e in told if e["name"] == "thread_name"}
     assert {e["tid"] for e in told if e["ph"] == "X"} == set(names) == {1}
     assert names[1] == "a (job 1, 8 cores)"

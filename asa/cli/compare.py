@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -12,6 +12,7 @@ import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
 from asa.cli.doctor import given_settings
+from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -27,81 +28,101 @@ _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}
 _DEFAULT_STRATEGIES = "big-job,per-stage,asa,asa-naive,chained"
 
 
-def compare(
-    workflow: Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as "
-            "in malleable=0.5, or what running jobs can do, as in grow=no; may be repeated.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="Which simulator: simulated, openccs, bbsched, dmr, or another that `asa list` shows.")
-    ] = _SIMULATED,
-    system: Annotated[
-        str | None,
-        typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
-    ] = None,
-    trace_cores: Annotated[
-        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
-    ] = None,
-    cores: Annotated[
-        str | None,
-        typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
-    ] = None,
-    strategies: Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")] = (
-        _DEFAULT_STRATEGIES
+_Workflow = Annotated[str, typer.Argument(help="montage, blast, statistics, or a workflow file (.toml).")]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A parameter of the workflow file, as in width=56, or else a setting of the backend or scheduler, as in "
+        "malleable=0.5, or what running jobs can do, as in grow=no; may be repeated.",
+        metavar="KEY=VALUE",
     ),
-    seeds: Annotated[int, typer.Option(help="Runs of each strategy and core count, each at another moment.")] = 20,
-    seed: Annotated[
-        int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0)
-    ] = 0,
-    age_accrues: Annotated[
-        bool,
-        typer.Option(
-            "--age-accrues/--no-age-accrues",
-            help="Whether a job gains priority while a dependency keeps it back (Slurm: only with ACCRUE_ALWAYS).",
-        ),
-    ] = True,
-    estimator: Annotated[
-        str, typer.Option(help="Who predicts: asa, asa-tuned (the paper's), or another that `asa list` shows.")
-    ] = "asa",
-    history: Annotated[
-        int, typer.Option(help="Past jobs of others that the estimator learns before each run; 0: one's own only.")
-    ] = 2000,
-    spread: Annotated[
-        float,
-        typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
-    ] = 0.0,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
-            show_default=False,
-        ),
-    ] = None,
-    poll: Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)] = 10,
-    jobs: Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)] = None,
+]
+_Backend = Annotated[
+    str,
+    typer.Option(help="Which simulator: simulated, or one with its own scheduler, as openccs; `asa list` shows all."),
+]
+_System = Annotated[
+    str | None, typer.Option(help="Simulated centre: hpc2n or uppmax. [default: hpc2n]", show_default=False)
+]
+_Trace = Annotated[
+    Path | None,
+    typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
+]
+_TraceCores = Annotated[
+    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+]
+_Cores = Annotated[
+    str | None,
+    typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
+]
+_Strategies = Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")]
+_Seeds = Annotated[int, typer.Option(help="Runs of each strategy and core count, each at another moment.")]
+_Seed = Annotated[int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0)]
+_AgeAccrues = Annotated[
+    bool,
+    typer.Option(
+        "--age-accrues/--no-age-accrues",
+        help="Whether a job gains priority while a dependency keeps it back (Slurm: only with ACCRUE_ALWAYS).",
+    ),
+]
+_Estimator = Annotated[
+    str, typer.Option(help="Who predicts: asa, asa-tuned (the paper's), or another that `asa list` shows.")
+]
+_History = Annotated[
+    int, typer.Option(help="Past jobs of others that the estimator learns before each run; 0: one's own only.")
+]
+_Spread = Annotated[
+    float, typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm).")
+]
+_Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="The machine's scheduler: easy, or another that `asa list` shows. [default: easy, or the backend's]",
+        show_default=False,
+    ),
+]
+_Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)]
+_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)]
+_Json = Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")]
+_Csv = Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")]
+_Results = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep all runs here: `asa report FILE.json` makes the page, a trace or a spreadsheet of it.",
+        metavar="FILE.json",
+    ),
+]
+_Plot = Annotated[
+    Path | None,
+    typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
+]
+
+
+def compare(
+    workflow: _Workflow,
+    settings: _Settings = None,
+    backend: _Backend = _SIMULATED,
+    system: _System = None,
+    trace: _Trace = None,
+    trace_cores: _TraceCores = None,
+    cores: _Cores = None,
+    strategies: _Strategies = _DEFAULT_STRATEGIES,
+    seeds: _Seeds = 20,
+    seed: _Seed = 0,
+    age_accrues: _AgeAccrues = True,
+    estimator: _Estimator = "asa",
+    history: _History = 2000,
+    spread: _Spread = 0.0,
+    scheduler: _Scheduler = None,
+    poll: _Poll = 10,
+    jobs: _Jobs = None,
     executor: ExecutorOption = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Draw waits and run times a stage, one bar a strategy (.png, .svg).", metavar="FILE"),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "--report", help="Write all of it as one page of HTML, with figures and what jobs did.", metavar="FILE.html"
-        ),
-    ] = None,
+    as_json: _Json = False,
+    as_csv: _Csv = False,
+    results: _Results = None,
+    plot: _Plot = None,
+    page: PageOption = None,
 ) -> None:
     """Compare ways of asking for a workflow's resources, on a simulated queue.
 
@@ -118,22 +139,13 @@ def compare(
     from asa.experiment import compare as run_comparison
     from asa.pool.executors import executor_of
 
-    if seeds < 1:
-        raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
-    if as_json and as_csv:
-        raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
-    _check_files(plot, page)
+    _check(seeds, as_json=as_json, as_csv=as_csv)
+    _check_files(results, plot, page)
     parameters, others = split_settings(workflow, dict(given_settings(settings)))
-    rules: dict[str, Any] = {"age_accrues": age_accrues, "poll_s": poll}
-    if backend != _SIMULATED:
-        rules |= others
-        if scheduler is not None:
-            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
-    else:
-        rules |= {name: others.pop(name) for name in _OF_THE_SITE if name in others}
-        rules |= {"scheduler": scheduler or "easy", "scheduler_settings": others}
+    rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
     site = _site(backend, system, trace, trace_cores, rules)
     make_workflow, counts = _workflow(workflow, cores, parameters, site)
+    check_page(page, f"compare-{make_workflow(counts[0]).name}-{site.capabilities.system}")
     comparison = Comparison(
         make_workflow=make_workflow,
         site=site,
@@ -154,7 +166,30 @@ def compare(
         _print_csv(runs)
     else:
         _print_tables(runs, site, seeds)
-    _write_files(plot, page, runs, site, comparison)
+    sys.stdout.flush()
+    _write_files(results, plot, page, runs, comparison)
+    _refuse_failed(runs)
+
+
+def _check(seeds: int, *, as_json: bool, as_csv: bool) -> None:
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
+    if as_json and as_csv:
+        raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
+
+
+def _rules(backend: str, scheduler: str | None, others: dict[str, str]) -> dict[str, Any]:
+    """Tell what is set of a simulator: of another than the usual one all is its own."""
+    if backend != _SIMULATED:
+        if scheduler is not None:
+            raise InputError("a backend has its scheduler", where="--backend --scheduler", hint="Give one of them.")
+        return dict(others)
+    of_the_site = {name: others[name] for name in _OF_THE_SITE if name in others}
+    of_the_scheduler = {name: value for name, value in others.items() if name not in of_the_site}
+    return {**of_the_site, "scheduler": scheduler or "easy", "scheduler_settings": of_the_scheduler}
+
+
+def _refuse_failed(runs: Sequence[CompareRun]) -> None:
     if failed := [run for run in runs if run.metrics is None]:
         first = failed[0]
         raise RunError(
@@ -178,11 +213,22 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
         raise InputError(
             f"{backend!r} is no simulator, in which the same moment comes again and again",
             where="--backend",
-            hint=f"Known: {_SIMULATED}, openccs, bbsched, dmr.",
+            hint=f"Known: {', '.join(_simulators())}.",
         )
     if trace is not None:
         return cast("Site", make(trace=trace, trace_cores=trace_cores, **rules))
     return cast("Site", make(system or "hpc2n", **rules))
+
+
+def _simulators() -> list[str]:
+    """Name the backends that are installed and open equal worlds; one that cannot be loaded is none."""
+    from asa import plugins
+
+    found = []
+    for name in plugins.names("asa.backends"):
+        with suppress(InputError):
+            found += [name] if hasattr(plugins.load("asa.backends", name), "open") else []
+    return found
 
 
 class _Fixed:
@@ -228,43 +274,34 @@ def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
         console.print(f"Note: {note}", style="dim", highlight=False, markup=False)
 
 
-def _check_files(plot: Path | None, page: Path | None) -> None:
+def _check_files(results: Path | None, plot: Path | None, page: Path | None) -> None:
     """Refuse before anything is simulated what could not be written."""
     if plot is not None:
         from asa.drawing import check_figure_path
 
         check_figure_path(plot)
-    if page is not None:
-        from asa.cli.report import check_folder
-
-        check_folder(page, "--report")
+    if results is not None and (results.is_dir() or not results.absolute().parent.is_dir()):
+        raise InputError("cannot be written", where=f"--results {results}", hint="Name a file in a folder that exists.")
+    check_page(page)
 
 
 def _write_files(
-    plot: Path | None, page: Path | None, runs: Sequence[CompareRun], site: Site, asked: Comparison
+    results: Path | None, plot: Path | None, page: Path | None, runs: Sequence[CompareRun], comparison: Comparison
 ) -> None:
+    from asa.report.kept import KeptComparison
+
+    of = comparison.seeds
+    seeds = f"{of[0]} to {of[-1]}, one estimator (`{comparison.estimator}`) over them in this order"
+    kept = KeptComparison(1, asked(), made(Seeds=seeds), tuple(comparison.site.notes), tuple(runs))
+    if results is not None:
+        write_to(results, "--results", lambda file: file.write(kept.text()))
     if plot is not None:
         from asa.report.figures import makespan_bars
 
         makespan_bars(runs, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
     if page is not None:
-        _write_page(page, runs, site, asked)
-
-
-def _write_page(path: Path, runs: Sequence[CompareRun], site: Site, asked: Comparison) -> None:
-    from asa import __version__
-    from asa.cli.report import write_to
-    from asa.report.compared import comparison_page
-    from asa.report.page import render
-
-    made = {
-        "Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`",
-        "Seeds": f"{asked.seeds[0]} to {asked.seeds[-1]}, one estimator (`{asked.estimator}`) over them in this order",
-        "asa": __version__,
-    }
-    text = render(comparison_page(runs, notes=site.notes, made=made))
-    write_to(path, "--report", lambda file: file.write(text))
+        write_page(page, kept.name, kept.page(), of=kept.of)
 
 
 def _print_json(runs: Sequence[CompareRun]) -> None:

@@ -1,34 +1,66 @@
-"""``asa report``: a run as one page of HTML, as a trace for timeline viewers, or as a spreadsheet."""
+"""``asa report``: a run or a comparison as one page of HTML, as a trace for timeline viewers, or as a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from asa.cli.runs import RunArgument, RunsOption, open_run, read_state
+from asa.cli.runs import RunsOption, open_run, read_state
 from asa.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from asa.report.page import Page
     from asa.runner import RunFolder
-    from asa.timeline import Timeline
 
-__all__ = ["check_folder", "report", "write_to"]
+__all__ = ["PageOption", "asked", "check_page", "made", "report", "write_page", "write_to"]
+
+
+def _place(words: str) -> Path:
+    if not words.strip():
+        raise typer.BadParameter("is empty; name FILE.html, or a folder: the present one is `.`")
+    return Path(words)
+
+
+PageOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        parser=_place,
+        help="Write a page of HTML, which stands alone; or, in a folder, that and all its parts, beside the pages that "
+        "are there, linked.",
+        metavar="FILE.html|FOLDER",
+    ),
+]
 
 
 def report(
-    run: RunArgument = "",
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="The run: a beginning of its name, or its folder; or the file of a comparison. [default: the latest]",
+            show_default=False,
+            metavar="[RUN|FILE.json]",
+        ),
+    ] = "",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The page. [default: the run's name and .html, here]", metavar="FILE.html", show_default=False
+            help="The page, or a folder for it. [default: the run's name and .html, here]",
+            parser=_place,
+            metavar="FILE.html|FOLDER",
+            show_default=False,
         ),
     ] = None,
     trace: Annotated[
@@ -42,39 +74,63 @@ def report(
     ] = None,
     runs: RunsOption = None,
 ) -> None:
-    """Write what a run did as one page of HTML, which needs no network and no other file.
+    """Write what a run did, or what a comparison found, as one page of HTML, which needs no network and no other file.
 
     It has a chart of what each job did, what stages waited and took, and how far predictions were off. It is made from
-    the run's folder alone, of a run that goes on, too.
+    the run's folder alone, of a run that goes on, too; or from the file that `asa compare --results` wrote.
 
     As in: `asa report` (the latest run), `asa report montage --out montage.html --trace montage.json`
 
+    Of a comparison: `asa compare montage --results montage.json`, `asa report montage.json`
+
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """
+    told = _of_comparison(Path(run)) if Path(run).is_file() else _of_run(open_run(runs, run))
+    if out is None and trace is None and table is None:
+        out = Path(f"{told.name}.html")
+    check_page(out, told.name, option="--out", of=told.of)
+    if trace is not None:
+        write_to(trace, "--trace", lambda file: json.dump(told.trace_events(), file, indent=1))
+    if table is not None:
+        write_to(table, "--csv", lambda file: _write_rows(told.rows(), file))
+    if out is not None:
+        write_page(out, told.name, told.page(), option="--out", of=told.of)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What can be made of a run, or of a comparison; and which it is."""
+
+    name: str
+    of: str
+    trace_events: Callable[[], dict[str, Any]]
+    rows: Callable[[], list[dict[str, Any]]]
+    page: Callable[[], Page]
+
+
+def _of_comparison(file: Path) -> _Told:
+    from asa.report.kept import KeptComparison
+
+    kept = KeptComparison.read(file)
+    return _Told(kept.name, kept.of, kept.trace_events, kept.rows, kept.page)
+
+
+def _of_run(folder: RunFolder) -> _Told:
     from asa.timeline import timeline
 
-    folder = open_run(runs, run)
-    _, records = read_state(folder)
+    state, records = read_state(folder)
     try:
-        told = timeline(records)
+        told = timeline(records, state.workflow, age_accrues=state.capabilities.age_accrues)
     except ValueError:
         raise InputError(
             "nothing happened in this run yet", where=str(folder.path), hint="Wait until its client has begun."
         ) from None
-    if trace is not None:
-        write_to(trace, "--trace", lambda file: json.dump(told.trace_events(), file, indent=1))
-    if table is not None:
-        write_to(table, "--csv", lambda file: _rows(told, file))
-    if out is None and (trace is not None or table is not None):
-        return
-    page = _page(folder)
-    write_to(out or Path(f"{folder.path.name}.html"), "--out", lambda file: file.write(page))
+    return _Told(folder.path.name, str(folder.path), told.trace_events, told.rows, lambda: _page(folder))
 
 
-def _page(folder: RunFolder) -> str:
+def _page(folder: RunFolder) -> Page:
     from asa import __version__
     from asa.cli.standing import metrics_of
-    from asa.report.page import render
     from asa.report.run import run_page
 
     state, records = read_state(folder)
@@ -88,29 +144,157 @@ def _page(folder: RunFolder) -> str:
         "Backend": plan.backend,
         "asa": __version__,
     }
-    return render(run_page(plan.name, records, metrics_of(state, records), strategy=plan.strategy, made=made))
+    return run_page(
+        plan.name,
+        records,
+        metrics_of(state, records),
+        workflow=state.workflow,
+        age_accrues=state.capabilities.age_accrues,
+        strategy=plan.strategy,
+        made=made,
+    )
 
 
-def _rows(told: Timeline, file: TextIO) -> None:
-    names = ["run", "job", "stages", "kind", "stage", "begin_s", "end_s", "cores", "predicted_start_s", "state"]
-    writer = csv.DictWriter(file, names, lineterminator="\n")
+_COLUMNS = (
+    "run", "job", "stages", "kind", "stage", "begin_s", "end_s", "cores", "predicted_wait_over_s",
+    "predicted_start_s", "state",
+)  # fmt: skip
+
+
+def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
+    writer = csv.DictWriter(file, list(rows[0]) if rows else _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(told.rows())
+    writer.writerows(rows)
 
 
-def check_folder(path: Path, option: str) -> None:
-    """Refuse early a file that could not be written."""
-    if not path.absolute().parent.is_dir():
-        raise InputError("cannot be written: no such folder", where=f"{option} {path}", hint="Make the folder first.")
+def check_page(place: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None) -> None:
+    """Refuse early, before anything takes long, a page that could not be written.
+
+    Parameters
+    ----------
+    place
+        As `write_page` takes it; None if no page is wanted.
+    name
+        The page's file in a folder, if it is known by then.
+    option, of
+        As `write_page` takes them.
+
+    Raises
+    ------
+    InputError
+        The place has the name of something else, its folder is not there, or a file in it is no page of asa's.
+    MissingExtraError
+        jinja2 is not installed.
+    """
+    if place is None:
+        return
+    from asa.report.folder import INDEX, check_ours, free_name, page_file
+    from asa.report.page import check_installed
+
+    check_installed()
+    where = f"{option} {place}"
+    if not _is_folder(place) and place.is_dir():
+        raise InputError("cannot be written: it is a folder", where=where, hint="Name a file in it.")
+    if _is_folder(place) and place.is_dir():
+        for file in (
+            INDEX,
+            *([] if name is None else [page_file(free_name(place, name, asked() if of is None else of))]),
+        ):
+            check_ours(place / file)
+        return
+    if _is_folder(place) and place.exists():
+        raise InputError("cannot be written: it is no folder", where=where, hint="Name a folder, or FILE.html.")
+    if not place.absolute().parent.is_dir():
+        raise InputError("cannot be written: no such folder", where=where, hint="Make the folder first.")
+
+
+def write_page(
+    place: Path,
+    name: str,
+    page: Page,
+    parts: Callable[[], Mapping[str, Page]] = dict,
+    *,
+    option: str = "--report",
+    of: str | None = None,
+) -> None:
+    """Write a page to a file; or, with the pages of its parts, into a folder of linked pages.
+
+    Parameters
+    ----------
+    place
+        A file if it ends in ``.html``, else a folder.
+    name
+        The page's file in a folder.
+    page
+        The page.
+    parts
+        Makes those of its parts, by name.
+    option
+        By which the place was given.
+    of
+        What the page is of, if not of this command with its settings: in a folder it takes the place of an earlier one
+        of the same, and stands beside those of other logs and settings.
+    """
+    from asa.report.folder import free_name, page_file, write_folder
+    from asa.report.page import render
+
+    if not _is_folder(place):
+        text = render(page)
+        write_to(place, option, lambda file: file.write(text))
+        return
+    with _writing(place, option):
+        of = asked() if of is None else of
+        file = place / page_file(free_name(place, name, of))
+        replaces = _replaces(file)
+        first, *_ = write_folder(place, name, page, parts(), of=of)
+    sys.stderr.write(f"Written to {first} and beside it, {file.name}{replaces}\n")
+
+
+def made(**more: str) -> dict[str, str]:
+    """Say how a page was made, so that it can be made again: the command, what else is told, and the version."""
+    from asa import __version__
+
+    return {"Command": f"`{shlex.join(['asa', *sys.argv[1:]])}`", **more, "asa": __version__}
+
+
+_OF_NO_MATTER = {"--report": 1, "--results": 1, "--jobs": 1, "-j": 1, "--executor": 1, "--plot": 1, "--json": 0}
+"""Options that change nothing of what a page says, and how many words each takes."""
+
+
+def asked() -> str:
+    """Give the command that is run, without where it puts what it finds, and how quickly."""
+    kept, words = ["asa"], iter(sys.argv[1:])
+    for word in words:
+        option, equals, _ = word.partition("=")
+        if option not in _OF_NO_MATTER:
+            kept.append(word)
+        elif not equals:
+            for _ in range(_OF_NO_MATTER[option]):
+                next(words, None)
+    return shlex.join(kept)
+
+
+def _is_folder(place: Path) -> bool:
+    return place.suffix.lower() not in {".html", ".htm"}
 
 
 def write_to(path: Path, option: str, write: Callable[[TextIO], object]) -> None:
     """Write a file that a user named, and say so."""
+    replaces = _replaces(path)
+    with _writing(path, option), path.open("w", encoding="utf-8", newline="") as file:
+        write(file)
+    sys.stderr.write(f"Written to {path}{replaces}\n")
+
+
+def _replaces(file: Path) -> str:
+    return ", replaces what was there under this name" if file.exists() else ""
+
+
+@contextmanager
+def _writing(path: Path, option: str) -> Iterator[None]:
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            write(file)
+        yield
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}", where=f"{option} {path}", hint="Name another file."
         ) from error
-    sys.stderr.write(f"Written to {path}\n")

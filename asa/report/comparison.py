@@ -1,4 +1,4 @@
-"""The tables of a comparison, and a sentence that says what each means."""
+"""The tables of `asa compare` for a terminal, and a sentence that says what each means; its page is beside this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from asa.experiment import CompareRun, Interval, group, mean_interval
+from asa.campaign.verdicts import average_above_best
+from asa.experiment import CompareRun, group
+from asa.intervals import Interval, beyond_chance, mean_interval
 from asa.metrics import RunMetrics
 
 __all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
@@ -29,7 +31,18 @@ _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One strategy at one core count: its runs and the interval of each column."""
+    """One strategy at one core count: its runs and the interval of each column.
+
+    Parameters
+    ----------
+    cores, strategy
+        Which.
+    runs
+        One a seed, failed ones too.
+    intervals
+        Over the runs that completed, by ``twt_s``, ``makespan_s``, ``core_hours``, ``overhead_core_hours`` and
+        ``hit_ratio``; the last is in percent.
+    """
 
     cores: int
     strategy: str
@@ -38,14 +51,22 @@ class Cell:
 
 
 def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
-    """Average the runs of each strategy at each core count."""
+    """Average the runs of each strategy at each core count.
+
+    Parameters
+    ----------
+    runs
+        Of one workflow on one system under one age rule.
+    """
     return [
         Cell(
             cores,
             strategy,
             tuple(members),
             {
-                key: mean_interval([value(run.metrics) for run in members if run.metrics is not None])
+                key: mean_interval([value(run.metrics) for run in members if run.metrics is not None]).within(
+                    0.0, 100.0 if key == "hit_ratio" else math.inf
+                )
                 for key, (_, value, _, _) in _COLUMNS.items()
             },
         )
@@ -56,24 +77,24 @@ def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
 def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
     """How far each strategy is above the best of each core count, averaged over the counts, as below Table 1.
 
+    Parameters
+    ----------
+    cells
+        As `cells_of` gives them.
+
     Returns
     -------
     dict
         By strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where the best
         is 0, to which nothing can be compared.
     """
-    averages: dict[str, dict[str, float]] = {}
-    counts = list(dict.fromkeys(cell.cores for cell in cells))
-    for strategy in dict.fromkeys(cell.strategy for cell in cells):
-        averages[strategy] = {}
-        for key in ("twt_s", "makespan_s", "core_hours"):
-            excess = []
-            for cores in counts:
-                here = {c.strategy: c.intervals[key].mean for c in cells if c.cores == cores}
-                best = min((value for value in here.values() if not math.isnan(value)), default=0.0)
-                if best > 0 and not math.isnan(here[strategy]):
-                    excess.append(here[strategy] / best - 1)
-            averages[strategy][key] = sum(excess) / len(excess) if excess else math.nan
+    averages: dict[str, dict[str, float]] = {cell.strategy: {} for cell in cells}
+    for key in ("twt_s", "makespan_s", "core_hours"):
+        rows: dict[int, dict[str, float]] = {}
+        for cell in cells:
+            rows.setdefault(cell.cores, {})[cell.strategy] = cell.intervals[key].mean
+        for strategy, percent in average_above_best(rows.values()).items():
+            averages[strategy][key] = percent / 100
     return averages
 
 
@@ -113,7 +134,12 @@ def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
 
 
 def _caption(seeds: int) -> str:
-    return "One run." if seeds == 1 else f"Mean of {seeds} runs, its 95 % interval below it."
+    if seeds == 1:
+        return "One run."
+    return (
+        f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner or later is so "
+        "beyond chance, run by run; all of a sentence at once with 95 % (Holm)."
+    )
 
 
 def _failures(cells: Sequence[Cell]) -> list[str]:
@@ -147,7 +173,7 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
             best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
             row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
         table.add_row(*row)
-        if any(_is_spread(interval) for interval in cell.intervals.values()):
+        if any(interval.is_spread for interval in cell.intervals.values()):
             table.add_row(
                 "",
                 *(_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items()),
@@ -156,12 +182,8 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
     return table
 
 
-def _is_spread(interval: Interval) -> bool:
-    return not math.isnan(interval.low) and interval.high > interval.low
-
-
 def _bounds(interval: Interval, decimals: int) -> str:
-    if not _is_spread(interval):
+    if not interval.is_spread:
         return ""
     return "-".join(_short(bound, decimals) for bound in (interval.low, interval.high)) + " "
 
@@ -198,7 +220,7 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
 
 
 def sentence(cells: Sequence[Cell]) -> str:
-    """Say what one core count's table means; differences within the noise of paired runs are called that.
+    """Say what one core count's table means; differences within the noise of paired runs are called that (Holm).
 
     Parameters
     ----------
@@ -215,19 +237,22 @@ def sentence(cells: Sequence[Cell]) -> str:
     if not rivals:
         time, cost = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
         return f"{hero.strategy} takes {time:,.0f} s and {cost:,.1f} core-hours."
-    claims = [_versus(hero, rival) for rival in rivals]
+    gaps = [_paired(hero, rival) for rival in rivals]
+    claims = [
+        _versus(hero, rival, gap, is_clear=is_clear)
+        for rival, gap, is_clear in zip(rivals, gaps, beyond_chance(gaps), strict=True)
+    ]
     return f"{hero.strategy} finishes " + "; ".join(claims) + "."
 
 
-def _versus(hero: Cell, rival: Cell) -> str:
+def _versus(hero: Cell, rival: Cell, gap: Interval, *, is_clear: bool) -> str:
     time = hero.intervals["makespan_s"].mean / rival.intervals["makespan_s"].mean - 1
     cost = hero.intervals["core_hours"].mean / rival.intervals["core_hours"].mean - 1
-    gap = _paired(hero, rival)
     if math.isnan(gap.low):
         when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy} (one run)"
     elif abs(time) < 0.0005:
         when = f"as soon as {rival.strategy}"
-    elif gap.low <= 0 <= gap.high:
+    elif not is_clear:
         when = f"with {rival.strategy} (the difference is within the noise)"
     else:
         when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy}"

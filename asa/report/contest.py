@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from asa.contest import Standing
 from asa.drawing import new_figure, save_figure
+from asa.intervals import Interval
+from asa.standings import Standing
 
 __all__ = ["frontier"]
 
@@ -14,7 +15,7 @@ _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#
 _MARKS = "osD^vP*X"
 
 
-def frontier(standings: Sequence[Standing], path: str | Path) -> None:
+def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> None:
     """Draw a panel a rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals.
 
     Parameters
@@ -24,19 +25,17 @@ def frontier(standings: Sequence[Standing], path: str | Path) -> None:
     path
         File to write.
     """
-    rules = list(dict.fromkeys(standing.age_accrues for standing in standings))
-    names = list(dict.fromkeys(standing.strategy for standing in standings))
-    figure = new_figure(1.0 + 4.6 * len(rules), 4.4)
-    panels = figure.subplots(1, len(rules), squeeze=False, sharex=True, sharey=True)[0]
-    for panel, age in zip(panels, rules, strict=True):
-        for standing in (one for one in standings if one.age_accrues == age):
+    names = list(dict.fromkeys(standing.strategy for told in standings.values() for standing in told))
+    figure = new_figure(1.0 + 4.6 * len(standings), 4.4)
+    panels = figure.subplots(1, len(standings), squeeze=False, sharex=True, sharey=True)[0]
+    for panel, (age, told) in zip(panels, standings.items(), strict=True):
+        for standing in told:
             place = names.index(standing.strategy)
-            hours, spans = standing.core_hours, standing.makespan
             panel.errorbar(
-                hours[0],
-                spans[0],
-                xerr=_to_the_sides(*hours),
-                yerr=_to_the_sides(*spans),
+                standing.core_hours.mean,
+                standing.makespan.mean,
+                xerr=_to_the_sides(standing.core_hours),
+                yerr=_to_the_sides(standing.makespan),
                 fmt=_MARKS[place % len(_MARKS)],
                 color=_COLOURS[place % len(_COLOURS)],
                 markersize=8,
@@ -53,6 +52,6 @@ def frontier(standings: Sequence[Standing], path: str | Path) -> None:
     save_figure(figure, path)
 
 
-def _to_the_sides(mean: float, low: float, high: float) -> list[list[float]]:
+def _to_the_sides(found: Interval) -> list[list[float]]:
     """Say how far an interval reaches; one of equal values ends a rounding error beside their mean."""
-    return [[max(mean - low, 0.0)], [max(high - mean, 0.0)]]
+    return [[max(found.mean - found.low, 0.0)], [max(found.high - found.mean, 0.0)]]

@@ -22,16 +22,43 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-__all__ = ["draw", "render"]
+__all__ = [
+    "ACCURACY",
+    "ACCURACY_NOTE",
+    "BEST_NOTE",
+    "COST",
+    "COST_NOTE",
+    "REFERENCES",
+    "SECONDS",
+    "SECONDS_NOTE",
+    "Measure",
+    "best_of",
+    "by_geometry",
+    "draw",
+    "render",
+    "short_names",
+]
 
-_REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
+REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
 _HERO = "asa"
 _MOST_GEOMETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """A column: what it shows, and how far that is from perfect where columns have a best."""
+class Measure:
+    """A column: what it shows, and how far that is from perfect where columns have a best.
+
+    Parameters
+    ----------
+    heading
+        What stands above it.
+    shown
+        Numbers of a cell: one, or the ends of a range.
+    decimals
+        Of each.
+    badness
+        How far a number is from perfect; None where none is better than another.
+    """
 
     heading: str
     shown: Callable[[Score], tuple[float, ...]]
@@ -43,12 +70,14 @@ class _Column:
         return tuple(round(value, self.decimals) for value in self.shown(score))
 
     def text(self, score: Score) -> str:
+        """Write a cell."""
         values = self.values(score)
         if any(map(math.isnan, values)):
             return "-"
         return "-".join(f"{value + 0.0:,.{self.decimals}f}" for value in values)  # + 0.0: no minus before zero
 
     def worst(self, score: Score) -> float:
+        """Say how far a cell is from perfect; nan where that is not known, or nothing is perfect."""
         values = self.values(score)
         if self.badness is None or any(map(math.isnan, values)):
             return math.nan
@@ -60,47 +89,47 @@ def _missing(of: float) -> Callable[[float], float]:
     return lambda value: round(abs(value - of), 6)
 
 
-_ACCURACY = (
-    _Column("Error", lambda s: (s.log10_error,), 3),
-    _Column("Hits %", lambda s: (100 * s.hit_ratio,), 1, _missing(100)),
-    _Column("2x %", lambda s: (100 * s.within_2x,), 1, _missing(100)),
-    _Column("Pinball", lambda s: (s.pinball_log10,), 3),
-    _Column("in s", lambda s: (s.pinball_s,), 0),
-    _Column("p50 %", lambda s: (100 * s.coverage_at(0.5),), 1, _missing(50)),
-    _Column("p90 %", lambda s: (100 * s.coverage_at(0.9),), 1, _missing(90)),
-    _Column("Blocks", lambda s: tuple(100 * share for share in s.coverage_p90_range), 0, _missing(90)),
+ACCURACY = (
+    Measure("Error", lambda s: (s.log10_error,), 3),
+    Measure("Hits %", lambda s: (100 * s.hit_ratio,), 1, _missing(100)),
+    Measure("2x %", lambda s: (100 * s.within_2x,), 1, _missing(100)),
+    Measure("Pinball", lambda s: (s.pinball_log10,), 3),
+    Measure("in s", lambda s: (s.pinball_s,), 0),
+    Measure("p50 %", lambda s: (100 * s.coverage_at(0.5),), 1, _missing(50)),
+    Measure("p90 %", lambda s: (100 * s.coverage_at(0.9),), 1, _missing(90)),
+    Measure("Blocks", lambda s: tuple(100 * share for share in s.coverage_p90_range), 0, _missing(90)),
 )
-_COST = (
-    _Column("Late s", lambda s: (s.late_s,), 0),
-    _Column("Idle c-h", lambda s: (s.idle_core_h,), 2),
-    _Column("Off p50", lambda s: (s.abs_error_p50_s,), 0),
-    _Column("Off p90", lambda s: (s.abs_error_p90_s,), 0),
-    _Column("Regret", lambda s: (s.regret_per_job,), 3, lambda value: value),
-    _Column("Bound", lambda s: (s.regret_bound_per_job,), 3, None),
-    _Column("us/job", lambda s: (s.us_per_job,), 1),
+COST = (
+    Measure("Late s", lambda s: (s.late_s,), 0),
+    Measure("Idle c-h", lambda s: (s.idle_core_h,), 2),
+    Measure("Off p50", lambda s: (s.abs_error_p50_s,), 0),
+    Measure("Off p90", lambda s: (s.abs_error_p90_s,), 0),
+    Measure("Regret", lambda s: (s.regret_per_job,), 3, lambda value: value),
+    Measure("Bound", lambda s: (s.regret_bound_per_job,), 3, None),
+    Measure("us/job", lambda s: (s.us_per_job,), 1),
 )
-_SECONDS = (
-    _Column("Jobs", lambda s: (s.jobs,), 0, None),
-    _Column("Off p50", lambda s: (s.abs_error_p50_s,), 0, None),
-    _Column("Off p90", lambda s: (s.abs_error_p90_s,), 0, None),
-    _Column("Off mean", lambda s: (s.abs_error_s,), 0, None),
-    _Column("Bias s", lambda s: (s.bias_s,), 0, None),
-    _Column("Later %", lambda s: (100 * s.late_share,), 1, None),
+SECONDS = (
+    Measure("Jobs", lambda s: (s.jobs,), 0, None),
+    Measure("Off p50", lambda s: (s.abs_error_p50_s,), 0, None),
+    Measure("Off p90", lambda s: (s.abs_error_p90_s,), 0, None),
+    Measure("Off mean", lambda s: (s.abs_error_s,), 0, None),
+    Measure("Bias s", lambda s: (s.bias_s,), 0, None),
+    Measure("Later %", lambda s: (100 * s.late_share,), 1, None),
 )
-_ACCURACY_NOTE = (
+ACCURACY_NOTE = (
     "Error: mean distance in powers of ten, 0.3 is a factor of 2, waits of at least 10 s; Hits: closest of 53 "
     "alternatives found; 2x: within a factor of 2; Pinball: loss of the nine quantiles, in powers of ten and in "
     "seconds; p50, p90: share of waits not above these; Blocks: p90's least and largest share in ten blocks of the "
     "trace."
 )
-_COST_NOTE = (
+COST_NOTE = (
     "Submitted the predicted wait ahead, a job is Late by so many seconds, or its cores Idle for so many core-hours, "
     "in the mean; Off: seconds between predicted and real wait, exceeded by half and by a tenth of the jobs; Regret: "
     "misses a job beyond those of the best fixed alternative of each geometry, and Theorem 1's Bound on it; us/job: "
     "processor time."
 )
-_BEST_NOTE = "* best of its column; oracle: the truth as prediction, for reference."
-_SECONDS_NOTE = (
+BEST_NOTE = "* best of its column; oracle: the truth as prediction, for reference."
+SECONDS_NOTE = (
     "The scheduler's own estimate of the start less the real start, in seconds; without moments of submission the rest "
     "cannot be told. Off: its amount, exceeded by half and by a tenth of the jobs; Bias: its mean; Later: share of "
     "jobs that started later than estimated."
@@ -116,34 +145,57 @@ def render(scores: Sequence[Score]) -> RenderableType:
         As `asa.evaluation.evaluate` returns them. Of geometries the 20 with most jobs are shown.
     """
     traces = list(dict.fromkeys(score.trace for score in scores))
-    names = _short_names(traces)
+    names = short_names(traces)
     parts: list[RenderableType] = []
     ranked = False
     for trace in traces:
         here = [score for score in scores if score.trace == trace]
         if all(math.isnan(score.log10_error) for score in here):
-            parts += [*_tables(names[trace], [("", here)], _SECONDS), Text(f"{_SECONDS_NOTE}\n", style="dim")]
+            parts += [*_tables(names[trace], [("", here)], SECONDS), Text(f"{SECONDS_NOTE}\n", style="dim")]
             continue
         ranked = True
-        sections = _sections(here)
+        sections = by_geometry(here)
         jobs = max(score.jobs for score in here)
         parts += [
-            *_tables(f"{names[trace]}: {jobs:,} waits", sections, _ACCURACY),
-            *_tables(f"{names[trace]}: what relying on it costs", sections, _COST),
+            *_tables(f"{names[trace]}: {jobs:,} waits", sections, ACCURACY),
+            *_tables(f"{names[trace]}: what relying on it costs", sections, COST),
         ]
     if ranked:
-        parts.append(Text(f"{_ACCURACY_NOTE} {_COST_NOTE} {_BEST_NOTE}", style="dim"))
+        parts.append(Text(f"{ACCURACY_NOTE} {COST_NOTE} {BEST_NOTE}", style="dim"))
     return Group(*parts)
 
 
-def _short_names(traces: Sequence[str]) -> dict[str, str]:
-    """Names of files without their folders, where that tells them apart."""
+def short_names(traces: Sequence[str]) -> dict[str, str]:
+    """Names of files without their folders, where that tells them apart.
+
+    Parameters
+    ----------
+    traces
+        Paths or other names.
+
+    Returns
+    -------
+    dict
+        What to call each of them.
+    """
     short = [Path(trace).name or trace for trace in traces]
     return {trace: name if short.count(name) == 1 else trace for trace, name in zip(traces, short, strict=True)}
 
 
-def _sections(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
-    """Scores of the whole trace, then of the geometries of most jobs, each under its heading."""
+def by_geometry(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
+    """Scores of the whole trace, then of the geometries of most jobs, each under its heading.
+
+    Parameters
+    ----------
+    scores
+        Of one trace.
+
+    Returns
+    -------
+    list of tuple
+        A heading and its scores: first those of the whole trace, whose heading is empty, then those of at most 20
+        geometries.
+    """
     kinds: dict[str, list[Score]] = {}
     for score in scores:
         kinds.setdefault(score.geometry, []).append(score)
@@ -153,7 +205,7 @@ def _sections(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
     return [("", whole), *labelled]
 
 
-def _tables(title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns: Sequence[_Column]) -> list[Table]:
+def _tables(title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns: Sequence[Measure]) -> list[Table]:
     """Draw a table a section, of equally wide columns."""
     every = [score for _, group in sections for score in group]
     told = [c for c in columns if any(not math.isnan(value) for score in every for value in c.values(score))]
@@ -174,15 +226,30 @@ def _tables(title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns
             table.add_column(column.heading, justify="right", no_wrap=True, min_width=width)
         for score in group:
             cells = [_cell(score, column, group) for column in told]
-            table.add_row(score.estimator, *cells, style="dim" if score.estimator in _REFERENCES else "")
+            table.add_row(score.estimator, *cells, style="dim" if score.estimator in REFERENCES else "")
         tables.append(table)
     return tables
 
 
-def _cell(score: Score, column: _Column, group: Sequence[Score]) -> Text:
-    rivals = [s for s in group if s.estimator not in _REFERENCES]
+def best_of(group: Sequence[Score], column: Measure) -> list[Score]:
+    """Give those of a group that are best in a column, as it is shown; none if there are no rivals.
+
+    Parameters
+    ----------
+    group
+        Scores of one geometry, or of a whole trace; references are no rivals.
+    column
+        In which.
+    """
+    rivals = [score for score in group if score.estimator not in REFERENCES]
     judged = [worst for worst in map(column.worst, rivals) if not math.isnan(worst)]
-    best = score in rivals and len(rivals) > 1 and bool(judged) and column.worst(score) == min(judged)
+    if len(rivals) < 2 or not judged:
+        return []
+    return [score for score in rivals if column.worst(score) == min(judged)]
+
+
+def _cell(score: Score, column: Measure, group: Sequence[Score]) -> Text:
+    best = score in best_of(group, column)
     text = column.text(score)
     return Text(f"{text}*" if best else f"{text} ", style="bold green" if best else "")
 
@@ -224,7 +291,7 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
     InputError
         There is nothing to draw, or the file cannot be written.
     """
-    whole = [score for score in scores if score.course is not None and score.estimator not in _REFERENCES]
+    whole = [score for score in scores if score.course is not None and score.estimator not in REFERENCES]
     if not whole:
         raise InputError(
             "there is no course over time to draw",
@@ -232,7 +299,7 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
             hint="Evaluate a log that has moments of submission.",
         )
     traces = list(dict.fromkeys(score.trace for score in whole))
-    names = _short_names(traces)
+    names = short_names(traces)
     estimators = list(dict.fromkeys(score.estimator for score in whole))
     hero = _HERO if _HERO in estimators else estimators[0]
     styles = _styles(estimators, hero)

@@ -41,6 +41,13 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
         Of one workflow on one system.
     path
         File to write.
+
+    Raises
+    ------
+    InputError
+        No run completed, or the file cannot be written.
+    MissingExtraError
+        matplotlib is not installed.
     """
     cells = {key: [run.metrics for run in members if run.metrics] for key, members in group(runs).items()}
     done = next((members for members in cells.values() if members), None)

@@ -76,7 +76,13 @@ class Candidate:
 
 
 def candidates_of(outlook: Outlook) -> list[Candidate]:
-    """Give what everybody knows, and the plans on the frontier, the cheapest first."""
+    """Give what everybody knows, and the plans on the frontier, the cheapest first.
+
+    Parameters
+    ----------
+    outlook
+        What was planned, and what it was chosen from.
+    """
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
     if not any(sketch is chosen for sketch in best):
@@ -111,7 +117,18 @@ def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, str]]:
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:
-    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed."""
+    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed.
+
+    Parameters
+    ----------
+    sketch
+        Of a plan.
+
+    Returns
+    -------
+    low_s, high_s : float
+        In seconds.
+    """
     low_s, high_s = np.quantile(sketch.end_s, [0.1, 0.9]).tolist()
     return low_s, high_s
 
@@ -120,6 +137,15 @@ def frontier_letters(candidates: Sequence[Candidate], width: int = 72, height: i
     """Draw core-hours to the right and expected makespan upwards, a letter a plan.
 
     Plans that would stand on each other stand side by side, the chosen one first.
+
+    Parameters
+    ----------
+    candidates
+        The plans; at least one.
+    width
+        Letters in a line, at most.
+    height
+        Lines of the drawing, without the two of its axis.
     """
     columns = width - _LABEL - 2 - _ROOM
     hours = [candidate.sketch.core_hours for candidate in candidates]

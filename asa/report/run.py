@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from asa.metrics import RunMetrics
 from asa.records import Cancelled, Deferred, Observed, Record, Requeued, Resized, Retrying, RunEnded
 from asa.report.page import Column, Figure, Page, Section, Table, Text
-from asa.report.page.drawing import gantt
+from asa.report.page.drawing import GANTT, gantt
 from asa.timeline import Timeline, timeline
 from asa.units import format_duration
+from asa.workflow import Workflow
 
 __all__ = ["run_page"]
 
@@ -20,6 +21,8 @@ def run_page(
     metrics: RunMetrics | None,
     *,
     strategy: str,
+    workflow: Workflow | None = None,
+    age_accrues: bool = True,
     made: Mapping[str, str] | None = None,
 ) -> Page:
     """Put together the page of a run.
@@ -34,6 +37,8 @@ def run_page(
         What it took and cost; None if it has not completed.
     strategy
         How its resources were asked for.
+    workflow, age_accrues
+        What ran, and whether jobs gain priority while they are kept back; see `asa.timeline.timeline`.
     made
         How it was made, for the foot of the page.
 
@@ -42,7 +47,7 @@ def run_page(
     ValueError
         The run never began.
     """
-    run = timeline(records)
+    run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]
     if metrics is not None:
         sections.append(Section("stages", "What its stages waited and took", [_stages(run, metrics)]))
@@ -87,17 +92,15 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
 
 
 def _chart(run: Timeline) -> Figure:
-    words = (
-        "A row for each job, in the order in which they were submitted: it waits in the queue (striped), holds cores "
-        "that do nothing (dotted), runs its stages (a colour each). The diamond is when it was believed to start."
-    )
-    return Figure(gantt(run), words)
+    return Figure(gantt(run), GANTT)
 
 
 def _jobs(run: Timeline) -> Table:
     columns = [
         Column("Job"), Column("Stages"), Column("Cores", 0), Column("Submitted, s", 0, "After the run's begin"),
-        Column("Believed start, s", 0), Column("Start, s", 0), Column("End, s", 0), Column("State"), Column("Why then"),
+        Column("Wait believed over, s", 0, "Submitted, and the predicted wait later"),
+        Column("Believed start, s", 0, "Not before what kept it back had ended"),
+        Column("Start, s", 0), Column("End, s", 0), Column("State"), Column("Why then"),
     ]  # fmt: skip
     rows = [
         (
@@ -105,8 +108,10 @@ def _jobs(run: Timeline) -> Table:
             f"{', '.join(lane.stages)}{f' (cores for job {lane.joins})' if lane.joins else ''}",
             lane.cores,
             lane.submit_s - run.begin_s,
-            None if lane.predicted_start_s is None else lane.predicted_start_s - run.begin_s,
-            None if lane.start_s is None else lane.start_s - run.begin_s,
+            *(
+                None if time_s is None else time_s - run.begin_s
+                for time_s in (lane.predicted_wait_over_s, lane.predicted_start_s, lane.start_s)
+            ),
             lane.end_s - run.begin_s,
             lane.state,
             lane.reason,
@@ -158,7 +163,7 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
             case Deferred():
                 told = f"not accepted, asked for again later: {r.reason}"
             case Requeued():
-                told = f"job {r.job_id} was put back into the queue: {r.reason}"
+                told = f"job {r.job_id} was put back into the queue{f': {r.reason}' if r.reason else ''}"
             case Cancelled():
                 told = f"job {r.job_id} was cancelled by asa: {r.reason}"
             case Resized():

@@ -3,14 +3,20 @@
 import json
 import math
 import re
+import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from forked import asa
 
-from asa.report.page import Column, Figure, Page, Section, Table, Text, render
-from asa.report.page.drawing import Bar, Dot, bars, curves, dots, gantt, kiviat
+from asa.cli.report import check_page
+from asa.errors import InputError, MissingExtraError
+from asa.report.folder import write_folder
+from asa.report.page import Column, Figure, Page, Section, Table, Text, render, rendering
+from asa.report.page.drawing import Bar, Dot, bars, curves, dots, gantt, kiviat, strips
 from asa.timeline import Lane, Span, Timeline
 
 EVIL = "<script>alert(1)</script> & 'so' \"on\""
@@ -55,6 +61,8 @@ def drawings():
             [Dot(EVIL, 1.0, 2.0, (0.5, 1.5), (1.0, 3.0)), Dot("b", 1.0, 2.0)], title="t", x_words="x", y_words="y"
         ),
         "curves": curves({EVIL: [(0, 1), (5, 3)], "b": [(0, 2)]}, title="t", x_words="x", y_words="y", steps=True),
+        "powers": curves({"a": [(0, 0), (5, 30), (9, 4e5)]}, title="t", x_words="x", y_words="y", powers=True),
+        "strips": strips({EVIL: {"a": -1.0, EVIL: 2.5}, "b": {"a": 0.5}}, title=EVIL, x_words="x", goal=0.0),
         "kiviat": kiviat({EVIL: [0.0, 1.0, 0.5], "b": [1.0, 1.0, 1.0]}, [EVIL, "y", "z"], title="t"),
     }
 
@@ -91,6 +99,66 @@ def test_lengths_of_bars_are_in_proportion():
     assert tall[1] / tall[0] == pytest.approx(5 / 3, rel=0.01)
 
 
+def test_what_a_dependency_keeps_back_is_drawn_otherwise_and_the_legend_says_how():
+    kept = Lane(
+        "3", ("c",), 1, 600.0, 50.0, 300.0, None, (Span("kept", 50.0, 300.0, 1), Span("pending", 300.0, 400.0, 1)),
+        "pending", "why", "", 90.0,
+    )  # fmt: skip
+    root = ET.fromstring(gantt(replace(RUN, lanes=(*RUN.lanes, kept))))
+    told = {shape.get("aria-label"): shape.get("class") for shape in root.iter() if shape.get("role") == "img"}
+    assert told["kept back: 50s to 5m00s, 4m10s; 1 core; job 3, pending"] == "bar kept"
+    assert told["c: believed to start at 5m00s"] == "believed"
+    words = {text.text for text in root.iter("text")}
+    assert ("kept back" in words, "believed end of its wait" in words) == (True, False)
+    assert "kept back" not in {text.text for text in ET.fromstring(gantt(RUN)).iter("text")}
+    assert re.search(r"\.kept \{ fill: url\(#keeps\)", page := a_page(Figure(gantt(RUN))))
+    assert '<pattern id="keeps"' in page
+
+
+def test_of_a_job_kept_back_till_nobody_knows_when_only_its_wait_is_told():
+    kept = Lane("3", ("c",), 1, 600.0, 50.0, None, None, (Span("kept", 50.0, 400.0, 1),), "pending", "why", "", 90.0)
+    root = ET.fromstring(gantt(replace(RUN, lanes=(*RUN.lanes, kept))))
+    told = {shape.get("aria-label"): shape.get("class") for shape in root.iter("path")}
+    assert told["c: its wait was believed to be over at 1m30s"] == "believed wait"
+    assert "believed end of its wait" in {text.text for text in root.iter("text")}
+
+
+def test_what_was_believed_beyond_the_chart_is_told_at_its_edge():
+    late = replace(RUN.lanes[0], predicted_start_s=4000.0)
+    root = ET.fromstring(gantt(replace(RUN, lanes=(late,))))
+    [arrow] = [shape for shape in root.iter("path") if shape.get("role")]
+    assert arrow.get("aria-label") == "a to b: believed to start at 1h06m, beyond this chart"
+    at = float(re.match(r"M([\d.]+)", arrow.get("d"))[1])
+    width = float(root.get("viewBox").split()[2])
+    assert width - 20 < at < at + 10 < width
+
+
+def test_a_point_may_have_the_colour_that_its_thing_has_elsewhere():
+    points = [Dot("asa, 28", 1.0, 1.0, colour=4), Dot("asa, 56", 2.0, 1.0, (1.5, 2.5), colour=4), Dot("b", 3.0, 1.0)]
+    svg = dots(points, title="t", x_words="x", y_words="y")
+    assert re.findall(r'class="bar (c\d)"', svg) == ["c4", "c4", "c2"]
+    assert 'class="whisker s4"' in svg
+
+
+def test_names_of_points_do_not_hide_each_other():
+    """Nor does one fall out of the frame, where all points lie at the bottom."""
+    svg = dots([Dot(f"n{i}", i, 1.0) for i in range(8)] + [Dot("up", 1.0, 9.0)], title="t", x_words="x", y_words="y")
+    root = ET.fromstring(svg)
+    places = sorted(float(text.get("y")) for text in root.iter("text") if re.fullmatch(r"n\d|up", text.text))
+    assert all(below - above > 12 for above, below in pairwise(places))
+    assert places[-1] < float(root.get("viewBox").split()[3]) - 40, "the axis has its words there"
+
+
+def test_marks_of_a_strip_lie_where_their_values_are():
+    root = ET.fromstring(strips({"a": {"x": 0.0, "y": 4.0}, "b": {"x": 1.0}}, title="t", x_words="x"))
+    at = {
+        shape.get("aria-label"): float(re.match(r"translate\(([\d.]+)", shape.get("transform"))[1])
+        for shape in root.iter("path")
+        if shape.get("aria-label")
+    }
+    assert at["b, x: 1"] - at["a, x: 0"] == pytest.approx((at["a, y: 4"] - at["a, x: 0"]) / 4, abs=0.2)
+
+
 def test_what_cannot_be_drawn_does_not_break_a_page():
     """No jobs, no spread, one value, a whole of nothing."""
     empty = Timeline("r", 5.0, 5.0, ())
@@ -100,6 +168,8 @@ def test_what_cannot_be_drawn_does_not_break_a_page():
         bars({"a": {"b": Bar((("", 0.0),))}}, title="t", unit="s"),
         dots([Dot("a", 1.0, 1.0)], title="t", x_words="x", y_words="y"),
         curves({"a": [(1.0, 1.0)]}, title="t", x_words="x", y_words="y"),
+        strips({}, title="t", x_words="x"),
+        strips({"a": {"b": 1.0}}, title="t", x_words="x"),
     ):
         ET.fromstring(svg)
         assert "nan" not in svg
@@ -124,8 +194,17 @@ def test_a_page_stands_alone():
 
 def test_long_tables_can_be_searched_and_short_ones_need_not_be():
     columns = [Column("Name"), Column("Much", 0)]
-    assert 'type="search"' not in a_page(Table(columns, [(str(i), i) for i in range(7)]))
-    assert 'type="search"' in a_page(Table(columns, [(str(i), i) for i in range(8)]))
+    assert 'type="search"' not in a_page(Table(columns, [(str(i), i) for i in range(11)]))
+    assert 'type="search"' in a_page(Table(columns, [(str(i), i) for i in range(12)]))
+
+
+def test_intervals_carry_their_lower_bounds_by_which_they_sort():
+    """A column in which words are not intervals alone sorts by its words."""
+    rows = [("a", "1,234.5 to 2,000", "1 to 2"), ("b", "", "x"), ("c", "-9.0 to 3.0", ""), ("d", "9-10", "")]
+    page = a_page(Table([Column("Name"), Column("95 %"), Column("Words")], rows))
+    assert re.findall(r'<td data-value="([^"]*)">([^<]*)', page) == [
+        ("1234.5", "1,234.5 to 2,000"), ("", ""), ("-9.0", "-9.0 to 3.0"), ("9", "9-10"),
+    ]  # fmt: skip
 
 
 def test_the_same_page_is_the_same_text():
@@ -150,24 +229,194 @@ def test_a_comparison_has_a_page(tmp_path):
     assert "cannot be written" in asa(*arguments, "--report", "no/where.html", cwd=tmp_path, code=2).stderr
 
 
-def test_the_campaigns_have_pages(tmp_path):
-    """Every figure beside the paper's, with its verdict; every scheduler with its strategies."""
-    arguments = ("campaign", "paper", "--seeds", 1, "--jobs", 1, "--mode", "sequential", "--results", "kept.jsonl")
-    told = json.loads(asa(*arguments, "--json", "--report", "paper.html", cwd=tmp_path).stdout)
-    page = (tmp_path / "paper.html").read_text()
+def test_a_page_that_is_replaced_is_named_and_a_stranger_s_is_not_touched(tmp_path):
+    """The second is refused before anything is run."""
+    arguments = ("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "big-job", "--jobs", 1)
+    first, second = (asa(*arguments, *more, "--report", "all", cwd=tmp_path).stderr for more in ((), ("--json",)))
+    assert "compare-blast-hpc2n.html" in first
+    assert ("replaces" in first, "replaces" in second) == (False, True)
+    for name in ("index.html", "compare-blast-hpc2n.html"):
+        theirs = tmp_path / f"theirs-{name[:5]}"
+        theirs.mkdir()
+        (theirs / name).write_text("<title>Theirs</title>")
+        refused = asa(*arguments, "--report", theirs, cwd=tmp_path, code=2)
+        assert f"{theirs / name}: is there already, and no page of asa's\nName another folder" in refused.stderr
+        assert refused.stdout == ""
+        assert [file.read_text() for file in theirs.iterdir()] == ["<title>Theirs</title>"]
+    (tmp_path / "folder.html").mkdir()
+    for place, said in (("folder.html", "it is a folder"), ("", "is empty"), (" ", "is empty")):
+        refused = asa(*arguments, "--report", place, cwd=tmp_path, code=2)
+        assert (said in refused.stderr, refused.stdout) == (True, "")
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_pages_of_other_settings_stand_beside_each_other(tmp_path):
+    """The first page lists all, and says by which command each was made; the same anew takes its own place."""
+    arguments = ("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "big-job", "--jobs", 1)
+    for more in ((), ("--no-age-accrues",), (), ("--no-age-accrues", "--results", "kept.json")):
+        told = asa(*arguments, *more, "--report", "all", cwd=tmp_path).stderr
+    assert "compare-blast-hpc2n-2.html, replaces what was there" in told
+    pages = {file.name: file.read_text() for file in (tmp_path / "all").iterdir()}
+    assert sorted(pages) == ["compare-blast-hpc2n-2.html", "compare-blast-hpc2n.html", "index.html"]
+    assert "does not accrue" in pages["compare-blast-hpc2n-2.html"]
+    assert "does not accrue" not in pages["compare-blast-hpc2n.html"]
+    assert {"compare-blast-hpc2n-2.html", "compare-blast-hpc2n.html"} <= set(addresses(pages["index.html"]))
+    command = "asa compare blast --cores 28 --seeds 1 --strategies big-job"
+    for words in (f"<code>{command}</code>", f"<code>{command} --no-age-accrues</code>"):
+        assert pages["index.html"].count(words) == 1
+    assert re.findall(r'<h2 id="h-compare[^>]*><a[^>]*>([^<]*)<', pages["index.html"]) == [
+        "blast on hpc2n: ways of asking", "blast on hpc2n: ways of asking (2)"
+    ]  # fmt: skip
+
+
+def test_what_pages_need_is_asked_for_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    rendering._template.cache_clear()
+    with pytest.raises(MissingExtraError, match="needs jinja2"):
+        check_page(tmp_path / "page.html")
+    check_page(None)
+
+
+def test_tables_are_there_even_if_a_page_cannot_be_written(tmp_path):
+    """As when somebody puts a file of a part's name there meanwhile: what took long is not lost."""
+    arguments = (
+        "campaign", "schedulers", "--schedulers", "wfp", "--strategies", "chained", "--workflows", "graph",
+        "--seeds", 1, "--jobs", 1, "--window", "1h",
+    )  # fmt: skip
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "schedulers-wfp.html").write_text("<title>Theirs</title>")
+    refused = asa(*arguments, "--report", "all", cwd=tmp_path, code=2)
+    assert "no page of asa's" in refused.stderr
+    assert "chained" in refused.stdout
+    assert len(list((tmp_path / "all").iterdir())) == 1
+
+
+def test_the_paper_s_evaluation_has_pages(tmp_path):
+    """Every figure beside the paper's, with its verdict; and what jobs did, of each workflow on a page of its own."""
+    arguments = ("campaign", "paper", "--seeds", 1, "--jobs", 1, "--mode", "sequential")
+    told = json.loads(asa(*arguments, "--json", "--report", "all", cwd=tmp_path).stdout)
+    page = (tmp_path / "all" / "paper.html").read_text()
     assert len(told["usages"]) == 54
     row = next(
         one for one in told["usages"] if (one["workflow"], one["cores"], one["strategy"]) == ("blast", 56, "asa")
     )
     assert f">{row['makespan_s']['ours']['mean']:,.1f}<" in page
     assert page.count("as the paper") > 54
-    assert page.count("<svg viewBox") == 6 + 3 + 6 + 3
-    several = (
-        "campaign", "schedulers", "--schedulers", "easy,wfp", "--strategies", "chained", "--workflows", "graph",
-        "--seeds", 1, "--jobs", 1, "--window", "1h", "--report", "all.html",
-    )  # fmt: skip
-    asa(*several, cwd=tmp_path)
-    page = (tmp_path / "all.html").read_text()
-    for words in ("Under easy", "Under wfp", "chained", "big-job", "What that does to everybody else"):
-        assert words in page
+    charts = 2 * 3 * 3 + 1  # of the largest size of each centre, by workflow and strategy; and ASA Naive
+    assert page.count("<svg viewBox") == 6 + 3 + 6 + 3 + charts
+    blast = (tmp_path / "all" / "paper-blast.html").read_text()
+    assert blast.count("<svg viewBox") == 2 + 2 + 1 + 6 * 3
+    assert "BLAST on 56 cores of hpc2n, sequential" in blast
+    assert "BLAST in the paper" in blast
+    assert not re.search(r"\bBlast\b", blast)
+    assert "montage" not in blast.partition("<main")[2].partition("<footer")[0]
     assert "cannot be written" in asa(*arguments, "--report", "no/where.html", cwd=tmp_path, code=2).stderr
+
+
+def test_the_schedulers_have_pages_alone_or_in_a_folder(tmp_path):
+    """One for a colleague, or a whole folder, in which those of other schedulers stand beside each other."""
+    arguments = (
+        "campaign", "schedulers", "--strategies", "chained", "--workflows", "graph,blast", "--seeds", 1, "--jobs", 1,
+        "--window", "1h", "--results", "kept.jsonl", "--report",
+    )  # fmt: skip
+    asa(*arguments, "all", "--schedulers", "easy,wfp", cwd=tmp_path)
+    asa(*arguments, "one.html", "--schedulers", "easy,wfp", cwd=tmp_path)
+    alone, whole = ((tmp_path / name).read_text() for name in ("one.html", "all/schedulers.html"))
+    for words in ("Under easy", "Under wfp", "chained", "big-job", "What that does to everybody else", "Quickest, or"):
+        assert words in alone
+    drawn = 1 + 2 * (2 + 3)  # the others; under each, two figures and the charts of one workflow
+    assert alone.count("<svg viewBox") == whole.count("<svg viewBox") == drawn
+    assert not [at for at in addresses(alone) if not at.startswith("#")]
+    assert {"index.html", "schedulers-easy.html", "schedulers-wfp.html"} < set(addresses(whole))
+    part = (tmp_path / "all" / "schedulers-wfp.html").read_text()
+    assert part.count("<svg viewBox") == 2 + 2 * 3
+    assert "What jobs did: blast" in part
+    assert "easy" not in part.partition("<main")[2].partition("<footer")[0]
+    (tmp_path / "all" / "mine.html").write_text("<title>Mine</title>")
+    asa(*arguments, "all", "--schedulers", "wfp", cwd=tmp_path)
+    names = sorted(file.name for file in (tmp_path / "all").iterdir())
+    first = ["schedulers-easy.html", "schedulers-wfp.html", "schedulers.html"]
+    assert names == ["index.html", "mine.html", "schedulers-2-wfp.html", "schedulers-2.html", *first]
+
+
+# ---------------------------------------------------------------------- pages in a folder
+
+
+def addresses(page):
+    return [value for _, name, value in Reader(page).attributes if name == "href"]
+
+
+def test_every_link_of_a_folder_leads_somewhere(tmp_path):
+    """And all of them are relative, so that the folder can be moved, packed and put on a server."""
+    folder = tmp_path / "all"
+    parts = {"a#1/..": Page("A", ["Of a."], []), "b": Page("B", ["Said above."], [])}
+    write_folder(folder, "whole", Page(EVIL, ["Said above."], []), parts)
+    write_folder(folder, "other", Page("Other", ["Something else."], []))
+    write_folder(folder, "other", Page("Other", ["Another."], []), of="something else")
+    for file in folder.iterdir():
+        for address in addresses(file.read_text()):
+            assert address.startswith("#") or (folder / address).is_file(), (file.name, address)
+    index = (folder / "index.html").read_text()
+    assert {"whole.html", "whole-a-1-...html", "whole-b.html", "other.html", "other-2.html"} <= set(addresses(index))
+    for words in ("Something else.", "Said above.", "Of a."):
+        assert index.count(words) == 1, words
+
+
+@pytest.mark.parametrize("name", ["index.html", "whole.html", "whole-part.html"])
+@pytest.mark.parametrize("text", ["<title>Theirs</title>", "<meta name=asa-page content='{}'>", "<![x[ ]]>", None])
+def test_a_file_of_somebody_else_s_is_not_written_over(tmp_path, name, text):
+    """Nor is anything else written then; a folder of that name is one, too."""
+    if text is None:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="no page of asa's") as refused:
+        write_folder(tmp_path, "whole", Page("Whole", [], []), {"part": Page("Part", [], [])})
+    assert (refused.value.where, bool(refused.value.hint)) == (str(tmp_path / name), True)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    if text is not None:
+        assert (tmp_path / name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["{}", "[]", "3", '{"title": 1, "summary": [], "is_part": false, "parts": []}', "[" * 100_000,
+     '{"title": "t", "summary": [1], "is_part": false, "parts": []}',
+     '{"title": "t", "summary": [], "is_part": false, "parts": [["a"]]}'],
+)  # fmt: skip
+def test_what_tells_of_itself_otherwise_is_none_of_ours(tmp_path, told):
+    """And does not keep ours from being written."""
+    (tmp_path / "theirs.html").write_text(f"<head><meta name='asa-page' content='{told}'></head>")
+    write_folder(tmp_path, "whole", Page("Whole", [], []))
+    assert "theirs" not in (tmp_path / "index.html").read_text()
+
+
+def test_parts_go_with_their_page_and_none_takes_the_place_of_another_s(tmp_path):
+    """Also where a part has the name that a second page would have."""
+    for of in ("one", "other", "one", "third"):
+        write_folder(tmp_path, "whole", Page(of, [of], []), {"part": Page("P", [f"{of}'s"], [])}, of=of)
+    names = [file.name for file in sorted(tmp_path.iterdir())]
+    assert names == ["index.html", *(f"whole{n}.html" for n in ("-2-part", "-2", "-3-part", "-3", "-part", ""))]
+    told = {name: (tmp_path / name).read_text() for name in names}
+    for number, of in (("", "one"), ("-2", "other"), ("-3", "third")):
+        assert f"<h1>{of}</h1>" in told[f"whole{number}.html"]
+        assert f"{of}&#39;s" in told[f"whole{number}-part.html"]
+    write_folder(tmp_path, "second", Page("S", [], []), {"2": Page("P", ["Part."], [])}, of="a")
+    write_folder(tmp_path, "second", Page("T", [], []), of="b")
+    assert "Part." in (tmp_path / "second-2.html").read_text()
+    assert "<h1>T</h1>" in (tmp_path / "second-3.html").read_text()
+
+
+def test_the_first_page_keeps_what_others_wrote(tmp_path):
+    """A part is listed under its whole only; a page of somebody else's is left alone."""
+    write_folder(tmp_path, "first", Page("First", ["One."], []), {"part": Page("A part", ["Within."], [])})
+    (tmp_path / "theirs.html").write_text("<meta name=asa-page content='{no'><title>Theirs</title>")
+    write_folder(tmp_path, "second", Page("Second", ["Two."], []))
+    write_folder(tmp_path, "first", Page("First", ["Anew."], []))
+    index = Reader((tmp_path / "index.html").read_text())
+    headings = [value for tag, name, value in index.attributes if tag == "section" and name == "id"]
+    assert headings == ["first", "second"]
+    text = (tmp_path / "index.html").read_text()
+    assert ("Anew." in text, "One." in text, "theirs" in text) == (True, False, False)
+    assert not (tmp_path / "first-part.html").exists()
+    assert (tmp_path / "theirs.html").exists()

@@ -1,6 +1,21 @@
 """A page of HTML that needs nothing but itself: words, tables that sort, figures drawn as inline SVG."""
 
-from .document import Column, Figure, Page, Part, Section, Table, Text
-from .rendering import render
+from .document import Around, Column, Figure, Folded, Link, Links, Page, Part, Section, Table, Text
+from .rendering import check_installed, render, told_by
 
-__all__ = ["Column", "Figure", "Page", "Part", "Section", "Table", "Text", "render"]
+__all__ = [
+    "Around",
+    "Column",
+    "Figure",
+    "Folded",
+    "Link",
+    "Links",
+    "Page",
+    "Part",
+    "Section",
+    "Table",
+    "Text",
+    "check_installed",
+    "render",
+    "told_by",
+]

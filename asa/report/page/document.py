@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Column", "Figure", "Page", "Part", "Section", "Table", "Text"]
+__all__ = ["Around", "Column", "Figure", "Folded", "Link", "Links", "Page", "Part", "Section", "Table", "Text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Paragraphs; what stands between backticks is code."""
+    """Paragraphs; what stands between backticks is code.
+
+    Parameters
+    ----------
+    paragraphs
+        In order.
+    is_small
+        Whether it is a note beside what matters.
+    """
 
     paragraphs: tuple[str, ...]
     is_small: bool = False
@@ -37,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that can be sorted, and searched if it is long.
+    """A table that can be sorted; searched if it is long, and narrowed by columns that say the same again and again.
 
     Parameters
     ----------
@@ -73,7 +81,55 @@ class Figure:
     caption: str = ""
 
 
-Part = Text | Table | Figure
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Another page.
+
+    Parameters
+    ----------
+    address
+        Its file, as seen from this page's.
+    words
+        What stands there.
+    about
+        What it shows, if its name does not say.
+    """
+
+    address: str
+    words: str
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """A list of other pages.
+
+    Parameters
+    ----------
+    links
+        In order.
+    """
+
+    links: Sequence[Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Something that is shown when its title is chosen, and in print.
+
+    Parameters
+    ----------
+    title
+        What is shown before.
+    parts
+        What is shown then, in order.
+    """
+
+    title: str
+    parts: Sequence[Text | Table | Figure]
+
+
+Part = Text | Table | Figure | Links | Folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +171,22 @@ class Page:
     summary: Sequence[str]
     sections: Sequence[Section]
     made: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The pages beside which a page stands in a folder; of one that stands alone there are none.
+
+    Parameters
+    ----------
+    above
+        From the first page of all down to the one that this is a part of.
+    parts
+        What this one consists of.
+    of
+        Which run, or by which command: a page of another stands beside it, and does not take its place.
+    """
+
+    above: Sequence[Link] = ()
+    parts: Sequence[Link] = ()
+    of: str = ""

@@ -7,15 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from asa.timeline import Timeline
+from asa.timeline import Lane, Timeline
 from asa.units import format_duration
 
-__all__ = ["Bar", "Dot", "bars", "curves", "dots", "gantt", "kiviat"]
+__all__ = ["GANTT", "Bar", "Dot", "bars", "curves", "dots", "gantt", "kiviat", "strips"]
+
+GANTT = (
+    "A row for each job, in the order in which they were submitted: a dependency keeps it back (ruled), it waits in "
+    "the queue (striped), holds cores that do nothing (dotted), runs its stages (a colour each). The diamond is when "
+    "it was believed to start; a dashed one, only when its wait was believed to be over, after which it may still have "
+    "been kept back. An arrow at the edge stands for a diamond beyond it."
+)
+"""How to read what `gantt` draws."""
 
 _WIDTH = 760
 _LINE = 17
 _LETTER = 6.6
 _PALETTE = 9
+_DASHES = 4
 
 
 class _Canvas:
@@ -72,6 +81,7 @@ def _ticks(least: float, most: float, many: int = 6) -> list[float]:
 def _number(value: float) -> str:
     if value and not 1e-3 <= abs(value) < 1e7:
         return f"{value:.1e}"
+    value += 0.0  # no zero with a sign
     return f"{value:,.0f}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
 
 
@@ -90,6 +100,13 @@ def gantt(run: Timeline, title: str = "") -> str:
     """Draw what the jobs of a run did: pending, held, running, a row for each; and when each was believed to start.
 
     Each bar can be chosen by the keyboard, and tells its details.
+
+    Parameters
+    ----------
+    run
+        What its jobs did.
+    title
+        What is drawn, for who does not see it; made of the run's name if not given.
     """
     left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
     left = min(left, 210.0)
@@ -97,7 +114,8 @@ def gantt(run: Timeline, title: str = "") -> str:
     height = top + row * len(run.lanes) + 42
     words = f"{len(run.lanes)} jobs over {format_duration(run.end_s - run.begin_s)}"
     canvas = _Canvas(_WIDTH, height, title or f"What the jobs of {run.run} did", words)
-    most = max(run.end_s, *(lane.predicted_start_s or 0.0 for lane in run.lanes)) if run.lanes else run.end_s
+    beliefs = [lane.belief for lane in run.lanes]
+    most = max([run.end_s, *(belief[1] for belief in beliefs if belief)])
     most = min(most, run.begin_s + 1.5 * (run.end_s - run.begin_s))
     span = max(most - run.begin_s, 1.0)
     scale = (_WIDTH - left - 14) / span
@@ -105,50 +123,85 @@ def gantt(run: Timeline, title: str = "") -> str:
     def x(time_s: float) -> float:
         return left + scale * (time_s - run.begin_s)
 
-    unit, name = _in_time(span)
+    unit, of_unit = _in_time(span)
     base = top + row * len(run.lanes)
     for tick in _ticks(0.0, span / unit, 8):
         at = x(run.begin_s + tick * unit)
         canvas.line(at, top - 6, at, base, "grid")
         canvas.text(at, base + 16, _number(tick), anchor="middle")
     canvas.text(
-        left + (_WIDTH - left - 14) / 2, base + 34, f"{name} since the workflow was handed over", anchor="middle"
+        left + (_WIDTH - left - 14) / 2, base + 34, f"{of_unit} since the workflow was handed over", anchor="middle"
     )
     colours: dict[str, int] = {}
-    for place, lane in enumerate(run.lanes):
+    for place, (lane, belief) in enumerate(zip(run.lanes, beliefs, strict=True)):
         y = top + row * place
         canvas.text(left - 8, y + 16, _short(_lane_name(lane.stages), (left - 8) / 7.2), anchor="end")
-        for part in lane.spans:
-            kind: str = part.kind
-            if part.stage:
-                kind = f"running c{colours.setdefault(part.stage, len(colours) % _PALETTE)}"
-            what = part.stage or part.kind
-            since, until = (format_duration(time_s - run.begin_s) for time_s in (part.begin_s, part.end_s))
-            told = (
-                f"{what}: {since} to {until}, {format_duration(part.end_s - part.begin_s)}; {_cores(part.cores)}; "
-                f"job {lane.job_id}, {lane.state}"
-            )
-            canvas.box(
-                x(part.begin_s), y + 4, scale * (part.end_s - part.begin_s), row - 9, f"bar {kind}", told,
-                f' role="img" tabindex="0" aria-label="{escape(told)}"',
-            )  # fmt: skip
-        if lane.predicted_start_s is not None and lane.predicted_start_s <= most:
-            at = x(lane.predicted_start_s)
-            told = f"believed to start at {format_duration(max(lane.predicted_start_s - run.begin_s, 0.0))}"
-            canvas.add(
-                f'<path d="M{at:.1f} {y + 1:.1f} l5 6 l-5 6 l-5 -6 z" class="believed" role="img" tabindex="0" '
-                f'aria-label="{escape(f"{_lane_name(lane.stages)}: {told}")}"><title>{escape(told)}</title></path>'
-            )
+        _spans(canvas, run, lane, y + 4, row - 9, x, colours)
+        if belief is not None:
+            _believed(canvas, run, lane, y + 1, x, most)
+    is_kept = any(part.kind == "kept" for lane in run.lanes for part in lane.spans)
     _legend(
         canvas,
         [
+            *([("bar kept", _WORDS["kept"])] if is_kept else []),
             ("bar pending", "pending"),
             ("bar held", "held"),
             ("bar running c0", "running"),
             ("believed", "believed start"),
+            *([("believed wait", "believed end of its wait")] if any(b and b[0] != "start" for b in beliefs) else []),
         ],
     )
     return canvas.svg()
+
+
+def _spans(
+    canvas: _Canvas,
+    run: Timeline,
+    lane: Lane,
+    y: float,
+    high: float,
+    x: Callable[[float], float],
+    colours: dict[str, int],
+) -> None:
+    """Draw what a job did; each stage has a colour from its first bar on."""
+    for part in lane.spans:
+        kind: str = part.kind
+        if part.stage:
+            kind = f"running c{colours.setdefault(part.stage, len(colours) % _PALETTE)}"
+        what = part.stage or _WORDS[part.kind]
+        since, until = (format_duration(time_s - run.begin_s) for time_s in (part.begin_s, part.end_s))
+        told = (
+            f"{what}: {since} to {until}, {format_duration(part.end_s - part.begin_s)}; {_cores(part.cores)}; "
+            f"job {lane.job_id}, {lane.state}"
+        )
+        canvas.box(
+            x(part.begin_s), y, x(part.end_s) - x(part.begin_s), high, f"bar {kind}", told,
+            f' role="img" tabindex="0" aria-label="{escape(told)}"',
+        )  # fmt: skip
+
+
+def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[[float], float], most: float) -> None:
+    """Mark when a job was believed to start; at the edge, if that is beyond the chart."""
+    assert lane.belief is not None
+    name, time_s = lane.belief
+    told = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
+    shape = f"M{x(time_s):.1f} {y:.1f} {_DIAMOND}"
+    if time_s > most:
+        told += ", beyond this chart"
+        shape = f"M{x(most):.1f} {y:.1f} l10 6 l-10 6 z"
+    canvas.add(
+        f'<path d="{shape}" class="{_kind(name)}" role="img" tabindex="0" '
+        f'aria-label="{escape(f"{_lane_name(lane.stages)}: {told}")}"><title>{escape(told)}</title></path>'
+    )
+
+
+_DIAMOND = "l5 6 l-5 6 l-5 -6 z"
+_WORDS = {"kept": "kept back", "pending": "pending", "held": "held", "running": "running"}
+_BELIEVED = {"start": "believed to start", "end of wait": "its wait was believed to be over"}
+
+
+def _kind(belief: str) -> str:
+    return "believed" if belief == "start" else "believed wait"
 
 
 def _lane_name(stages: Sequence[str]) -> str:
@@ -165,8 +218,8 @@ def _short(words: str, most: float) -> str:
 
 def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], x: float = 12, y: float = 16) -> None:
     for kind, words in entries:
-        if kind == "believed":
-            canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} l5 6 l-5 6 l-5 -6 z" class="believed"/>')
+        if kind.startswith("believed"):
+            canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} {_DIAMOND}" class="{kind}"/>')
         else:
             canvas.box(x, y - 10, 14, 11, kind)
         canvas.text(x + 19, y, words)
@@ -178,7 +231,15 @@ def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], x: float = 12, 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, which may be of parts; and the interval of its end, if it has one."""
+    """A bar, which may be of parts; and the interval of its end, if it has one.
+
+    Parameters
+    ----------
+    parts
+        Name and height of each, from the bottom up; a bar of one part needs no name for it.
+    low, high
+        Bounds of the interval; nan if there is none.
+    """
 
     parts: tuple[tuple[str, float], ...]
     low: float = math.nan
@@ -278,10 +339,16 @@ def _legend_rows(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping
         for word in line:
             if word == "published":
                 canvas.line(x, y - 4, x + 14, y - 4, "published")
+            elif kinds[word].startswith("curve"):
+                canvas.line(x - 4, y - 4, x + 15, y - 4, kinds[word])
             else:
                 canvas.box(x, y - 10, 14, 11, f"bar {kinds[word]}")
             canvas.text(x + 19, y, word)
             x += 34 + _LETTER * len(word)
+
+
+def _curve(place: int) -> str:
+    return f"curve s{place % _PALETTE} d{place % _DASHES}"
 
 
 # ---------------------------------------------------------------------- points and curves
@@ -289,17 +356,38 @@ def _legend_rows(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point with its intervals, if it has any, and what it is called."""
+    """A point with its intervals, if it has any, and what it is called.
+
+    Parameters
+    ----------
+    name
+        What is written beside it.
+    x, y
+        Where it lies.
+    x_interval, y_interval
+        Lower and upper bound, drawn as whiskers; None if there is no interval.
+    colour
+        Which of the palette, as in other drawings of the same things; the place among the points if not given.
+    """
 
     name: str
     x: float
     y: float
     x_interval: tuple[float, float] | None = None
     y_interval: tuple[float, float] | None = None
+    colour: int | None = None
 
 
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
-    """Draw points with names: what is nearer the lower left corner costs less of both."""
+    """Draw points with names: what is nearer the lower left corner costs less of both.
+
+    Parameters
+    ----------
+    points
+        What there is.
+    title, x_words, y_words
+        What is drawn, and what is told off on the axes.
+    """
     left, top, plot, right = 76.0, 16.0, 330.0, 120.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
@@ -307,38 +395,75 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> st
     x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - right, plot)
     canvas.text(left + (_WIDTH - left - right) / 2, top + plot + 40, x_words, anchor="middle")
     canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
-    taken: list[float] = []
-    for place, one in sorted(enumerate(points), key=lambda pair: -pair[1].y):
-        kind = f"c{place % _PALETTE}"
+    order = sorted(range(len(points)), key=lambda place: -points[place].y)
+    spread = _apart([y(points[place].y) + 4 for place in order], _LINE - 3, top + plot + 4)
+    for place, at in zip(order, spread, strict=True):
+        one = points[place]
+        colour = (place if one.colour is None else one.colour) % _PALETTE
         if one.x_interval:
-            canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{place % _PALETTE}")
+            canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{colour}")
         if one.y_interval:
-            canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{place % _PALETTE}")
+            canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{colour}")
         told = f"{one.name}: {_number(one.x)}, {_number(one.y)}"
         canvas.add(
-            f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar {kind}" role="img" tabindex="0" '
+            f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
             f'aria-label="{escape(told)}"><title>{escape(told)}</title></circle>'
         )
-        at = y(one.y) + 4
-        while any(abs(at - other) < _LINE - 3 for other in taken):
-            at += 3
-        taken.append(at)
         canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
         canvas.text(_WIDTH - right + 8, at, one.name)
     return canvas.svg()
 
 
+def _apart(wanted: Sequence[float], gap: float, most: float) -> list[float]:
+    """Move ascending places so far that there is a gap between them, and the last is not beyond the most.
+
+    Examples
+    --------
+    >>> _apart([1.0, 2.0, 30.0], 10.0, 30.0)
+    [1.0, 11.0, 30.0]
+    >>> _apart([28.0, 29.0, 30.0], 10.0, 30.0)
+    [10.0, 20.0, 30.0]
+    """
+    placed: list[float] = []
+    for at in wanted:
+        placed.append(max(at, placed[-1] + gap) if placed else at)
+    for place in reversed(range(len(placed))):
+        placed[place] = min(placed[place], most - gap * (len(placed) - 1 - place))
+    return placed
+
+
 def curves(
-    lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, x_words: str, y_words: str, steps: bool = False
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    title: str,
+    x_words: str,
+    y_words: str,
+    steps: bool = False,
+    powers: bool = False,
 ) -> str:
-    """Draw curves over a common axis; as steps where a value holds until the next."""
+    """Draw curves over a common axis.
+
+    Parameters
+    ----------
+    lines
+        Points, by the curve's name.
+    title, x_words, y_words
+        What is drawn, and what is told off on the axes.
+    steps
+        Whether a value holds until the next.
+    powers
+        Whether the upright axis goes in powers of ten; values of 0 or less are drawn at its foot.
+    """
+    if powers:
+        least = min((b for points in lines.values() for _, b in points if b > 0), default=1.0)
+        lines = {name: [(a, math.log10(max(b, least))) for a, b in points] for name, points in lines.items()}
     names = _rows(list(lines))
     left, top, plot = 76.0, 14.0 + _LINE * len(names) + 8, 260.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
-    _legend_rows(canvas, names, {name: f"c{place % _PALETTE}" for place, name in enumerate(lines)})
+    _legend_rows(canvas, names, {name: _curve(place) for place, name in enumerate(lines)})
     xs = [a for points in lines.values() for a, _ in points]
     ys = [b for points in lines.values() for _, b in points]
-    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot)
+    x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot, powers=powers)
     canvas.text(left + (_WIDTH - left) / 2, top + plot + 40, x_words, anchor="middle")
     canvas.text(14, top + plot / 2, y_words, anchor="middle", turn=-90)
     for place, (name, points) in enumerate(lines.items()):
@@ -347,18 +472,115 @@ def curves(
             if number and steps:
                 path += f"H{x(a):.1f}"
             path += f"{'L' if number else 'M'}{x(a):.1f} {y(b):.1f}"
-        canvas.add(
-            f'<path d="{path}" class="curve s{place % _PALETTE} d{place % 4}"><title>{escape(name)}</title></path>'
-        )
+        canvas.add(f'<path d="{path}" class="{_curve(place)}"><title>{escape(name)}</title></path>')
     return canvas.svg()
 
 
+_SHAPES = (  # around the origin; what colours say, these say to who does not see them
+    "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
+    "M-4.5 -4.5h9v9h-9z",
+    "M0 -6l5.5 10h-11z",
+    "M0 -6.2l5.6 6.2l-5.6 6.2l-5.6 -6.2z",
+    "M0 6l5.5 -10h-11z",
+    "M-5.5 -1.8h3.7v-3.7h3.6v3.7h3.7v3.6h-3.7v3.7h-3.6v-3.7h-3.7z",
+)
+
+
+def strips(
+    rows: Mapping[str, Mapping[str, float]],
+    *,
+    title: str,
+    x_words: str,
+    goal: float | None = None,
+    intervals: Mapping[tuple[str, str], tuple[float, float]] | None = None,
+) -> str:
+    """Draw a row for each thing, with a mark for each of its values: where it lies, and how far these lie apart.
+
+    Parameters
+    ----------
+    rows
+        By the thing's name, then by what the value is of.
+    title, x_words
+        What is drawn, and what is told off on the axis.
+    goal
+        Where values should lie: a line.
+    intervals
+        Of values, by the same two names: whiskers, for which each mark has a line of its own in its row.
+    """
+    whiskers = intervals or {}
+    of = list(dict.fromkeys(name for values in rows.values() for name in values))
+    lines = _rows(of)
+    each = 9.0  # between the lines of a row, if its marks have one each
+    row, top = (each * max(len(of), 1) + 10 if whiskers else 24.0), 14.0 + _LINE * len(lines) + 8
+    left = 20 + _LETTER * max((len(name) for name in rows), default=4)
+    plot = row * len(rows)
+    canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(rows)} rows of {len(of)}")
+    _legend_marks(canvas, lines, of)
+    values = [value for told in rows.values() for value in told.values()]
+    ends = [end for interval in whiskers.values() for end in interval]
+    low, high = _ends([*values, *ends, *([] if goal is None else [goal])])
+
+    def at(value: float) -> float:
+        return left + (_WIDTH - left - 14) * (value - low) / (high - low)
+
+    for tick in _ticks(low, high, 8):
+        canvas.line(at(tick), top, at(tick), top + plot, "grid")
+        canvas.text(at(tick), top + plot + 18, _number(tick), anchor="middle")
+    canvas.text((left + _WIDTH) / 2, top + plot + 40, x_words, anchor="middle")
+    if goal is not None:
+        canvas.line(at(goal), top, at(goal), top + plot, "published")
+    for place, (name, told) in enumerate(rows.items()):
+        y = top + row * (place + 0.5)
+        canvas.text(left - 10, y + 4, name, anchor="end")
+        if whiskers:
+            canvas.line(left, y + row / 2, _WIDTH - 14, y + row / 2, "grid")
+        else:
+            canvas.line(left, y, _WIDTH - 14, y, "grid")
+        for key, value in told.items():
+            mark = of.index(key)
+            beside = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
+            words = f"{name}, {key}: {_number(value)}"
+            if interval := whiskers.get((name, key)):
+                canvas.line(at(interval[0]), beside, at(interval[1]), beside, f"whisker s{mark % _PALETTE}")
+                words += f" ({_number(interval[0])} to {_number(interval[1])})"
+            canvas.add(_mark(mark, at(value), beside, words))
+    return canvas.svg()
+
+
+def _legend_marks(canvas: _Canvas, lines: Sequence[Sequence[str]], of: Sequence[str]) -> None:
+    for place, line in enumerate(lines):
+        x, y = 12.0, 16.0 + _LINE * place
+        for name in line:
+            canvas.add(_mark(of.index(name), x + 7, y - 4))
+            canvas.text(x + 19, y, name)
+            x += 34 + _LETTER * len(name)
+
+
+def _mark(place: int, x: float, y: float, words: str = "") -> str:
+    shape = (
+        f'<path d="{_SHAPES[place % len(_SHAPES)]}" transform="translate({x:.1f} {y:.1f})" '
+        f'class="bar c{place % _PALETTE}"'
+    )
+    if not words:
+        return f"{shape}/>"
+    told = escape(words)
+    return f'{shape} role="img" tabindex="0" aria-label="{told}"><title>{told}</title></path>'
+
+
 def _scales(
-    canvas: _Canvas, xs: Sequence[float], ys: Sequence[float], left: float, top: float, wide: float, high: float
+    canvas: _Canvas,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    left: float,
+    top: float,
+    wide: float,
+    high: float,
+    *,
+    powers: bool = False,
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Draw the axes, and give what places values on them."""
     x0, x1 = _ends(xs)
-    y0, y1 = _ends(ys)
+    y0, y1 = (min(ys, default=0.0) - 0.1, max(ys, default=1.0) + 0.1) if powers else _ends(ys)
 
     def x(value: float) -> float:
         return left + wide * (value - x0) / (x1 - x0)
@@ -366,9 +588,9 @@ def _scales(
     def y(value: float) -> float:
         return top + high * (1 - (value - y0) / (y1 - y0))
 
-    for tick in _ticks(y0, y1):
+    for tick in range(math.ceil(y0), math.floor(y1) + 1) if powers else _ticks(y0, y1):
         canvas.line(left, y(tick), left + wide, y(tick), "grid")
-        canvas.text(left - 6, y(tick) + 4, _number(tick), anchor="end")
+        canvas.text(left - 6, y(tick) + 4, _number(10.0**tick if powers else tick), anchor="end")
     for tick in _ticks(x0, x1, 8):
         canvas.line(x(tick), top, x(tick), top + high, "grid")
         canvas.text(x(tick), top + high + 18, _number(tick), anchor="middle")
@@ -387,12 +609,22 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title: str) -> str:
-    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better."""
+    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better.
+
+    Parameters
+    ----------
+    methods
+        By name, a value from 0 to 1 for each axis.
+    axes
+        What is told off on each, clockwise from the top.
+    title
+        What is drawn.
+    """
     names = _rows(list(methods))
     top, radius = 14 + _LINE * len(names) + 30, 130.0
     cx, cy = _WIDTH / 2, top + radius
     canvas = _Canvas(_WIDTH, cy + radius + 34, title, f"{len(methods)} methods on {len(axes)} axes")
-    _legend_rows(canvas, names, {name: f"c{place % _PALETTE}" for place, name in enumerate(methods)})
+    _legend_rows(canvas, names, {name: _curve(place) for place, name in enumerate(methods)})
 
     def at(place: int, share: float) -> tuple[float, float]:
         turn = 2 * math.pi * place / len(axes) - math.pi / 2
@@ -409,6 +641,5 @@ def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title
         canvas.text(tx, ty + (0 if y < cy - 2 else 10), words, anchor=side)
     for number, (name, shares) in enumerate(methods.items()):
         ring = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(place, share) for place, share in enumerate(shares)))
-        kind = f"curve s{number % _PALETTE} d{number % 4}"
-        canvas.add(f'<polygon points="{ring}" class="{kind}"><title>{escape(name)}</title></polygon>')
+        canvas.add(f'<polygon points="{ring}" class="{_curve(number)}"><title>{escape(name)}</title></polygon>')
     return canvas.svg()

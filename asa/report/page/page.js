@@ -1,12 +1,14 @@
 "use strict";
-// Tables sort by their headings and show the rows that have some words; what is chosen in a figure is told below it.
+// Tables sort by their headings and show the rows that have some words, or one of a column's few; what is chosen in a
+// figure is told below it; what is folded is unfolded for print.
+const MOST_CHOICES = 12;
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
   const headings = [...table.tHead.rows[0].cells];
   const keys = (cell) => {
-    if (!cell.classList.contains("number")) return [0, cell.textContent.trim().toLowerCase()];
     const value = cell.dataset.value;
+    if (value === undefined) return [0, cell.textContent.trim().toLowerCase()];
     return value === "" || value === "nan" ? [1, 0] : [0, Number(value)];
   };
   headings.forEach((heading, place) => {
@@ -20,19 +22,35 @@ for (const table of document.querySelectorAll("table")) {
       body.append(...sorted.map(([, , row]) => row));
     });
   });
-  const search = table.closest(".table").querySelector(".search");
-  if (!search) continue;
-  const [input, told] = [search.querySelector("input"), search.querySelector("output")];
-  input.addEventListener("input", () => {
+  const box = table.closest(".table").querySelector(".search");
+  if (!box) continue;
+  const [input, told] = [box.querySelector("input"), box.querySelector("output")];
+  const choices = [];
+  headings.forEach((heading, place) => {
+    if (rows[0].cells[place].dataset.value !== undefined) return;
+    const values = [...new Set(rows.map((row) => row.cells[place].textContent.trim()))];
+    if (values.length < 2 || values.length > MOST_CHOICES || values.length > rows.length / 2) return;
+    const [label, choice] = [document.createElement("label"), document.createElement("select")];
+    const name = heading.textContent.trim();
+    choice.append(new Option("all", ""), ...values.map((value) => new Option(value || "none", `=${value}`)));
+    choice.addEventListener("change", show);
+    label.append(`${name} `, choice);
+    told.before(label);
+    choices.push([place, choice]);
+  });
+  function show() {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const chosen = choices.filter(([, choice]) => choice.value);
     let shown = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      const fits = chosen.every(([place, choice]) => `=${row.cells[place].textContent.trim()}` === choice.value);
+      row.hidden = !fits || !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }
-    told.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
-  });
+    told.textContent = words.length || chosen.length ? `${shown} of ${rows.length} rows` : "";
+  }
+  input.addEventListener("input", show);
 }
 for (const figure of document.querySelectorAll("figure")) {
   const told = figure.querySelector(".told");
@@ -42,3 +60,6 @@ for (const figure of document.querySelectorAll("figure")) {
   };
   for (const kind of ["mouseover", "focusin", "click"]) figure.addEventListener(kind, tell);
 }
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});

@@ -2,45 +2,128 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from contextlib import suppress
+from functools import lru_cache
 from html import escape
+from html.parser import HTMLParser
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asa.errors import MissingExtraError
 
-from .document import Column, Figure, Page, Table, Text
+from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
-__all__ = ["render"]
+__all__ = ["check_installed", "render", "told_by"]
 
 _NOTHING = "\N{EN DASH}"
-_SEARCHED = 8
+_SEARCHED = 12
 _WORDY = 30
+_LINKED = 3  # an address, words, what it is about
+_RANGE = re.compile(r"(-?[\d,]+(?:\.\d+)?)(?: to |-)-?[\d,]+(?:\.\d+)?")
+_UNKNOWN = ("", "-")
+_MARK = "asa-page"
 _SIGNS = {"good": "✓", "bad": "✗", "best": "★"}
 
 
-def render(page: Page) -> str:
+def render(page: Page, around: Around | None = None) -> str:
     """Write a page as HTML that needs nothing else: no network, no other file.
+
+    Parameters
+    ----------
+    page
+        What it says.
+    around
+        The pages that it links to, if it stands among others.
 
     Raises
     ------
     MissingExtraError
         jinja2 is not installed.
     """
-    here = files(__package__)
-    template = _environment().from_string(here.joinpath("page.html.j2").read_text("utf-8"))
-    return template.render(
+    around = around or Around()
+    about = {
+        "title": page.title,
+        "summary": list(page.summary),
+        "is_part": len(around.above) > 1,
+        "parts": [[link.address, link.words, link.about] for link in around.parts],
+        "of": around.of,
+    }
+    return _template().render(
         page=page,
-        style=here.joinpath("page.css").read_text("utf-8"),
-        script=here.joinpath("page.js").read_text("utf-8"),
+        around=around,
+        mark=_MARK,
+        about=json.dumps(about),
+        style=_file("page.css"),
+        script=_file("page.js"),
     )
 
 
-def _environment() -> Environment:
+def check_installed() -> None:
+    """Refuse early, where pages will be wanted, that what writes them is not there.
+
+    Raises
+    ------
+    MissingExtraError
+        jinja2 is not installed.
+    """
+    _template()
+
+
+def told_by(html: str) -> dict[str, Any] | None:
+    """Give what a page tells of itself.
+
+    Parameters
+    ----------
+    html
+        The whole file, whoever wrote it.
+
+    Returns
+    -------
+    dict or None
+        Its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``; None if
+        `render` did not write it.
+    """
+    reader = _About()
+    with suppress(AssertionError):  # which the reader has for some markup that is none
+        reader.feed(html.partition("</head>")[0])
+    return {"of": "", **reader.about} if _is_told(reader.about) else None
+
+
+def _is_told(about: Any) -> bool:
+    """Tell whether this is what `render` tells of a page."""
+    match about:
+        case {"title": str(), "summary": [*summary], "is_part": bool(), "parts": [*parts]}:
+            lists = [summary, *parts]
+            return (
+                isinstance(about.get("of", ""), str)
+                and all(isinstance(one, list) and all(isinstance(words, str) for words in one) for one in lists)
+                and all(len(part) == _LINKED for part in parts)
+            )
+    return False
+
+
+class _About(HTMLParser):
+    about: Any = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag == "meta" and told.get("name") == _MARK:
+            with suppress(ValueError, RecursionError):
+                self.about = json.loads(told.get("content") or "null")
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
     try:
         from jinja2 import Environment  # noqa: PLC0415 - of an extra
         from markupsafe import Markup  # noqa: PLC0415 - comes with it
@@ -53,15 +136,28 @@ def _environment() -> Environment:
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words)))  # noqa: S704 - escaped before
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"worded": worded, "svg": Markup, "cell": _cell}
+    environment.filters |= {"worded": worded, "svg": Markup, "cell": _cell, "ranges": _ranges}
     environment.tests |= {
         "text": lambda part: isinstance(part, Text),
         "table": lambda part: isinstance(part, Table),
         "figure": lambda part: isinstance(part, Figure),
+        "links": lambda part: isinstance(part, Links),
+        "folded": lambda part: isinstance(part, Folded),
         "wordy": lambda value: isinstance(value, str) and len(value) > _WORDY,
     }
     environment.globals |= {"searched": _SEARCHED, "signs": _SIGNS}
-    return environment
+    return environment.from_string(_file("page.html.j2"))
+
+
+def _ranges(table: Table) -> dict[int, list[str]]:
+    """Give the lower bounds of each column that has nothing but intervals, by which these sort."""
+    found: dict[int, list[str]] = {}
+    for place, column in enumerate(table.columns):
+        told = [str(row[place] or "") for row in table.rows] if column.digits is None else []
+        bounds = [_RANGE.fullmatch(words) for words in told]
+        if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(told, bounds, strict=True)):
+            found[place] = [bound[1].replace(",", "") if bound else "" for bound in bounds]
+    return found
 
 
 def _cell(value: str | float | None, column: Column) -> str:
@@ -70,4 +166,5 @@ def _cell(value: str | float | None, column: Column) -> str:
         return value
     if value is None or math.isnan(value):
         return _NOTHING
-    return f"{value:,.{column.digits or 0}f}"
+    digits = column.digits or 0
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # no zero with a sign

@@ -1,14 +1,14 @@
-"""The page of a comparison: what each way of asking took and cost at each size, and what its jobs did in one run."""
+"""The page of `asa compare`: what each way of asking took and cost at each size, and what its jobs did in one run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from asa.experiment import CompareRun, group
 from asa.report.comparison import Cell, cells_of, normalised_averages, sentence
+from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
-from asa.report.page.drawing import Bar, Dot, bars, dots, gantt
+from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
 
 __all__ = ["comparison_page"]
 
@@ -17,7 +17,22 @@ _MEASURES = (
     ("twt_s", "Waiting, s", 0),
     ("core_hours", "Core-hours", 2),
     ("overhead_core_hours", "Idle core-hours", 3),
-    ("hit_ratio", "Predictions not too long, %", 0),
+    ("hit_ratio", "Hits, %", 0),
+)
+_CAPTION = (
+    "Means over runs, each from another moment, with their 95 % intervals. Hits: predictions that were not too long, "
+    "of those that could be judged."
+)
+_METHODS = (
+    (
+        "Every strategy meets the same queue at the same moments, one a seed, in a copy of its own. Over the seeds "
+        "those of a strategy and size share one estimator, so that moments are not independent."
+    ),
+    "Intervals of means are Student's, of 95 %, over the moments.",
+    (
+        "Sooner and later are said of makespans that differ beyond chance, moment by moment. All that is said of one "
+        "size is right at once with 95 % (Holm's rule); over several sizes it is not corrected."
+    ),
 )
 
 
@@ -48,6 +63,7 @@ def comparison_page(
     ]
     if drawn := _timelines(runs):
         sections.append(Section("jobs", "What jobs did", drawn))
+    sections.append(Section("methods", "Methods", [Text(_METHODS)]))
     title = f"{first.workflow} on {first.system}: ways of asking"
     return Page(title, [*said, f"The age of jobs that depend on others {rule}."], sections, made or {})
 
@@ -84,23 +100,22 @@ def _by_stage(runs: Sequence[CompareRun]) -> Figure:
 
 
 def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+    strategies = list(dict.fromkeys(cell.strategy for cell in cells))
     points = [
         Dot(
             f"{cell.strategy}{f', {cell.cores}' if len(counts) > 1 else ''}",
             cell.intervals["makespan_s"].mean,
             cell.intervals["core_hours"].mean,
-            _bounds(cell, "makespan_s"),
-            _bounds(cell, "core_hours"),
+            ends(cell.intervals["makespan_s"]),
+            ends(cell.intervals["core_hours"]),
+            strategies.index(cell.strategy),
         )
         for cell in cells
     ]
     drawn = dots(points, title="Time and cost", x_words="makespan, s", y_words="core-hours")
-    return Figure(drawn, "Time against cost: what is nearer the lower left corner is better in both.")
-
-
-def _bounds(cell: Cell, key: str) -> tuple[float, float] | None:
-    found = cell.intervals[key]
-    return (found.low, found.high) if not math.isnan(found.low) else None
+    return Figure(
+        drawn, "Time against cost, in the colours above: what is nearer the lower left corner is better in both."
+    )
 
 
 def _averages(cells: Sequence[Cell]) -> list[Part]:
@@ -123,14 +138,13 @@ def _table(cells: Sequence[Cell]) -> Table:
         row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
         for place, (key, _, digits) in enumerate(_MEASURES):
             found = cell.intervals[key]
-            is_spread = found.high > found.low
-            row += [found.mean, f"{found.low:,.{digits}f} to {found.high:,.{digits}f}" if is_spread else ""]
+            row += [found.mean, written(found, digits)]
             others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
             best = max(others) if key == "hit_ratio" else min(others)
             if len(others) > 1 and round(found.mean, digits) == round(best, digits):
                 marks[number, 3 + 2 * place] = "best"
         rows.append(row)
-    return Table(columns, rows, "Means over runs, each from another moment, with their 95 % intervals.", marks)
+    return Table(columns, rows, _CAPTION, marks)
 
 
 def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
@@ -147,10 +161,5 @@ def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
             )
         )
     if parts:
-        words = (
-            "A row for each job, in the order in which they were submitted: it waits in the queue (striped), holds "
-            "cores that do nothing (dotted), runs its stages (a colour each). The diamond is when it was believed to "
-            "start."
-        )
-        parts.insert(0, Text((words,)))
+        parts.insert(0, Text((GANTT,)))
     return parts

@@ -1,0 +1,155 @@
+"""Pages in a folder: each stands alone, all are linked, and a first page says what all of them say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from asa.errors import InputError
+from asa.report.page import Around, Link, Links, Page, Section, Text, render, told_by
+
+__all__ = ["INDEX", "check_ours", "free_name", "page_file", "write_folder"]
+
+INDEX = "index.html"
+_TITLE = "Results"
+
+
+def write_folder(
+    folder: Path, name: str, page: Page, parts: Mapping[str, Page] | None = None, *, of: str = ""
+) -> list[Path]:
+    """Write a page and those of its parts into a folder, and its first page anew.
+
+    The first page has what each page of the folder says in words, whichever command wrote it.
+
+    Parameters
+    ----------
+    folder
+        Where; it is made if its parent is there.
+    name
+        The page's, for its file.
+    page
+        The whole.
+    parts
+        Its parts, by name.
+    of
+        Which run, or by which command: a page of this name that is of something else is left, see `free_name`.
+
+    Returns
+    -------
+    list of Path
+        The files, the first page before the others.
+
+    Raises
+    ------
+    InputError
+        A file of somebody else's has one of their names; nothing is written then.
+    OSError
+        Something cannot be written.
+    """
+    name = free_name(folder, name, of)
+    whole = page_file(name)
+    above = Link(INDEX, _TITLE)
+    told = {page_file(f"{name}-{key}"): part for key, part in (parts or {}).items()}
+    links = [Link(file, part.title, _about(part, page)) for file, part in told.items()]
+    texts = {whole: render(page, Around([above], links, of))}
+    for file, part in told.items():
+        texts[file] = render(part, Around([above, Link(whole, page.title)]))
+    for file in (INDEX, *texts):
+        check_ours(folder / file)
+    folder.mkdir(exist_ok=True)
+    for file in set(_parts_of(folder / whole)) - set(texts):  # nothing leads to them any more
+        (folder / file).unlink(missing_ok=True)
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    (folder / INDEX).write_text(render(_index(folder)), encoding="utf-8")
+    return [folder / file for file in (INDEX, *texts)]
+
+
+def check_ours(file: Path) -> None:
+    """Refuse to write over what is none of these pages.
+
+    Parameters
+    ----------
+    file
+        What would be written; it need not be there.
+
+    Raises
+    ------
+    InputError
+        There is something of somebody else's.
+    """
+    if (file.exists() or file.is_symlink()) and _told(file) is None:
+        raise InputError(
+            "is there already, and no page of asa's",
+            where=str(file),
+            hint="Name another folder, or move that file out of the way.",
+        )
+
+
+def free_name(folder: Path, name: str, of: str) -> str:
+    """Give the name that a page of something has in a folder: with a number, where that of something else has it.
+
+    Parameters
+    ----------
+    folder
+        Where; it need not be there.
+    name
+        The one that is wanted, without a suffix.
+    of
+        Which run, or by which command: an earlier page of the same is written over.
+    """
+    for number in count(1):
+        mine = name if number == 1 else f"{name}-{number}"
+        told = _told(folder / page_file(mine))
+        if told is None or (told["of"] == of and not told["is_part"]):
+            break
+    return mine
+
+
+def page_file(name: str) -> str:
+    """Make the name of a page's file, which is one in addresses, too.
+
+    Parameters
+    ----------
+    name
+        The page's; whatever of it is no ASCII letter, digit, point or underscore becomes a hyphen.
+    """
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.html"
+
+
+def _about(part: Page, whole: Page) -> str:
+    """Give a part's first sentence, unless the whole says it already."""
+    return next((words for words in part.summary[:1] if words not in whole.summary), "")
+
+
+def _told(file: Path) -> dict[str, Any] | None:
+    try:
+        return told_by(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
+    except OSError:  # whose it is cannot be seen
+        return None
+
+
+def _parts_of(file: Path) -> list[str]:
+    """Give the pages that a page of an earlier time was made of."""
+    told = _told(file)
+    names = [Path(address).name for address, _, _ in told["parts"]] if told else []
+    return [name for name in names if (part := _told(file.with_name(name))) and part["is_part"]]
+
+
+def _index(folder: Path) -> Page:
+    sections = []
+    titles: list[str] = []
+    for file in sorted(folder.glob("*.html"), key=lambda file: file.stem):
+        told = _told(file)
+        if file.name == INDEX or told is None or told["is_part"]:
+            continue
+        links = [Link(file.name, "All of it, with figures and tables"), *(Link(*link) for link in told["parts"])]
+        of = [Text((f"`{told['of']}`",), is_small=True)] if told["of"] else []
+        titles.append(told["title"])
+        again = titles.count(told["title"])
+        title = told["title"] if again == 1 else f"{told['title']} ({again})"
+        sections.append(Section(file.stem, title, [*of, Text(tuple(told["summary"])), Links(links)]))
+    return Page(_TITLE, (), sections)

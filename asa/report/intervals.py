@@ -1,0 +1,62 @@
+"""Intervals as pages show them."""
+
+from __future__ import annotations
+
+import math
+
+from asa.intervals import Interval
+
+__all__ = ["ends", "plain", "written"]
+
+
+def written(found: Interval, digits: int) -> str:
+    """Write the bounds, no zero with a sign; nothing where there is no spread.
+
+    Parameters
+    ----------
+    found
+        The interval.
+    digits
+        Behind the point.
+
+    Examples
+    --------
+    >>> written(Interval(1.0, -0.01, 3.0), 1)
+    '0.0 to 3.0'
+    """
+    low, high = (plain(bound, digits) for bound in (found.low, found.high))
+    return f"{low:,.{digits}f} to {high:,.{digits}f}" if found.is_spread else ""
+
+
+def plain(value: float, digits: int) -> float:
+    """Round, and never to a zero with a sign.
+
+    Parameters
+    ----------
+    value
+        What is to be shown.
+    digits
+        Behind the point.
+
+    Examples
+    --------
+    >>> plain(-0.04, 1)
+    0.0
+    """
+    return round(value, digits) + 0.0
+
+
+def ends(found: Interval) -> tuple[float, float] | None:
+    """Give the bounds, if they are known.
+
+    Parameters
+    ----------
+    found
+        The interval.
+
+    Returns
+    -------
+    tuple of float, or None
+        The lower and the upper bound.
+    """
+    return None if math.isnan(found.low) else (found.low, found.high)
