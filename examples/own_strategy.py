@@ -1,6 +1,11 @@
 """A strategy of one's own: ASA that always asks half an hour earlier than predicted, beside the installed ones.
 
-A strategy is an object with a `forecast` and a `plan`; here both are borrowed and bent.
+A strategy is an object with a `forecast` and a `plan`; here both are borrowed and bent. A package of yours makes it
+known by an entry point, and then `asa compare montage --strategies asa,cautious` and
+`asa run flow.toml --strategy cautious` take it:
+
+    [project.entry-points."asa.strategies"]
+    cautious = "own_strategy:Cautious"
 
     python examples/own_strategy.py
 """
@@ -34,16 +39,16 @@ class Cautious(AheadOfTime):
         )
 
 
-def main() -> None:
-    """Compare it on ten moments of a simulated queue."""
+def main(moments: int = 10) -> None:
+    """Compare it at some moments of a simulated queue."""
     site = SimulatedSite("hpc2n")
-    site.prepare(range(10))
+    site.prepare(range(moments))
     flow = montage(112)
     strategies: dict[str, Strategy] = {"asa": load_strategy("asa"), "cautious": Cautious()}
     for name, strategy in strategies.items():
         bank = WaitBank(seed=0)
         makespans = []
-        for seed in range(10):
+        for seed in range(moments):
             world = site.open(seed)
             [result] = run_all(world, [Run(flow, strategy, bank=bank)])
             makespans.append(measure(flow, result.records).makespan_s)

@@ -1,0 +1,138 @@
+"""The README's picture: the same Montage run asked for in three ways, and what each of its jobs did when.
+
+A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
+moment, of twenty, at which all three makespans are nearest to their medians.
+
+    python examples/picture.py [FILE.svg]
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from asa.backends.simulated import SimulatedSite
+from asa.workflows import montage
+from rich.console import Console
+
+from asa import Run, WaitBank, Workflow, run_all
+from asa.metrics import RunMetrics, measure
+from asa.strategies import load_strategy
+from asa.timeline import Lane, Timeline, timeline
+from asa.units import format_duration
+
+SYSTEM, CORES, MOMENTS = "uppmax", 160, 20
+TITLES = {
+    "big-job": "Big Job: one wait, and cores that idle where a stage needs one",
+    "per-stage": "Per-Stage: no idle cores, and a wait for every stage",
+    "asa": "ASA: each stage asked for ahead of time, by its predicted wait",
+}
+WIDTH, LEFT, RIGHT, ROW, HEAD = 760, 142, 16, 17, 34
+STYLE = """
+.paper{fill:#fff}.ink{fill:#1b1f24}.faint{fill:#5b6470}.rule{stroke:#d5dae0}
+.pending{fill:#c3c8ce}.held{fill:#f6cf9b}.running{fill:#0072b2}
+@media (prefers-color-scheme:dark){
+.paper{fill:#14171b}.ink{fill:#e7eaee}.faint{fill:#a2abb6}.rule{stroke:#363d46}
+.pending{fill:#5a636e}.held{fill:#8a6230}.running{fill:#4aa3df}}
+text{font:12px system-ui,"Segoe UI","Helvetica Neue",Arial,sans-serif}
+.strong{font-weight:600;font-size:13px}
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One way of asking, at one moment."""
+
+    metrics: RunMetrics
+    jobs: Timeline
+
+
+def run_at_moments(flow: Workflow, strategy: str) -> list[Asked]:
+    """Run the workflow at each moment, with one estimator that meets them in order."""
+    site = SimulatedSite(SYSTEM)
+    bank = WaitBank(seed=0, machine_cores=site.capabilities.max_cores)
+    done = []
+    for moment in range(MOMENTS):
+        run = Run(flow, load_strategy(strategy), bank=bank)
+        [result] = run_all(site.open(moment), [run], history=2000)
+        done.append(Asked(measure(flow, result.records), timeline(result.records)))
+    return done
+
+
+def most_typical(runs: Mapping[str, Sequence[Asked]]) -> int:
+    """Find the moment at which the makespan that is farthest from its median is nearest to it."""
+    medians = {name: statistics.median(one.metrics.makespan_s for one in asked) for name, asked in runs.items()}
+
+    def off(moment: int) -> float:
+        return max(abs(math.log(runs[name][moment].metrics.makespan_s / medians[name])) for name in runs)
+
+    return min(range(MOMENTS), key=off)
+
+
+def row(flow: Workflow, lane: Lane, y: float, x: tuple[float, float]) -> Iterator[str]:
+    """Draw a job: what it waited, what it held, and what its stages used of that."""
+    name = lane.stages[0] if len(lane.stages) == 1 else "all nine stages"
+    yield f'<text x="{LEFT - 34}" y="{y + 11:.1f}" text-anchor="end" class="ink">{escape(name)}</text>'
+    yield f'<text x="{LEFT - 6}" y="{y + 11:.1f}" text-anchor="end" class="faint">{lane.cores}</text>'
+    begin_s, scale = x
+    for span in lane.spans:
+        at, wide = LEFT + scale * (span.begin_s - begin_s), max(scale * (span.end_s - span.begin_s), 0.8)
+        kind = "pending" if span.kind == "pending" else "held"
+        high = 5.0 if kind == "pending" else ROW - 4.0
+        yield f'<rect x="{at:.1f}" y="{y + 7 - high / 2:.1f}" width="{wide:.1f}" height="{high}" class="{kind}"/>'
+        if span.stage:
+            used = sum(flow.stages[stage].cores_on(1) for stage in span.stage.split("+")) / span.cores
+            part = max((ROW - 4.0) * min(used, 1.0), 1.6)
+            top = y + 7 + (ROW - 4.0) / 2 - part
+            yield f'<rect x="{at:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{part:.1f}" class="running"/>'
+
+
+def draw(flow: Workflow, shown: Mapping[str, Asked]) -> str:
+    """Draw one way of asking below the other, over one axis of time."""
+    longest_s = max(asked.metrics.makespan_s for asked in shown.values())
+    scale = (WIDTH - LEFT - RIGHT) / longest_s
+    shapes, y = [], 30.0
+    for name, asked in shown.items():
+        numbers = f"{format_duration(asked.metrics.makespan_s)}, {asked.metrics.core_hours:.1f} core-hours"
+        shapes.append(f'<text x="12" y="{y + 20}" class="ink strong">{escape(TITLES[name])}</text>')
+        shapes.append(f'<text x="{WIDTH - RIGHT}" y="{y + 20}" text-anchor="end" class="ink">{numbers}</text>')
+        y += HEAD
+        for lane in asked.jobs.lanes:
+            shapes += row(flow, lane, y, (asked.jobs.begin_s, scale))
+            y += ROW
+    grid = []
+    for minutes in range(0, int(longest_s / 60) + 1, 10):
+        at = LEFT + scale * 60 * minutes
+        grid.append(f'<line x1="{at:.1f}" y1="30" x2="{at:.1f}" y2="{y + 4}" class="rule"/>')
+        grid.append(f'<text x="{at:.1f}" y="{y + 18}" text-anchor="middle" class="faint">{minutes}</text>')
+    where = "minutes since the workflow was handed over, on a simulated centre; beside each name its cores"
+    grid.append(f'<text x="{LEFT}" y="{y + 36}" class="faint">{where}</text>')
+    legend = [("pending", 12, "waits in the queue"), ("held", 162, "holds idle cores"), ("running", 300, "runs")]
+    for kind, at, words in legend:
+        grid.append(f'<rect x="{at}" y="9" width="14" height="11" class="{kind}"/>')
+        grid.append(f'<text x="{at + 20}" y="19" class="ink">{words}</text>')
+    words = "; ".join(f"{TITLES[name]}: {format_duration(one.metrics.makespan_s)}" for name, one in shown.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 46:.0f}" width="{WIDTH}" role="img">'
+        f"<title>{escape(words)}</title><style>{STYLE}</style>"
+        f'<rect width="100%" height="100%" rx="8" class="paper"/>{"".join(grid)}{"".join(shapes)}</svg>\n'
+    )
+
+
+def main(target: Path) -> None:
+    """Run, choose and draw."""
+    flow = montage(CORES)
+    runs = {name: run_at_moments(flow, name) for name in TITLES}
+    moment = most_typical(runs)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(draw(flow, {name: asked[moment] for name, asked in runs.items()}))
+    Console().print(f"Moment {moment} of {MOMENTS} drawn to {target}", highlight=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "out/picture.svg"))

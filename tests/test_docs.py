@@ -1,0 +1,275 @@
+"""What the README, the guides and the examples say is so."""
+
+import ast
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import forked
+import pytest
+import typer
+from asa.backends.dras.patient import Patient
+from asa.backends.dras.rivals import dras
+from asa.backends.openccs.limits_file import load_limits
+from asa.backends.openccs.system import load_system
+
+from asa.spec import load_workflow
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = ROOT / "examples"
+OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
+QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, moments
+OF_OTHERS = {"--bb"}  # options of Slurm's that are named
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code on a page; `not_run` if the line before says why it is not complete."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    not_run: bool
+
+
+def _read(page):
+    """Split a page into its blocks of code and its prose."""
+    blocks, prose, code, before = [], [], None, ""
+    for number, line in enumerate(page.read_text().splitlines(), start=1):
+        if line.startswith("```"):
+            if code is None:
+                code = [number, line[3:].strip(), []]
+            else:
+                blocks.append(
+                    Block(page, code[0], code[1], "\n".join(code[2]) + "\n", before.startswith("<!-- not run"))
+                )
+                code = None
+        elif code is not None:
+            code[2].append(line)
+        else:
+            prose.append(line)
+            before = line or before
+    assert code is None, f"{page.name}: a block of code has no end"
+    return blocks, "\n".join(prose)
+
+
+READ = {page: _read(page) for page in PAGES}
+BLOCKS = [block for blocks, _ in READ.values() for block in blocks]
+INLINE = [
+    (page, code) for page, (_, prose) in READ.items() for code in re.findall(r"`([^`]+)`", prose.replace("\n", " "))
+]
+
+
+def _of(language):
+    found = [block for block in BLOCKS if block.language == language]
+    assert found
+    return [pytest.param(block, id=f"{block.page.name}:{block.line}") for block in found]
+
+
+def _docstring(example):
+    return ast.get_docstring(ast.parse((EXAMPLES / f"{example}.py").read_text()))
+
+
+def _anchors(page):
+    """Give the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", READ[page][1], re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """Relative links and their anchors are there."""
+    prose = re.sub(r"`[^`]*`", "", READ[page][1])
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if not link.startswith("https://")]
+    assert links
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in _anchors(target), link
+
+
+def test_paths_that_are_named_are_there():
+    """So is every file of the project that is named in passing."""
+    rooms = ("asa/", "backends/", "docs/", "examples/", "tests/", "workflows/")
+    named = {(page.name, word) for page, code in INLINE for word in code.split() if word.startswith(rooms)}
+    assert len(named) > 20
+    assert not [(page, path) for page, path in named if not (ROOT / path).exists()]
+
+
+def test_guides_and_examples_can_be_found():
+    """The README links each guide; each example is named on some page."""
+    assert all(f"docs/{page.name})" in PAGES[0].read_text() for page in PAGES[1:])
+    whole = "".join(page.read_text() for page in PAGES)
+    assert not [example.name for example in EXAMPLES.glob("*.py") if example.name not in whole]
+
+
+@pytest.mark.parametrize("block", _of("python"))
+def test_python_runs(block, tmp_path, monkeypatch):
+    """Blocks are whole programs, unless the line before says that they are not run."""
+    code = compile("\n" * block.line + block.text, str(block.page), "exec")
+    if not block.not_run:
+        monkeypatch.chdir(tmp_path)
+        exec(code, {"__name__": "a_page"})
+
+
+@pytest.mark.parametrize("block", _of("toml"))
+def test_toml_loads(block, tmp_path):
+    """Workflow files, and those of a planning scheduler's system; entry points are of groups that exist."""
+    given = tomllib.loads(block.text)
+    file = tmp_path / "given.toml"
+    file.write_text(block.text)
+    for stage in given.get("stage", []):
+        (tmp_path / stage.get("script", "none")).write_text("true\n")
+    if "project" in given:
+        assert set(given["project"]["entry-points"]) <= set(DECLARED)
+        return
+    load = {"stage": load_workflow, "nodes": load_system, "limits": load_limits}
+    [kind] = load.keys() & given.keys()
+    assert load[kind](file)
+
+
+# ---------------------------------------------------------------------- commands
+
+
+@cache
+def _tree():
+    made = importlib.import_module("asa.cli.main")
+    made._gather()
+    return typer.main.get_command(made.app)
+
+
+def _options(command):
+    return {"--help"} | {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+
+
+def _all_options(command):
+    below = [_all_options(child) for child in getattr(command, "commands", {}).values()]
+    return _options(command).union(*below)
+
+
+def _check_command(words):
+    """Follow the words of a command line through the tree of commands; say what is wrong with them."""
+    command, words = _tree(), words[1:]
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"there is no command {words[0]!r}"
+        command = command.commands[words.pop(0)]
+    own = words[: words.index("--")] if "--" in words else words  # what follows is another program's
+    for name in (word.partition("=")[0] for word in own if re.match("--?[a-z]", word)):
+        assert name in _options(command), f"{command.name} has no option {name}"
+
+
+def _commands_in(line):
+    """Give the command lines of asa in a line of a shell."""
+    line = line.strip().removeprefix("$ ").replace("…", "").replace("...", "")
+    if not re.match(r"asa [a-z-]", line):
+        return
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;<>")
+    lexer.whitespace_split = True
+    words = []
+    for word in [*lexer, ";"]:
+        if set(word) <= set("&|;<>"):
+            if words[:1] == ["asa"]:
+                yield words
+            words = []
+        else:
+            words.append(word)
+
+
+def _command_lines():
+    lines = [(f"{b.page.name}:{b.line}", line) for b in BLOCKS if not b.language for line in b.text.splitlines()]
+    lines += [(page.name, code) for page, code in INLINE]
+    for example in EXAMPLES.glob("*.py"):
+        lines += [(example.name, code) for code in re.findall(r"`([^`]+)`", _docstring(example.stem))]
+    return [(where, words) for where, line in lines for words in _commands_in(line.replace("\n", " "))]
+
+
+def test_commands_exist_and_have_these_options():
+    """No guide names a command or an option that is not there."""
+    told = []
+    lines = _command_lines()
+    assert len(lines) > 80
+    for where, words in lines:
+        try:
+            _check_command(list(words))
+        except AssertionError as wrong:
+            told.append(f"{where}: {shlex.join(words)}: {str(wrong).splitlines()[0]}")
+    assert not told
+
+
+def test_the_first_look_works_for_a_new_user(tmp_path, monkeypatch):
+    """Nothing was learned, nothing is kept in the home; comparisons are cut down to a run or two."""
+    [block] = [block for block in BLOCKS if block.page.name == "README.md" and "asa list" in block.text]
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": "120"}
+    monkeypatch.chdir(tmp_path)
+    for line in block.text.splitlines():
+        [words] = _commands_in(line)
+        brief = ["--cores", "28", "--seeds", "1", "--jobs", "1"] if words[1] == "compare" else []
+        assert forked.asa(*words[1:], *brief, env=env).stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_that_are_named_alone_are_somebodys():
+    """An option that is told apart from its command is one of some command's."""
+    alone = {(page.name, code.split()[0].partition("=")[0]) for page, code in INLINE if code.startswith("--")}
+    assert alone
+    assert not [(page, option) for page, option in alone if option not in _all_options(_tree()) | OF_OTHERS]
+
+
+# ---------------------------------------------------------------------- examples
+
+
+def _example(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made  # dataclasses look their module up
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_examples_of_ones_own_run(name, capsys):
+    """Each thing that can be added has an example that works."""
+    _example(name).main(*QUICKLY.get(name, []))
+    assert capsys.readouterr().out
+
+
+def test_an_agent_learns_by_an_objective_of_ones_own(capsys, tmp_path, monkeypatch):
+    """It costs less by that than order of age, and can be used where nothing can be learned."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    _example("own_objective").main(episodes=2)
+    told = re.findall(r"([\d,]+) a job.*: (.+)", capsys.readouterr().out)
+    costs = {name: float(cost.replace(",", "")) for cost, name in told}
+    assert costs["the new agent"] < 0.8 * costs["order of age"]
+    assert isinstance(dras(weights="out/own_objective.npz"), Patient)
+
+
+def test_without_pytorch_the_objective_says_what_is_missing(capsys, monkeypatch):
+    """`make examples` goes on."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    _example("own_objective").main()
+    assert "pip install 'asa-client[dras]'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [*OWN, "own_backend"])
+def test_examples_say_how_they_are_made_known(name):
+    """The entry point in each docstring is of a group that asa looks through, and names what is there."""
+    told = _docstring(name)
+    lines = told[told.index("[project.entry-points.") :].split("\n\n")[0]
+    [(group, points)] = tomllib.loads(lines)["project"]["entry-points"].items()
+    assert group in DECLARED
+    for point in points.values():
+        module, _, attribute = point.partition(":")
+        assert module == name
+        assert callable(getattr(_example(name), attribute))
