@@ -218,7 +218,18 @@ class Learner(ABC):
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._tensors.items()}
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Tell all that going on takes, at the end of an episode: arrays, and what is fit for JSON."""
+        """Tell all that going on takes, at the end of an episode: arrays, and what is fit for JSON.
+
+        Returns
+        -------
+        (dict of ndarray, dict)
+            Parameters and the optimiser's moments by name; updates and the state of the draws.
+
+        Raises
+        ------
+        InputError
+            An episode is not over.
+        """
         if self._rows:
             raise InputError("is in the middle of an episode", where="learner", hint="Save it when one has ended.")
         arrays: dict[str, NDArray[Any]] = dict(self.parameters)
@@ -253,6 +264,13 @@ class PolicyGradient(Learner):
     The baseline of the k-th choice since the last update is the mean, over the updates before, of the rewards from the
     k-th choice on. Where no update before had so many choices, nothing is known to be usual, and nothing learned from
     the choice.
+
+    Parameters
+    ----------
+    shape, how
+        As for `Learner`.
+    **others
+        As for `Learner`.
     """
 
     def __init__(self, shape: Shape, how: Learning | None = None, **others: Any) -> None:
@@ -309,6 +327,13 @@ class QLearning(Learner):
     Values move towards the reward and the best value at the next choice, as they were when that was made; as printed,
     the sign of Equation 4 would move them away. The last choice before an update waits for the next one, which comes
     before the next update.
+
+    Parameters
+    ----------
+    shape, how
+        As for `Learner`.
+    **others
+        As for `Learner`.
     """
 
     def __init__(self, shape: Shape, how: Learning | None = None, **others: Any) -> None:
@@ -341,7 +366,15 @@ class QLearning(Learner):
 
 
 def learner(shape: Shape, how: Learning | None = None, **others: Any) -> PolicyGradient | QLearning:
-    """Make the learner that a network is for; see `Learner` for what else can be given."""
+    """Make the learner that a network is for; see `Learner` for what else can be given.
+
+    Parameters
+    ----------
+    shape, how
+        As for `Learner`.
+    **others
+        As for `Learner`.
+    """
     return (PolicyGradient if shape.kind == "pg" else QLearning)(shape, how, **others)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,10 +23,10 @@ from .patient import Patient
 from .ppo import Proximal, ProximalLearning
 from .ranking import RankJudge, first_ranks
 from .rewards import Reward
-from .rivals import First, Knapsack, bin_packing, random_fit
-from .scheduler import Mode, TwoLevels
+from .rivals import Knapsack, bin_packing, random_fit
+from .scheduler import First, Mode, TwoLevels
 from .scoring import run, slowdowns
-from .training import Material, Varied
+from .training import Material, Varied, add_jobs
 from .weights import Agent, Ranked
 
 __all__ = [
@@ -66,17 +67,34 @@ class Split:
         The rest; its first day is counted as day `from_day` of the log.
     from_day
         See above.
+    jobs
+        All of the log.
     """
 
     name: str
     material: Material
     test: JobTable
     from_day: int
+    jobs: JobTable
+
+    def digest(self, days: int) -> str:
+        """Say which jobs those of the log's first days are, whatever it is called, and whenever it begins."""
+        return _digest(self.jobs, days)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`."""
+    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`.
+
+    Parameters
+    ----------
+    above, to
+        Shares of the machine, from 0 to 1.
+    jobs
+        How many.
+    mean_wait_s, max_wait_s
+        Seconds.
+    """
 
     above: float
     to: float
@@ -87,7 +105,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait."""
+    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait.
+
+    Parameters
+    ----------
+    mode
+        ``ready``, ``reserved`` or ``backfilled``.
+    jobs, core_hours
+        Shares, from 0 to 1.
+    mean_wait_s
+        Seconds.
+    """
 
     mode: str
     jobs: float
@@ -97,7 +125,17 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """Jobs submitted in a week: core-hours that they ran for, and their mean wait."""
+    """Jobs submitted in a week: core-hours that they ran for, and their mean wait.
+
+    Parameters
+    ----------
+    number
+        From 0.
+    core_hours
+        That were submitted.
+    mean_wait_s
+        Seconds.
+    """
 
     number: int
     core_hours: float
@@ -141,7 +179,17 @@ class Outcome:
 
 
 def trace_of(table: JobTable, nodes: int, name: str) -> Trace:
-    """Make a log of jobs that are from elsewhere, of users that nobody knows."""
+    """Make a log of jobs that are from elsewhere, of users that nobody knows.
+
+    Parameters
+    ----------
+    table
+        The jobs.
+    nodes
+        Of the machine; they are taken for its cores.
+    name
+        Of the log.
+    """
     unknown = np.full(len(table), -1, dtype=np.int32)
     ids = np.arange(1, len(table) + 1)
     return Trace(Path(name), nodes, table, ids, {}, unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
@@ -173,7 +221,7 @@ def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Spl
         raise InputError(
             f"the log has {last}, and {days[0]} are to be learned from, and {validate_days} to choose by",
             where=str(trace.path),
-            hint="Give fewer, 1 or more of each, so that some are left to test on.",
+            hint="Give fewer (--train-days, --validate-days), 1 or more of each, so that some are left to test on.",
         )
     first, validation, test = (_rows(table, mask) for mask in masks)
     early = {name: getattr(trace, name)[masks[0]] for name in _KEPT}
@@ -182,19 +230,41 @@ def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Spl
     source = f"{name}: days 1 to {days[0]}, chosen by the {validate_days} after these"
     seen = _from_nothing(_rows(table, ~masks[2]))
     usual_s = int((run(seen, trace.cores, easy()) - seen.submit).max())
-    material = Material(trace.cores, first, _from_nothing(validation), Varied(model), source, days[1], usual_s)
-    return Split(name, material, _from_nothing(test), days[1])
+    material = Material(
+        trace.cores,
+        first,
+        _from_nothing(validation),
+        Varied(model),
+        source,
+        days[1],
+        usual_s,
+        _digest(table, days[1]),
+    )
+    return Split(name, material, _from_nothing(test), days[1], table)
 
 
 def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
     """Refuse an agent that has seen jobs that it is to be tested on.
+
+    The log is known by its jobs; by its name where an agent's file does not tell which jobs it has seen.
+
+    Parameters
+    ----------
+    agent
+        What is to be tested.
+    tested
+        The log, cut up.
+    where
+        For the error.
 
     Raises
     ------
     InputError
         It learned from this log, or was chosen by it, up to a later day than the test begins.
     """
-    if agent.source.startswith(f"{tested.name}:") and agent.seen_days > tested.from_day:
+    if agent.seen_days <= tested.from_day:
+        return
+    if agent.seen == tested.digest(agent.seen_days) if agent.seen else agent.source.startswith(f"{tested.name}:"):
         raise InputError(
             f"has seen the log's first {agent.seen_days} days, and the test begins after {tested.from_day}",
             where=where,
@@ -213,6 +283,11 @@ def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str
         Of Random's draws.
     usual_s
         For `Patient`.
+
+    Returns
+    -------
+    dict
+        What makes each, by name.
     """
     ranks = first_ranks(np.random.Generator(np.random.PCG64(0)))
     return {
@@ -309,6 +384,12 @@ class _Adapting(Patient):
         if recent.any():
             self._learner.practise(_from_nothing(_rows(table, recent)), self._nodes)
             self.judge = RankJudge(self._learner.parameters)
+
+
+def _digest(table: JobTable, days: int) -> str:
+    digest = hashlib.blake2s()
+    add_jobs(digest, _from_nothing(_rows(table, table.submit - table.submit[0] < days * _DAY_S)))
+    return digest.hexdigest()
 
 
 def _rows(table: JobTable, mask: NDArray[np.bool_]) -> JobTable:

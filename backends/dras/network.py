@@ -104,6 +104,18 @@ def initial(shape: Shape, rng: np.random.Generator) -> dict[str, Floats]:
 
     Weights are uniform, with a spread that keeps the variance through a leaky rectifier (He et al., 2015); biases are
     0. The output begins near 0, so that at first all jobs are about as likely.
+
+    Parameters
+    ----------
+    shape
+        Of the network.
+    rng
+        What draws.
+
+    Returns
+    -------
+    dict of ndarray
+        By the names of `Shape.arrays`, in single precision.
     """
     parameters: dict[str, Floats] = {}
     for name, size in shape.arrays.items():

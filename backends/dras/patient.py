@@ -1,4 +1,7 @@
-"""Passes on two levels in which nobody waits for much longer than in order of age."""
+"""Passes on two levels in which nobody waits for much longer than in order of age.
+
+They depart from DRAS: a reservation is put off for whom the judge prefers meanwhile, unless its job is overdue.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from asa.backends.simulated.policies import QueueView
 
 from asa.errors import InputError
 
+from .network import Floats
 from .ranking import Judge, Outlook, tell
 from .rewards import Cost
-from .scheduler import Hole, Mode, TwoLevels
+from .scheduler import First, Hole, Mode, TwoLevels
 from .state import Integers
 
-__all__ = ["PATIENCE", "WINDOW", "Patient", "Pupil"]
+__all__ = ["PATIENCE", "WINDOW", "Oldest", "Patient", "Pupil"]
 
 PATIENCE: Final = 0.4
 """Of the longest backlog, if not said otherwise: so the longest wait came to 1.0 to 1.6 of EASY's in our trials."""
@@ -31,18 +35,20 @@ class Pupil(Judge, Protocol):
         ...
 
 
-class _Oldest:
-    """What would be chosen without a judge."""
+class Oldest:
+    """A judge that takes the oldest."""
 
-    def choose(self, view: QueueView, jobs: Integers) -> int:
-        del view, jobs
+    def choose(self, told: Floats) -> int:
+        """Choose the first."""
+        del told
         return 0
 
 
 class Patient(TwoLevels):
     """Two levels as DRAS has them, with a judge of jobs, and a bound for waiting.
 
-    Level 1 and level 2 are those of `TwoLevels`. What differs is how long a reservation stands. A job is *overdue* when
+    Level 1 and level 2 are those of `TwoLevels`. What differs, and departs from the paper, is how long a reservation
+    stands: one that is put off starts later than it was first told. A job is *overdue* when
     it has waited for longer than a share, `patience`, of the longest backlog so far: the time that the machine, used
     whole, would have taken for all that waited and ran, by what was asked for. That is about what a job at the end of
     the queue would wait for in order of age. Where it is known how long jobs have waited in order of age before, nobody
@@ -62,11 +68,17 @@ class Patient(TwoLevels):
         A wait that has occurred in order of age; 0 if none is known.
     cost
         What waiting costs, if that is to be reckoned. One that learns needs it.
+    fills
+        Whether there is a level 2: whether jobs start beside a reservation.
+    keeps
+        Whether every reservation stands until its job starts, as in the paper.
 
     Attributes
     ----------
     total_reward, selections
         What all waiting so far has cost, negated, and how many jobs have started.
+    promised
+        By job whose reservation stands, the start that it was promised at first.
     """
 
     def __init__(
@@ -77,13 +89,16 @@ class Patient(TwoLevels):
         window: int = WINDOW,
         usual_s: int = 0,
         cost: Cost | None = None,
+        fills: bool = True,
+        keeps: bool = False,
     ) -> None:
-        super().__init__(_Oldest(), window=window)
+        super().__init__(First(), window=window)
         if not patience >= 0.0 or usual_s < 0:
             raise InputError(
                 f"a patience of {patience} and {usual_s} s cannot be", where="scheduler", hint="Give 0 or more."
             )
         self.judge, self.patience, self.usual_s, self.cost = judge, patience, usual_s, cost
+        self.fills, self.keeps = fills, keeps
         self._pupil = judge if isinstance(judge, Pupil) else None
         if self._pupil is not None and cost is None:
             raise InputError("nothing can be learned without a cost", where="scheduler", hint="Give one.")
@@ -102,7 +117,7 @@ class Patient(TwoLevels):
             self.reserved = None
             return
         self._look(view, queue)
-        if not self._is_overdue:
+        if not self._stands:
             self.reserved = None
         super()._pass(view)
 
@@ -125,13 +140,26 @@ class Patient(TwoLevels):
         if len(offered) == 1:
             return int(offered[0])
         self._outlook.hole = hole
-        return int(offered[self.judge.choose(tell(view, offered, self._outlook))])
+        return int(offered[self._best(view, offered)])
+
+    def _best(self, view: QueueView, offered: Integers) -> int:
+        """Say the place of the one to take."""
+        return self.judge.choose(tell(view, offered, self._outlook))
+
+    @property
+    def _stands(self) -> bool:
+        """Whether the reservation, if there is one, is for longer than a pass."""
+        return self.keeps or self._is_overdue
 
     def _reserve(self, view: QueueView, job: int) -> None:
-        if self._is_overdue:
+        if self._stands:
             super()._reserve(view, job)
         else:
             self.reserved = job
+
+    def _backfill(self, view: QueueView, reserved: int, waiting: Integers) -> None:
+        if self.fills:
+            super()._backfill(view, reserved, waiting)
 
     def _start(self, view: QueueView, job: int, mode: Mode) -> None:
         if mode is Mode.READY and job == self._awaited:
@@ -146,6 +174,7 @@ class Patient(TwoLevels):
         """Charge for the waiting since the last pass: of all that wait now, as nothing starts between passes."""
         now, nodes = view.now, int(view.capacity[0])
         if self._last is not None:
+            queue = queue[view.submit[queue] < now]  # whoever comes now has not waited, nor shares a mean
             waits = now - view.submit[queue]
             rates = self.cost(view.demand[queue, 0], view.request[queue], waits, nodes=nodes) if self.cost else waits
             cost = float(np.minimum(waits, now - self._last) @ rates)

@@ -26,19 +26,19 @@ _LINES: Final = ("-", "--", ":")
 
 
 def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
-    """Draw what the agent is worth after each episode, on validation, and the mean wait there (Fig. 4)."""
+    """Draw what the agent is worth after each episode, on sets to choose by, and the mean wait on one (Fig. 4)."""
     figure = new_figure(10, 4)
     left, right = figure.subplots(1, 2)
     for (name, episodes), (colour, line) in zip(trainings.items(), _styles(), strict=False):
         at = [episode.number for episode in episodes]
-        left.plot(at, [episode.validation.reward for episode in episodes], color=colour, linestyle=line, label=name)
+        left.plot(at, [episode.worth for episode in episodes], color=colour, linestyle=line, label=name)
         waits = [episode.validation.mean_wait_s / 3600 for episode in episodes]
         right.plot(at, waits, color=colour, linestyle=line)
         best = [episode for episode in episodes if episode.best][-1:]
-        left.plot([b.number for b in best], [b.validation.reward for b in best], color=colour, marker="o")
+        left.plot([b.number for b in best], [b.worth for b in best], color=colour, marker="o")
         right.plot([b.number for b in best], [b.validation.mean_wait_s / 3600 for b in best], color=colour, marker="o")
-    left.set_ylabel("reward on the validation set")
-    right.set_ylabel("mean wait there (h)")
+    left.set_ylabel("worth: objective as a multiple of FCFS/EASY's")
+    right.set_ylabel("mean wait on the validation set (h)")
     for axes in (left, right):
         axes.set_xlabel("episode (the dot: the best, which is kept)")
         axes.xaxis.get_major_locator().set_params(integer=True)

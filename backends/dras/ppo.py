@@ -21,7 +21,7 @@ from asa.errors import InputError
 
 from .network import Floats, pytorch
 from .patient import PATIENCE, WINDOW, Patient
-from .ranking import first_ranks, rank
+from .ranking import COLUMNS, Judge, first_ranks, rank
 from .rewards import Cost, Waiting
 from .scoring import Score, score
 
@@ -51,8 +51,10 @@ class ProximalLearning:
         A choice's likelihood changes by this share at most.
     entropy
         Weight of staying undecided.
-    patience, window, usual_s
-        Of the scheduler; see `Patient`.
+    patience, window, usual_s, fills, keeps
+        Of the scheduler; see `Patient`. What is kept in files always has level 2, and puts reservations off.
+    unseen
+        Of `COLUMNS`, those that are left out, to see what they are good for.
     """
 
     rate: float = 1e-3
@@ -65,13 +67,35 @@ class ProximalLearning:
     patience: float = PATIENCE
     window: int = WINDOW
     usual_s: int = 0
+    fills: bool = True
+    keeps: bool = False
+    unseen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         counts = (self.schedules - 1, self.horizon_s, self.epochs, self.batch, self.window)
+        if not set(self.unseen) <= set(COLUMNS):
+            raise InputError(f"{self.unseen} are not all columns", where="learning", hint=f"Known: {COLUMNS}.")
         if min(counts) < 1 or not 0 < self.clip < 1 or min(self.rate, self.entropy, self.patience, self.usual_s) < 0:
             raise InputError(
                 f"{self} cannot be", where="learning", hint="Give 2 schedules or more, and no number below 0."
             )
+
+    @property
+    def seen(self) -> Floats:
+        """By column, 1 if it is told, and 0 if it is left out."""
+        return np.array([name not in self.unseen for name in COLUMNS], dtype=np.float32)
+
+    def scheduler(self, judge: Judge, cost: Cost | None = None) -> Patient:
+        """Make what learns, or what has learned, a scheduler."""
+        return Patient(
+            judge,
+            patience=self.patience,
+            window=self.window,
+            usual_s=self.usual_s,
+            cost=cost,
+            fills=self.fills,
+            keeps=self.keeps,
+        )
 
 
 @dataclass(slots=True)
@@ -89,13 +113,16 @@ class _Met:
 class _Trying:
     """Draws by the ranks, and notes what comes of it; a `Pupil`."""
 
-    def __init__(self, parameters: Mapping[str, Floats], rng: np.random.Generator, horizon_s: int) -> None:
-        self._parameters, self._rng, self._horizon_s = parameters, rng, horizon_s
+    def __init__(self, parameters: Mapping[str, Floats], rng: np.random.Generator, how: ProximalLearning) -> None:
+        self._parameters, self._rng, self._horizon_s = parameters, rng, how.horizon_s
+        self._seen = how.seen if how.unseen else None
         self._now = 0
         self.met = _Met()
 
     def choose(self, told: Floats) -> int:
         met = self.met
+        if self._seen is not None:
+            told = told * self._seen
         ranks = rank(self._parameters, told).astype(np.float64)
         ranks -= ranks.max()
         sums = np.cumsum(np.exp(ranks))
@@ -153,6 +180,8 @@ class Proximal:
         self.updates = 0
         self._rng = np.random.Generator(np.random.PCG64(seed))
         ours = first_ranks(self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
+        for name in ("job", "straight"):  # what is left out is told as 0, so that these stay 0: who acts can be told it
+            ours[name] *= self.how.seen[:, None]
         # tensors and arrays are the same memory
         self._tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in ours.items()}
         self._ours = ours
@@ -175,9 +204,8 @@ class Proximal:
         """
         how, met, scores = self.how, [], []
         for _ in range(how.schedules):
-            trying = _Trying(self._ours, self._rng, how.horizon_s)
-            scheduler = Patient(trying, patience=how.patience, window=how.window, usual_s=how.usual_s, cost=self.cost)
-            scores.append(score(table, nodes, scheduler))
+            trying = _Trying(self._ours, self._rng, how)
+            scores.append(score(table, nodes, how.scheduler(trying, self.cost)))
             met.append(trying.met)
         if all(one.chosen for one in met):
             self._learn(met)

@@ -89,7 +89,22 @@ class Judge(Protocol):
 
 
 def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
-    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs)."""
+    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs).
+
+    Parameters
+    ----------
+    view
+        The queue and the machine.
+    jobs
+        Rows of those that may be chosen, shape (n,).
+    outlook
+        What they are judged by beside.
+
+    Returns
+    -------
+    ndarray of shape (n, len(COLUMNS))
+        In single precision.
+    """
     now, nodes, free = view.now, max(int(view.capacity[0]), 1), max(int(view.free[0]), 0)
     size, request = view.demand[jobs, 0], view.request[jobs]
     wait = np.maximum(now - view.submit[jobs], 0)
@@ -130,7 +145,18 @@ def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
 
 
 def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
-    """Give the shape of each array of parameters, by name; what values a situation is only for learning."""
+    """Give the shape of each array of parameters, by name; what values a situation is only for learning.
+
+    Parameters
+    ----------
+    hidden
+        Units of the hidden layers.
+
+    Returns
+    -------
+    dict of tuple
+        Shapes.
+    """
     columns = len(COLUMNS)
     return {
         "straight": (columns, 1),
@@ -149,7 +175,20 @@ def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
 
 
 def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Floats]:
-    """Draw the parameters that learning begins with: small and light jobs rank first."""
+    """Draw the parameters that learning begins with: small and light jobs rank first.
+
+    Parameters
+    ----------
+    rng
+        What draws.
+    hidden
+        Units of the hidden layers.
+
+    Returns
+    -------
+    dict of ndarray
+        By the names of `rank_arrays`, in single precision.
+    """
     parameters: dict[str, Floats] = {}
     for name, size in rank_arrays(hidden).items():
         spread = 0.01 if name in ("rank", "value") else 1.0
@@ -163,7 +202,20 @@ def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Flo
 
 
 def rank(parameters: Mapping[str, Floats], told: Floats) -> Floats:
-    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant."""
+    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant.
+
+    Parameters
+    ----------
+    parameters
+        By the names of `rank_arrays`.
+    told
+        What `tell` tells of n jobs, shape (n, len(COLUMNS)).
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Ranks.
+    """
     seen = np.tanh(told @ parameters["job"] + parameters["job_bias"])
     around = seen.mean(axis=0) @ parameters["others"] + parameters["mixed_bias"]
     ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + told @ parameters["straight"]

@@ -4,22 +4,37 @@ The agent selects one job at a time, and is rewarded for each: the paper's means
 Every job is selected once, so that the rewards of all schedules of a load have equally many terms.
 
 What users want is told otherwise, as what waiting costs while it lasts (`Cost`). A reward for a selection comes when a
-job has waited; a cost comes at the time, to whoever keeps the job waiting.
+job has waited; a cost comes at the time, to whoever keeps the job waiting. A reward can be told as a cost (`Forgone`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.errors import InputError
+from asa.errors import InputError, UnknownNameError, near
 
 from .state import Integers
 
-__all__ = ["Capability", "Capacity", "Cost", "Reward", "Selection", "Waiting"]
+__all__ = [
+    "OBJECTIVES",
+    "Capability",
+    "Capacity",
+    "Cost",
+    "Forgone",
+    "Reward",
+    "Selection",
+    "Waiting",
+    "read_objective",
+    "read_reward",
+]
+
+OBJECTIVES: Final = ("waiting", "capability", "capacity")
+"""See `read_objective`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +171,7 @@ class Cost(Protocol):
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of some jobs that wait what one more second of it costs.
+        """Say for each of all jobs that wait what one more second of it costs.
 
         Parameters
         ----------
@@ -191,7 +206,106 @@ class Waiting:
     def __call__(
         self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
     ) -> NDArray[np.float64] | Integers:
-        """Say for each of some jobs that wait what one more second of it costs."""
+        """Say for each of all jobs that wait what one more second of it costs."""
         del sizes, waits_s, nodes
         rates: NDArray[np.float64] = self.hours / 3600 + self.requests / np.maximum(requests_s, self.least_s)
         return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Forgone:
+    """A reward as a cost: an hour of waiting costs what the job would add if it started (`Reward.worth`).
+
+    So Equation 2 costs, at any time, the mean of 1 / t over the jobs that wait, and Equation 1 what it pays for the
+    wait and the nodes of each.
+
+    Parameters
+    ----------
+    reward
+        The objective.
+    """
+
+    reward: Reward
+
+    def __call__(
+        self, sizes: Integers, requests_s: Integers, waits_s: Integers, *, nodes: int
+    ) -> NDArray[np.float64] | Integers:
+        """Say for each of all jobs that wait what one more second of it costs."""
+        longest_s = int(waits_s.max(initial=0))
+        worth = self.reward.worth(sizes, requests_s, waits_s, longest_wait_s=longest_s, waiting=len(sizes), nodes=nodes)
+        return worth / 3600
+
+
+def read_objective(words: str, *, where: str = "objective") -> Capability | Capacity | Waiting:
+    """Make an objective of its name, and of weights behind a colon.
+
+    These are ``capability:WAIT,SIZE,USED`` (Equation 1), ``capacity:request`` or ``capacity:wait`` (Equation 2, and
+    what it counts), and ``waiting:HOURS,REQUESTS``.
+
+    Parameters
+    ----------
+    words
+        What was given.
+    where
+        For the error.
+
+    Raises
+    ------
+    InputError
+        The name is unknown, or the weights cannot be.
+
+    Examples
+    --------
+    >>> read_objective("capability:1,0,0.5")
+    Capability(wait=1.0, size=0.0, used=0.5)
+    """
+    name, colon, given = words.partition(":")
+    if name not in OBJECTIVES:
+        hint = f"{near(name, OBJECTIVES)}Known: {', '.join(OBJECTIVES)}."
+        raise UnknownNameError(f"{name!r} is unknown", where=where, hint=hint)
+    if name == "capacity":
+        if given not in ("request", "wait") and colon:
+            hint = "Give capacity:request, capacity:wait, or capacity, which is the first."
+            raise InputError(f"{given!r} is nothing that Equation 2 can count", where=where, hint=hint)
+        return Capacity("wait" if given == "wait" else "request")
+    names = "WAIT,SIZE,USED" if name == "capability" else "HOURS,REQUESTS"
+    if not colon:
+        return Capability() if name == "capability" else Waiting()
+    weights = [_weight(word) for word in given.split(",")]
+    if len(weights) != names.count(",") + 1 or not 0.0 < sum(weights) < math.inf or min(weights) < 0.0:
+        raise InputError(
+            f"{given!r} are no weights of {name}",
+            where=where,
+            hint=f"Give {names.count(',') + 1} numbers from 0 on, not all of them 0, as {name}:{names}.",
+        )
+    return Capability(*weights) if name == "capability" else Waiting(weights[0], weights[1])
+
+
+def read_reward(words: str, *, where: str = "objective") -> Capability | Capacity:
+    """Make an objective that is a reward; see `read_objective`.
+
+    Parameters
+    ----------
+    words
+        What was given.
+    where
+        For the error.
+
+    Raises
+    ------
+    InputError
+        It is unknown, or a cost.
+    """
+    made = read_objective(words, where=where)
+    if isinstance(made, Waiting):
+        raise InputError(
+            "waiting is a cost, by which only ppo learns", where=where, hint="Give capability or capacity here."
+        )
+    return made
+
+
+def _weight(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan

@@ -11,16 +11,14 @@ from asa.backends.simulated.policies import QueueView
 from numpy.typing import NDArray
 
 from asa.errors import InputError
-from asa.plugins import unknown_name
 
-from .rewards import Capability, Capacity, Reward
-from .scheduler import Mode, OneLevel, Selecting, TwoLevels
+from .rewards import Reward, read_reward
+from .scheduler import First, Mode, OneLevel, Selecting, TwoLevels
 from .state import Integers
 from .weights import Ranked, load_agent, shipped
 
 __all__ = [
     "AtRandom",
-    "First",
     "Knapsack",
     "Largest",
     "bin_packing",
@@ -29,17 +27,6 @@ __all__ = [
     "pack",
     "random_fit",
 ]
-
-REWARDS = {"capability": Capability, "capacity": Capacity}
-
-
-class First:
-    """Chooses the oldest. On two levels that is EASY backfilling, which then tells how each job started."""
-
-    def choose(self, view: QueueView, jobs: Integers) -> int:
-        """Choose one of some jobs: say its place among them."""
-        del view, jobs
-        return 0
 
 
 class Largest:
@@ -151,24 +138,69 @@ def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.i
 
 
 def dras(*, weights: str = "", sample: bool = False, seed: int = 0) -> OneLevel | TwoLevels:
-    """Let a trained agent select, reserve and backfill: the package's, or that of a file (weights=FILE)."""
+    """Let a trained agent select, reserve and backfill: the package's, or that of a file (weights=FILE).
+
+    One of pg or decima draws by its likelihoods if asked to (sample=true, seed=1).
+
+    Parameters
+    ----------
+    weights
+        The agent's file; the package's agent if empty.
+    sample
+        Whether to draw, rather than take the likeliest job.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    InputError
+        The agent does not draw, or the file holds none.
+    """
     agent = load_agent(weights) if weights else shipped()
-    return agent.scheduler() if isinstance(agent, Ranked) else agent.scheduler(sample=sample, seed=seed)
+    if not isinstance(agent, Ranked) and agent.shape.kind == "pg" and (sample or not seed):
+        return agent.scheduler(sample=sample, seed=seed)
+    if sample or seed:
+        of = "sample" if sample else "seed"
+        raise InputError(
+            f"means nothing for {weights or 'the agent that comes with the package'}, which draws nothing",
+            where=f"scheduler dras, {of}",
+            hint="Leave it out, or name an agent that draws, pg or decima (weights=FILE), and sample=true.",
+        )
+    return agent.scheduler()
 
 
 def bin_packing(*, window: int = 0) -> OneLevel:
-    """Start the largest job that fits, again and again; reserve for none (BinPacking)."""
+    """Start the largest job that fits, again and again; reserve for none (BinPacking).
+
+    Parameters
+    ----------
+    window
+        The oldest jobs that it looks at; 0 for all.
+    """
     return OneLevel(Largest(), window=window)
 
 
 def random_fit(*, window: int = 0, seed: int = 0) -> OneLevel:
-    """Start any job that fits, again and again; reserve for none (Random)."""
+    """Start any job that fits, again and again; reserve for none (Random).
+
+    Parameters
+    ----------
+    window
+        The oldest jobs that it looks at; 0 for all.
+    seed
+        Of the draws.
+    """
     return OneLevel(AtRandom(seed), window=window)
 
 
 def knapsack(*, objective: str = "capability", window: int = 0) -> Knapsack:
-    """Start the set of jobs that is worth most by DRAS's objective, capability or capacity; reserve for none."""
-    if objective not in REWARDS:
-        error: InputError = unknown_name("objective", objective, list(REWARDS))
-        raise error
-    return Knapsack(REWARDS[objective](), window=window)
+    """Start the set of jobs that is worth most by DRAS's objective, capability or capacity; reserve for none.
+
+    Parameters
+    ----------
+    objective
+        As `read_reward` takes it.
+    window
+        The oldest jobs that it looks at; 0 for all.
+    """
+    return Knapsack(read_reward(objective), window=window)

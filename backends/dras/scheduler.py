@@ -14,7 +14,7 @@ from asa.errors import InputError
 from .rewards import Reward, Selection
 from .state import Integers
 
-__all__ = ["Chooser", "Hole", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels", "earliest"]
+__all__ = ["Chooser", "First", "Hole", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels", "earliest"]
 
 
 class Mode(IntEnum):
@@ -34,6 +34,15 @@ class Chooser(Protocol):
     def choose(self, view: QueueView, jobs: Integers) -> int:
         """Choose one of some jobs, at least one, that are in order of age: say its place among them."""
         ...
+
+
+class First:
+    """Chooses the oldest. On two levels that is EASY backfilling, which then tells how each job started."""
+
+    def choose(self, view: QueueView, jobs: Integers) -> int:
+        """Choose one of some jobs: say its place among them."""
+        del view, jobs
+        return 0
 
 
 @runtime_checkable
@@ -83,7 +92,18 @@ class Selecting(ABC):
             raise InputError("nothing can be learned without a reward", where="scheduler", hint="Give one.")
 
     def schedule(self, view: QueueView) -> None:
-        """Do a scheduling pass."""
+        """Do a scheduling pass.
+
+        Parameters
+        ----------
+        view
+            The queue and the machine.
+
+        Raises
+        ------
+        InputError
+            The machine has several resources.
+        """
         if len(view.free) > 1:
             raise InputError(
                 f"sees one pool, and the machine has {len(view.free)}",
@@ -152,6 +172,11 @@ class TwoLevels(Selecting):
     The reservation stands, at later passes too, until its job starts, at the time that it was promised or sooner: until
     then level 1 is over. (Except that its job is withdrawn, or nodes go away, which may delay it, or make it impossible
     and end it.) With a chooser that always takes the first job, this is EASY backfilling.
+
+    Parameters
+    ----------
+    chooser, window, reward
+        As for `Selecting`.
 
     Attributes
     ----------
@@ -231,7 +256,15 @@ class Hole(NamedTuple):
 
 
 def earliest(view: QueueView, job: int) -> Hole:
-    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then."""
+    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then.
+
+    Parameters
+    ----------
+    view
+        The queue and the machine.
+    job
+        Its row.
+    """
     running, size = view.running, int(view.demand[job, 0])
     ends = view.expected_end[running]
     free = view.free[0] + np.cumsum(view.demand[running, 0])

@@ -45,6 +45,20 @@ class Score:
 def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArray[np.int64]:
     """Schedule a set of jobs on an empty machine, and say when each starts.
 
+    Parameters
+    ----------
+    table
+        The jobs.
+    nodes
+        Of the machine.
+    scheduler
+        What schedules them.
+
+    Returns
+    -------
+    ndarray of shape (jobs,)
+        Seconds, on the clock of `table.submit`.
+
     Raises
     ------
     InputError
@@ -63,13 +77,36 @@ def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArr
 
 
 def slowdowns(table: JobTable, waits: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Give the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s."""
+    """Give the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s.
+
+    Parameters
+    ----------
+    table
+        The jobs.
+    waits
+        Seconds, shape (jobs,).
+
+    Returns
+    -------
+    ndarray of shape (jobs,)
+        At least 1.
+    """
     bounded: NDArray[np.float64] = np.maximum(1.0, (waits + table.run) / np.maximum(table.run, _SHORTEST_S))
     return bounded
 
 
 def score(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> Score:
-    """Schedule a set of jobs on an empty machine, and say how well that went; see `run`."""
+    """Schedule a set of jobs on an empty machine, and say how well that went; see `run`.
+
+    Parameters
+    ----------
+    table
+        The jobs.
+    nodes
+        Of the machine.
+    scheduler
+        What schedules them.
+    """
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     span = int((start + table.run).max() - table.submit.min())

@@ -12,16 +12,31 @@ from numpy.typing import NDArray
 
 from .evaluation import Outcome, Part, Share
 
-__all__ = ["BASELINE", "MEASURES", "Measure", "grouped", "kiviat", "modes", "sizes", "target"]
+__all__ = ["BASELINE", "MEASURES", "Measure", "change", "grouped", "kiviat", "modes", "sizes", "target"]
 
 BASELINE: Final = "fcfs-easy"
-WITH_RESERVATION: Final = (BASELINE, "sjf", "wfp", "dras-pg", "dras-dql")
+_NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # and so the same in each run
+WITH_RESERVATION: Final = (*_NOT_TRAINED, "dras-pg", "dras-dql")
 _MOST_WAIT: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of an outcome: its field, what it is called, and what it is multiplied by to be shown."""
+    """A figure of an outcome.
+
+    Parameters
+    ----------
+    name
+        Its field.
+    words
+        What it is called.
+    scale
+        It is multiplied by this to be shown.
+    digits
+        With so many after the point.
+    is_loss
+        Whether less is better.
+    """
 
     name: str
     words: str
@@ -50,6 +65,15 @@ def grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 def of(outcomes: Sequence[Outcome], measure: str) -> Estimate:
     """Average a measure over runs of a method."""
     return estimate(np.array([float(getattr(one, measure)) for one in outcomes]))
+
+
+def change(some: Sequence[Outcome], others: Sequence[Outcome], measure: str) -> Estimate:
+    """Average by how much a measure is more for some runs than for others.
+
+    Runs of the same number are compared, as they share their seed; if there is a single one, it is compared with each.
+    """
+    ours, theirs = ([float(getattr(one, measure)) for one in each] for each in (some, others))
+    return estimate(np.array(ours) - np.array(theirs))
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]]) -> dict[str, NDArray[np.float64]]:
@@ -92,18 +116,23 @@ def modes(outcomes: Sequence[Outcome]) -> dict[str, Share]:
     }
 
 
-def target(methods: Mapping[str, Sequence[Outcome]], ours: str) -> dict[str, bool]:
+def target(methods: Mapping[str, Sequence[Outcome]], ours: str) -> dict[str, bool | None]:
     """Say of each rival that reserves whether ours beats it, beyond the interval, on mean wait and on slowdown.
 
+    None where there is no interval: of ours, or of a rival that was trained, there is a single run.
     Under ``longest wait`` it stands whether ours is within 1.5 times of that with EASY backfilling, in every run.
     """
-    told = {}
+    told: dict[str, bool | None] = {}
     for name in WITH_RESERVATION:
-        if name != ours and name in methods:
-            told[name] = all(
-                _clearly_less(of(methods[ours], measure), of(methods[name], measure))
-                for measure in ("mean_wait_s", "slowdown")
-            )
+        if name == ours or name not in methods:
+            continue
+        if any(len(methods[one]) < 2 for one in (ours, name) if one not in _NOT_TRAINED):
+            told[name] = None
+            continue
+        told[name] = all(
+            _clearly_less(of(methods[ours], measure), of(methods[name], measure))
+            for measure in ("mean_wait_s", "slowdown")
+        )
     if BASELINE in methods:
         most = _MOST_WAIT * of(methods[BASELINE], "max_wait_s").value
         told["longest wait"] = max(one.max_wait_s for one in methods[ours]) <= most

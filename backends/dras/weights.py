@@ -57,6 +57,8 @@ class Agent:
     source, seen_days
         By which jobs, in words, and how many days of a log these are from its begin, those that it was chosen by
         included; 0 for a model's.
+    seen
+        Digest of the jobs of these days, by which the log is known under any name; "" if not noted.
     """
 
     shape: Shape
@@ -67,6 +69,7 @@ class Agent:
     command: str = ""
     source: str = ""
     seen_days: int = 0
+    seen: str = ""
 
     @property
     def name(self) -> str:
@@ -99,7 +102,7 @@ class Ranked:
         See `Patient`.
     cost
         What it was charged for, in words.
-    command, source, seen_days
+    command, source, seen_days, seen
         As for `Agent`.
     """
 
@@ -111,6 +114,7 @@ class Ranked:
     command: str = ""
     source: str = ""
     seen_days: int = 0
+    seen: str = ""
 
     @property
     def name(self) -> str:
@@ -146,6 +150,7 @@ class _Header(BaseModel):
     command: str
     source: str = ""
     seen_days: int = Field(default=0, ge=0)
+    seen: str = ""
 
 
 class _RankedHeader(BaseModel):
@@ -160,10 +165,18 @@ class _RankedHeader(BaseModel):
     command: str
     source: str
     seen_days: int = Field(ge=0)
+    seen: str = ""
 
 
 def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
     """Write an agent into a file, in place of what was there, all at once.
+
+    Parameters
+    ----------
+    agent
+        What was learned.
+    path
+        Of the file.
 
     Raises
     ------
@@ -181,6 +194,7 @@ def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
             command=agent.command,
             source=agent.source,
             seen_days=agent.seen_days,
+            seen=agent.seen,
         )
         write_file(path, told.model_dump(), agent.parameters)
         return
@@ -197,6 +211,7 @@ def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
         command=agent.command,
         source=agent.source,
         seen_days=agent.seen_days,
+        seen=agent.seen,
     )
     write_file(path, header.model_dump(), agent.parameters)
 
@@ -233,7 +248,8 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
             hint=f"Take an agent that was trained for {nodes} nodes, or train one.",
         )
     _check(path, arrays, shape.arrays)
-    return Agent(shape, arrays, told.scale_s, told.levels, told.reward, told.command, told.source, told.seen_days)
+    known = told.model_dump(include={"scale_s", "levels", "reward", "command", "source", "seen_days", "seen"})
+    return Agent(shape, arrays, **known)
 
 
 def shipped() -> Ranked:
@@ -265,6 +281,15 @@ def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping
 def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once.
 
+    Parameters
+    ----------
+    path
+        Of the file.
+    header
+        Fit for JSON.
+    arrays
+        By name.
+
     Raises
     ------
     StateError
@@ -283,6 +308,16 @@ def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str,
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read what `write_file` wrote.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+
+    Returns
+    -------
+    (dict, dict of ndarray)
+        The header, and the arrays by name.
 
     Raises
     ------

@@ -2,33 +2,37 @@
 
 import dataclasses
 import json
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
+from asa.backends.dras.ablation import _Oracle
+from asa.backends.dras.asked import Order, days_of
 from asa.backends.dras.commands import app
 from asa.backends.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
 from asa.backends.dras.ppo import ProximalLearning
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rewards import Capability
-from asa.backends.dras.rivals import First
-from asa.backends.dras.scheduler import TwoLevels
+from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import run
 from asa.backends.dras.tables import grouped, kiviat, modes, sizes, target
 from asa.backends.dras.training import Config, Training
-from asa.backends.dras.weights import Ranked, save_agent
+from asa.backends.dras.weights import Ranked, load_agent, save_agent
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy, scheduler
-from asa.backends.simulated.swf import write_swf
+from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 from forked import asa
 from typer.testing import CliRunner
 
-from asa.errors import InputError
+from asa.errors import InputError, StateError
 
 DAY = 86400
 NODES = 64
 MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.8, log2_middle=3.0, log2_widest=6.0)
+SHORT_DAYS = ("--train-days", 2, "--validate-days", 1)
 RANKED = Ranked(first_ranks(np.random.default_rng(0)))
 
 
@@ -45,17 +49,22 @@ def log(table, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def short_log(table, tmp_path_factory):
-    """Its first week."""
-    path = tmp_path_factory.mktemp("logs") / "week.swf"
-    first = table.submit < table.submit[0] + 7 * DAY
-    columns = (table.submit, table.run, table.request, table.cores)
-    write_swf(path, JobTable(*(column[first] for column in columns)), cores=NODES)
+def days():
+    """Nine days of few jobs, all of an hour or two, so that a day of a model fitted to them has few, too."""
+    rng, jobs = np.random.default_rng(0), 9 * 60
+    run = rng.integers(3600, 7200, jobs)
+    return JobTable(np.sort(rng.integers(0, 9 * DAY, jobs)), run, run + 600, rng.integers(1, NODES // 2, jobs))
+
+
+@pytest.fixture(scope="module")
+def short_log(days, tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "days.swf"
+    write_swf(path, days, cores=NODES)
     return path
 
 
 def here(*arguments):
-    """Run a command that learns in this process: to import PyTorch anew takes longer than to learn so little."""
+    """Run a command that learns or draws in this process: to import what it needs takes longer than to do so little."""
     pytest.importorskip("torch").set_num_threads(1)
     done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -102,14 +111,14 @@ def test_nothing_of_the_test_is_seen_in_training(table):
     assert cut.test.run.tolist() == table.run[table.submit >= begin + 18 * DAY].tolist()
 
 
-def test_a_whole_training_depends_on_nothing_of_the_test(table):
+def test_a_whole_training_depends_on_nothing_of_the_test(days):
     """Nor does the agent."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     how = ProximalLearning(schedules=2)
-    config = Config(sampled=1, real=1, synthetic=1, jobs=50, days=1, proximal=how)
+    config = Config(sampled=1, real=1, synthetic=1, jobs=50, days=1, exams=1, proximal=how)
     agents = []
-    for jobs in (table, altered(table, int(table.submit[0]) + 4 * DAY)):
+    for jobs in (days, altered(days, int(days.submit[0]) + 4 * DAY)):
         cut = split(trace_of(jobs, NODES, "tiny"), train_days=3, validate_days=1)
         training = Training(cut.material, config, kind="ppo", seed=1)
         list(training)
@@ -128,10 +137,32 @@ def test_an_agent_that_has_seen_test_jobs_is_refused(table):
         check_unseen(dataclasses.replace(RANKED, source=cut.material.source, seen_days=19), cut, "mine.npz")
 
 
+def test_a_log_is_known_by_its_jobs_and_not_by_its_name(table):
+    """A copy under another name, and one that begins at another time; not another log of that name."""
+    later = split(trace_of(table, NODES, "tiny"), train_days=16, validate_days=4)
+    material = later.material
+    agent = dataclasses.replace(RANKED, source=material.source, seen_days=material.seen_days, seen=material.seen)
+    moved = JobTable(table.submit + 5 * DAY + 7, table.run, table.request, table.cores)
+    for copied in (table, moved):
+        cut = split(trace_of(copied, NODES, "copy"), train_days=12, validate_days=6)
+        with pytest.raises(InputError, match=r"has seen the log's first 20 days, and the test begins after 18"):
+            check_unseen(agent, cut, "mine.npz")
+        check_unseen(agent, split(trace_of(copied, NODES, "copy"), train_days=16, validate_days=4), "mine.npz")
+    other = altered(table, int(table.submit[0]))
+    check_unseen(agent, split(trace_of(other, NODES, "tiny"), train_days=12, validate_days=6), "mine.npz")
+
+
 @pytest.mark.parametrize("days", [(29, 5), (0, 5), (5, 0)])
 def test_a_log_that_is_too_short_is_refused(table, days):
     with pytest.raises(InputError, match="are to be learned from"):
         split(trace_of(table, NODES, "tiny"), train_days=days[0], validate_days=days[1])
+
+
+def test_days_are_known_for_cori_as_for_a_log():
+    """Its 63 days leave some to test on; what is given counts."""
+    assert sum(days_of("cori", None, None)) < 63
+    assert days_of("theta.swf", None, None) == (90, 30)
+    assert days_of("cori", 40, None) == (40, 7)
 
 
 def test_an_outcome_is_counted_by_hand():
@@ -189,6 +220,15 @@ def test_a_rival_is_beaten_only_beyond_the_interval():
     assert not target(methods, "dras-ppo")["longest wait"]
 
 
+def test_a_single_training_has_no_interval_to_be_beyond():
+    """Neither of ours, nor of a rival that was trained; one that is the same in each run needs none."""
+    rivals_ = [outcome("fcfs-easy", 0, 100.0, 9.0, 1000), outcome("dras-pg", 0, 90.0, 8.0)]
+    ours = [outcome("dras-ppo", number, 10.0 + number, 2.0, 900) for number in range(2)]
+    single, both = (grouped([*rivals_, *some]) for some in (ours[:1], ours))
+    assert target(single, "dras-ppo") == {"fcfs-easy": None, "dras-pg": None, "longest wait": True}
+    assert target(both, "dras-ppo") == {"fcfs-easy": True, "dras-pg": None, "longest wait": True}
+
+
 def test_a_kiviat_graph_s_best_is_1_and_worst_is_0():
     methods = grouped([outcome("one", 0, 10.0, 2.0), outcome("two", 0, 20.0, 4.0), outcome("three", 0, 40.0, 3.0)])
     shares = kiviat(methods)
@@ -204,67 +244,133 @@ def test_runs_of_a_method_are_averaged():
     assert modes(some)["ready"].jobs == 0.5
 
 
-def test_a_judge_that_goes_on_learning_begins_as_it_is_and_knows_nothing_too_early(table):
+def test_a_judge_that_goes_on_learning_begins_as_it_is_and_knows_nothing_too_early(days):
     """Starts of the first week are those of one that does not learn; later run times change no earlier start."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    jobs = table.submit < 9 * DAY
-    weeks = JobTable(table.submit[jobs], table.run[jobs], table.request[jobs], table.cores[jobs])
-    first = 7 * DAY + int(weeks.submit[0])
-    learning = adapting(RANKED, weeks, NODES, seed=1)
-    start = run(weeks, NODES, learning)
-    fixed = run(weeks, NODES, RANKED.scheduler())
+    first = 7 * DAY + int(days.submit[0])
+    learning = adapting(RANKED, days, NODES, seed=1)
+    start = run(days, NODES, learning)
+    fixed = run(days, NODES, RANKED.scheduler())
     assert start[start < first].tolist() == fixed[fixed < first].tolist()
     learned = learning._learner.parameters
     assert any((learned[name] != array).any() for name, array in RANKED.parameters.items())
     moment = 8 * DAY
-    runs = np.where(start >= moment, np.maximum(weeks.run // 2, 1), weeks.run)
-    others = JobTable(weeks.submit, runs, weeks.request, weeks.cores)
+    runs = np.where(start >= moment, np.maximum(days.run // 2, 1), days.run)
+    others = JobTable(days.submit, runs, days.request, days.cores)
     again = run(others, NODES, adapting(RANKED, others, NODES, seed=1))
     assert again[again < moment].tolist() == start[start < moment].tolist()
 
 
-def test_a_log_is_trained_on_evaluated_and_drawn(short_log, tmp_path):
-    """From the command line, and gone on with."""
-    pytest.importorskip("torch")
+@pytest.fixture(scope="module")
+def trained(short_log, tmp_path_factory):
+    """An agent of the thin week, and how its training was asked for."""
     pytest.importorskip("matplotlib")
-    days = ("--train-days", 2, "--validate-days", 1)
-    arguments = ("dras", "train", short_log, *days, "--sets", 1, "--jobs", 10, "--out", tmp_path / "mine.npz")
-    trained = asa(*arguments, "--plot", tmp_path / "curve.png")
-    assert "The best agent, of episode" in trained.stderr
-    assert (tmp_path / "curve.png").stat().st_size > 10_000
-    assert "holds a training already" in asa(*arguments, code=2).stderr
-    assert "The best agent" in here(*arguments[1:], "--resume", "--plot", tmp_path).stderr
-    assert (tmp_path / "learning.png").exists()
-    arguments = (
-        "dras",
-        "evaluate",
-        short_log,
-        *days,
-        "--weights",
-        tmp_path / "mine.npz",
-        "--rivals",
-        "fcfs-easy,random",
-    )
-    told = json.loads(asa(*arguments, "--seeds", 2, "--json", "--plot", tmp_path / "figures").stdout)
+    out = tmp_path_factory.mktemp("trained") / "mine.npz"
+    arguments = ("train", short_log, *SHORT_DAYS, "--sets", 1, "--jobs", 10, "--out", out)
+    assert "The best agent, of episode" in here(*arguments, "--plot", out.with_name("curve.png")).stderr
+    return out, arguments
+
+
+def test_a_log_is_trained_on_and_gone_on_with(trained):
+    """From the command line, with a curve; once it is over, nothing is left to do."""
+    out, arguments = trained
+    assert out.with_name("curve.png").stat().st_size > 10_000
+    with pytest.raises(InputError, match="holds a training already"):
+        here(*arguments)
+    assert (out.parent / "mine.npz.training").is_dir()
+    told = here(*arguments, "--resume", "--plot", out.parent).stderr
+    assert "The best agent" in told
+    assert "worth" in told
+    assert (out.parent / "learning.png").exists()
+    assert load_agent(out).command.endswith("--train-days 2 --validate-days 1 --sets 1 --jobs 10")
+
+
+def test_files_that_differ_in_their_last_part_only_share_nothing():
+    """Else the second would be a training that is there already."""
+    asked = [Order("log.swf", None, (90, 30), "ppo", "small", None, None, None, 0, Path(f"x.v{n}")) for n in (1, 2)]
+    assert [order.folder.name for order in asked] == ["x.v1.training", "x.v2.training"]
+
+
+def test_a_heading_comes_when_there_is_something_to_head(trained, tmp_path):
+    """What is refused is refused without one."""
+    arguments = [*trained[1][:-1], tmp_path / "mine.npz"]
+    done = asa("dras", *arguments, "--cores", 1, code=2).stderr
+    assert "episode  set" not in done
+
+
+@pytest.mark.parametrize("where", ["local", "dask"])
+def test_several_are_trained_side_by_side(trained, where, tmp_path, monkeypatch):
+    """Here or elsewhere each is what it is by itself, and is gone on with."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("asa.parallel.available_cores", lambda: 1)  # another process takes long to begin
+    asked = (*trained[1][:-1], "some.npz", "--seeds", 2)
+    with executor_at(where) as executor:
+        told = here(*asked, "--executor", executor, "--plot", "curves.png").stderr
+        again = told if where == "local" else here(*asked, "--executor", executor, "--resume").stderr
+    for text in (told, again):
+        assert [f"seed {n}, 5 episodes, the best" in text for n in range(2)] == [True, True], text
+        assert "written to some-1.npz" in text
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    alone, first, second = (load_agent(file) for file in (trained[0], "some-0.npz", "some-1.npz"))
+    assert first.command == alone.command
+    assert all(np.array_equal(value, first.parameters[name]) for name, value in alone.parameters.items())
+    assert not all(np.array_equal(value, second.parameters[name]) for name, value in alone.parameters.items())
+
+
+@contextmanager
+def executor_at(where):
+    if where == "local":
+        yield where
+        return
+    distributed = pytest.importorskip("distributed")
+    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0", "protocol": "tcp"}
+    with distributed.LocalCluster(n_workers=1, host="127.0.0.1", **options) as cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+def test_an_agent_is_evaluated_and_drawn(trained, short_log, tmp_path):
+    """Beside rivals, on days that it has not seen."""
+    arguments = ("evaluate", short_log, "--weights", trained[0], "--rivals")
+    given = (*SHORT_DAYS, "--seeds", 2, "--json", "--plot", tmp_path / "figures")
+    told = json.loads(here(*arguments, "fcfs-easy,random", *given).stdout)
     assert list(told["methods"]) == ["fcfs-easy", "random", "dras-ppo"]
     assert [run["run"] for run in told["runs"]] == [0, 0, 1, 0]
     assert told["methods"]["random"]["mean_wait_s"]["half_95"] > 0
     assert told["test"]["from_day"] == 3
     drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert drawn == [f"figure-{number}.png" for number in (6, 7, 8, 9)]
-    shown = asa(*arguments, "--seeds", 1).stdout
+    shown = here(*arguments, "fcfs-easy", *SHORT_DAYS).stdout
     assert "Table IV" in shown
     assert "30.45" in shown  # the paper's
-    early = ("dras", "evaluate", short_log, "--train-days", 1, "--validate-days", 1, "--weights", tmp_path / "mine.npz")
-    assert "has seen the log's first 3 days" in asa(*early, code=2).stderr
+    assert "fcfs-easy: cannot be said of a single training" in " ".join(shown.split())
+
+
+def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log, trained, tmp_path, monkeypatch):
+    """One that has seen the test, under whatever name it is kept, and one that is no agent."""
+
+    def evaluate_(*arguments):
+        raise AssertionError(f"ran {arguments[3]} first")
+
+    monkeypatch.setattr("asa.backends.dras.evaluation.evaluate", evaluate_)
+    later = split(read_swf(short_log, exceed="kill"), train_days=3, validate_days=1).material
+    named = dataclasses.replace(RANKED, source=later.source, seen_days=later.seen_days)
+    copied = tmp_path / "copy.swf"
+    copied.write_bytes(short_log.read_bytes())
+    for log, agent in ((short_log, named), (copied, dataclasses.replace(named, seen=later.seen))):
+        save_agent(agent, tmp_path / "later.npz")
+        with pytest.raises(InputError, match="has seen the log's first 4 days, and the test begins after 3"):
+            here("evaluate", log, "--weights", tmp_path / "later.npz", *SHORT_DAYS)
+    again = split(read_swf(copied, exceed="kill"), train_days=2, validate_days=1)
+    assert load_agent(trained[0]).seen == again.digest(3)
+    (tmp_path / "none.npz").write_bytes(b"GARBAGE" * 99)
+    with pytest.raises(StateError, match="is no file of an agent"):
+        here("evaluate", short_log, "--weights", tmp_path / "none.npz", *SHORT_DAYS)
 
 
 def test_orders_of_phases_are_compared(short_log, tmp_path):
     """Four of them, in a figure."""
-    pytest.importorskip("torch")
-    arguments = ("orders", short_log, "--agent", "ppo", "--train-days", 1, "--validate-days", 1)
-    arguments += ("--sets", 1, "--jobs", 10)
+    arguments = ("orders", short_log, "--agent", "ppo", *SHORT_DAYS, "--sets", 1, "--jobs", 10)
     told = json.loads(here(*arguments, "--json", "--plot", tmp_path / "figure-4.png").stdout)
     assert list(told["orders"]) == [
         "sampled, real, synthetic", "real, sampled, synthetic", "synthetic, sampled, real", "real"
@@ -272,10 +378,31 @@ def test_orders_of_phases_are_compared(short_log, tmp_path):
     assert (tmp_path / "figure-4.png").stat().st_size > 10_000
 
 
-def test_evaluating_takes_the_package_s_agent_and_needs_no_training(log):
-    told = json.loads(
-        asa("dras", "evaluate", log, "--train-days", 20, "--validate-days", 5, "--rivals", "sjf", "--json").stdout
-    )
+def test_what_an_agent_is_made_of_is_left_out(short_log):
+    """What is asked for, and the whole agent to compare with; as numbers, and as a table."""
+    arguments = ("ablation", short_log, *SHORT_DAYS, "--sets", 0, "--jobs", 10, "--seeds", 2, "--only")
+    told = json.loads(here(*arguments, "kept,no-level-2,fcfs-easy,full-unbounded", "--json").stdout)
+    assert list(told["methods"]) == ["full", "full-unbounded", "kept", "no-level-2", "fcfs-easy"]
+    assert [run["run"] for run in told["runs"]] == [0, 0, 1, 1, 0, 1, 0, 1, 0]
+    assert told["methods"]["kept"]["mean_wait_s"] != told["methods"]["full"]["mean_wait_s"]
+    modes_ = {run["method"]: {share["mode"]: share["jobs"] for share in run["modes"]} for run in told["runs"]}
+    assert modes_["no-level-2"]["backfilled"] == 0.0 < modes_["full"]["backfilled"]
+    assert told["variants"]["no-level-2"] == "nothing starts beside a reservation"
+    shown = here(*arguments[:-3], "--seeds", 1, "--only", "by-request,oracle").stdout
+    assert "beyond" in shown
+    assert "by-request: the shortest request first" in shown
+
+
+def test_the_oracle_knows_what_a_request_does_not_say():
+    """One after another on a machine for one, the shortest first though all ask for as much, and come at once."""
+    run_s = np.array([50, 40, 20, 30])
+    four = [np.zeros(4, dtype=np.int64), run_s, np.full(4, 60), np.full(4, 8)]
+    start = run(JobTable(*four), 8, _Oracle(run_s))
+    assert np.argsort(start).tolist() == [2, 3, 1, 0]
+
+
+def test_evaluating_takes_the_package_s_agent_and_needs_no_training(short_log):
+    told = json.loads(asa("dras", "evaluate", short_log, *SHORT_DAYS, "--rivals", "sjf", "--json").stdout)
     assert list(told["methods"]) == ["sjf", "dras-ppo (shipped)"]
 
 
@@ -287,9 +414,15 @@ def test_evaluating_takes_the_package_s_agent_and_needs_no_training(log):
         (("evaluate", "LOG", "--objective", "speed"), "'speed' is unknown"),
         (("train", "LOG", "--agent", "pgg"), "'pgg' is unknown"),
         (("train", "LOG", "--config", "huge"), "'huge' is unknown"),
+        (("train", "LOG", "--agent", "pg", "--objective", "waiting"), "waiting is a cost, by which only ppo learns"),
+        (("train", "LOG", "--objective", "capability:1,0"), "as capability:WAIT,SIZE,USED"),
+        (("ablation", "LOG", "--only", "full,no-hops"), "'no-hops' is unknown"),
         (("train", "LOG", "--out", "/nowhere/at/all.npz"), "its folder does not exist"),
         (("train", "LOG", "--train-days", 29, "--validate-days", 9), "are to be learned from"),
+        (("train", "LOG", "--out", "."), "is a folder"),
         (("train", "hpc2n", "--cores", 8), "8 cores are too few"),
+        (("evaluate", "cori", "--cores", 8), "has a size of its own"),
+        (("ablation", "hpc2n"), "is a model, which has no days to test on"),
     ],
 )
 def test_nonsense_is_refused(log, tmp_path, arguments, said):
@@ -297,11 +430,10 @@ def test_nonsense_is_refused(log, tmp_path, arguments, said):
     assert said in asa("dras", *given, cwd=tmp_path, code=2).stderr
 
 
-def test_a_saved_judge_is_evaluated_beside_the_paper_s_kind(log, tmp_path):
+def test_a_saved_judge_is_evaluated_beside_the_paper_s_kind(short_log, tmp_path):
     """Two files of a kind are two runs of one method."""
     for name in ("a", "b"):
         save_agent(RANKED, tmp_path / f"{name}.npz")
     weights = [word for name in ("a", "b") for word in ("--weights", tmp_path / f"{name}.npz")]
-    days = ("--train-days", 20, "--validate-days", 5)
-    told = json.loads(asa("dras", "evaluate", log, *days, *weights, "--rivals", "wfp", "--json").stdout)
+    told = json.loads(asa("dras", "evaluate", short_log, *SHORT_DAYS, *weights, "--rivals", "wfp", "--json").stdout)
     assert [(run["method"], run["run"]) for run in told["runs"]] == [("wfp", 0), ("dras-ppo", 0), ("dras-ppo", 1)]

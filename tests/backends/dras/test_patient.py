@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from asa.backends.dras.patient import Patient
+from asa.backends.dras.patient import Oldest, Patient
 from asa.backends.dras.ranking import COLUMNS, Outlook, RankJudge, first_ranks, rank, rank_arrays, tell
-from asa.backends.dras.rewards import Waiting
-from asa.backends.dras.rivals import First
-from asa.backends.dras.scheduler import Hole, Mode, TwoLevels
+from asa.backends.dras.rewards import Capability, Capacity, Forgone, Waiting
+from asa.backends.dras.scheduler import First, Hole, Mode, TwoLevels
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
@@ -97,6 +96,17 @@ def test_nobody_who_is_overdue_is_passed_over(jobs, judge, window, patience):
     assert scheduler.selections == len(table)
 
 
+@given(jobs_of_a_load, judges, st.integers(1, 5), st.sampled_from([0.0, 0.4, 1e9]))
+def test_who_keeps_reservations_puts_none_off(jobs, judge, window, patience):
+    """Overdue or not: whoever is reserved for starts by the time that was promised first."""
+    table = table_of(jobs)
+    scheduler = Patient(copy.deepcopy(judge), patience=patience, window=window, keeps=True)
+    start = run(table, scheduler)
+    reserved = [job for job, mode in scheduler.modes.items() if mode is Mode.RESERVED]
+    assert sorted(scheduler.promised) == sorted(reserved)
+    assert all(start[job] <= promised for job, promised in scheduler.promised.items())
+
+
 @given(jobs_of_a_load, judges)
 def test_with_no_patience_whoever_has_waited_goes_in_order_of_age(jobs, judge):
     """Nobody who has waited starts after one that came later, unless beside a reservation that it does not delay."""
@@ -116,6 +126,7 @@ def test_a_tentative_reservation_gives_way_and_a_firm_one_does_not():
     patient = run(table, Patient(Newest(), patience=5.0))
     assert impatient[1] == 100
     assert patient[1] == max(patient)
+    assert run(table, Patient(Newest(), patience=5.0, keeps=True))[1] == 100
 
 
 @given(jobs_of_a_load, judges, st.integers(0, 40), st.data())
@@ -137,6 +148,34 @@ def test_what_waiting_costs_is_what_all_have_waited(jobs, judge):
     waits = run(table, scheduler) - table.submit
     cost = (waits * (2.0 / 3600 + 3.0 / np.maximum(table.request, 5))).sum()
     assert -scheduler.total_reward == pytest.approx(cost)
+
+
+@given(jobs_of_a_load, judges)
+def test_a_reward_as_a_cost_is_what_waiting_jobs_would_add(jobs, judge):
+    """Equation 2's mean over the jobs that wait, and Equation 1's nodes, second by second."""
+    table = table_of(jobs)
+    capacity, capability = Capacity(least_s=5, unit_s=1), Capability(0.0, 1.0, 0.5)
+    costs = []
+    for reward in (capacity, capability):
+        scheduler = Patient(copy.deepcopy(judge), cost=Forgone(reward))
+        start = run(table, scheduler)
+        costs.append(-scheduler.total_reward * 3600)
+    by_request = by_size = 0.0
+    for second in range(int(start.max())):
+        waits = (table.submit <= second) & (start > second)
+        if waits.any():
+            by_request += (1 / np.maximum(table.request[waits], 5)).mean()
+            by_size += 1.5 * table.cores[waits].sum() / NODES
+    assert costs == pytest.approx([by_request, by_size])
+
+
+def test_without_level_2_nothing_is_backfilled():
+    """A short job waits behind a reservation that it would not delay."""
+    table = table_of([(0, 100, 0, 6), (1, 50, 0, 8), (2, 10, 0, 1)])
+    with_it, without = (Patient(Oldest(), fills=fills) for fills in (True, False))
+    assert run(table, with_it).tolist() == [0, 100, 2]
+    assert run(table, without).tolist() == [0, 100, 150]
+    assert Mode.BACKFILLED not in without.modes.values()
 
 
 class View:

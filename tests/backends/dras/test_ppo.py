@@ -7,27 +7,29 @@ import pytest
 from asa.backends.dras.patient import Patient
 from asa.backends.dras.ppo import Proximal, ProximalLearning
 from asa.backends.dras.ranking import COLUMNS, RankJudge, rank
+from asa.backends.dras.rewards import Capacity, Forgone
 from asa.backends.dras.scoring import score
 from asa.backends.dras.training import Config, Material, Training, Varied
 from asa.backends.dras.weights import Ranked
 from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.policies import easy
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 
 from asa.errors import InputError
 
-torch = pytest.importorskip("torch")
-
 NODES = 16
-MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=2.0, log2_widest=4.0)
+MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=3.7, log2_widest=4.0)
 LEARNING = ProximalLearning(schedules=2, epochs=2, batch=256)
 
 
 @pytest.fixture(autouse=True)
-def on_one_core():
+def torch():
+    """Give it, on one core. It is imported only here, as this module is by every process of the tests."""
+    torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    yield torch
     torch.set_num_threads(threads)
 
 
@@ -67,7 +69,7 @@ def test_it_learns_what_it_is_charged_for():
     assert cost(RankJudge(learner.parameters)) < 1.02 * best
 
 
-def test_tensors_and_numbers_rank_alike():
+def test_tensors_and_numbers_rank_alike(torch):
     """With other jobs in the batch, and empty places."""
     learner = Proximal(seed=2)
     rng = np.random.default_rng(1)
@@ -96,7 +98,37 @@ def test_what_came_after_a_choice_counts_the_less_the_later():
     assert worth == pytest.approx(paired / paired.std())
 
 
-SHORT = Config(sampled=1, real=1, synthetic=2, jobs=60, days=1, proximal=LEARNING)
+def test_what_is_left_out_is_not_looked_at():
+    """Neither while learning nor in the agent that results, which is told it."""
+    left = ("logarithm of the wait", "fits now")
+    places = [COLUMNS.index(name) for name in left]
+    learner = Proximal(dataclasses.replace(LEARNING, unseen=left), seed=1)
+    begin = learner.parameters
+    learner.practise(crowd(0, 20), NODES)
+    ours = learner.parameters
+    assert any((ours[name] != begin[name]).any() for name in ours)
+    told = np.random.default_rng(1).random((6, len(COLUMNS)), dtype=np.float32)
+    other = told.copy()
+    other[:, places] = 7.0
+    assert rank(ours, other).tolist() == rank(ours, told).tolist()
+    other[:, COLUMNS.index("share of the nodes")] = 7.0
+    assert rank(ours, other).tolist() != rank(ours, told).tolist()
+
+
+def test_the_best_for_a_cost_is_measured_by_order_of_age(material):
+    """Worth is below 0 for a cost, and order of age has -1."""
+    training = Training(material, SHORT, kind="ppo", cost=Forgone(Capacity()), seed=1)
+    exams = material.exams(1, 1)
+    easy_ = [score(exam, NODES, training._course.easy()) for exam in exams]
+    plain = [score(exam, NODES, easy()) for exam in exams]
+    assert [one.mean_wait_s for one in easy_] == [one.mean_wait_s for one in plain]
+    found = next(iter(training))
+    shares = [mine / one.reward for mine, one in zip(found.exams, easy_, strict=True)]
+    assert found.worth == pytest.approx(-np.mean(shares))
+    assert "Capacity" in training.best.cost
+
+
+SHORT = Config(sampled=1, real=1, synthetic=2, jobs=60, days=1, exams=1, proximal=LEARNING)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +168,9 @@ def test_the_load_varies_from_set_to_set():
     assert varied.generate(86400, 5).run.tolist() == varied.generate(86400, 5).run.tolist()
 
 
-@pytest.mark.parametrize("wrong", [{"schedules": 1}, {"clip": 1.0}, {"rate": -1.0}, {"patience": -0.1}])
+@pytest.mark.parametrize(
+    "wrong", [{"unseen": ("the weather",)}, {"schedules": 1}, {"clip": 1.0}, {"rate": -1.0}, {"patience": -0.1}]
+)
 def test_nonsense_is_refused(wrong):
-    with pytest.raises(InputError, match="cannot be"):
+    with pytest.raises(InputError, match=r"cannot be|not all columns"):
         ProximalLearning(**wrong)

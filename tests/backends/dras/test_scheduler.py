@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from asa.backends.dras.agents import Actor
 from asa.backends.dras.network import Shape, initial
-from asa.backends.dras.rewards import Capability, Capacity, Selection
-from asa.backends.dras.rivals import AtRandom, First, Knapsack, Largest, bin_packing, knapsack, pack, random_fit
-from asa.backends.dras.scheduler import Mode, OneLevel, TwoLevels
+from asa.backends.dras.rewards import Capability, Capacity, Selection, Waiting, read_objective, read_reward
+from asa.backends.dras.rivals import AtRandom, Knapsack, Largest, bin_packing, knapsack, pack, random_fit
+from asa.backends.dras.scheduler import First, Mode, OneLevel, TwoLevels
 from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.engine import Engine
@@ -192,6 +192,36 @@ def test_optimization_starts_the_best_set_by_the_same_objective():
     assert np.flatnonzero(run(short, knapsack(objective="capacity")) == 0).tolist() == [1, 2]
     with pytest.raises(UnknownNameError, match="capability"):
         knapsack(objective="capabillity")
+
+
+def test_an_objective_is_read_with_its_weights():
+    """In the order of the equation."""
+    assert read_objective("capability:1,0,0.5") == Capability(1.0, 0.0, 0.5)
+    assert read_objective("capacity:wait") == Capacity("wait")
+    assert read_objective("capacity") == Capacity()
+    assert read_objective("waiting:0,2") == Waiting(0.0, 2.0)
+    assert read_reward("capability") == Capability()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("capability:1,2", r"'1,2' are no weights of capability\n.*3 numbers.*WAIT,SIZE,USED"),
+        ("capability:0,0,0", "not all of them 0"),
+        ("capability:1,-1,1", "no weights"),
+        ("capability:", "no weights"),
+        ("capability:nan,1,1", "no weights"),
+        ("waiting:inf,1", "no weights of waiting"),
+        ("waiting:a,b", "no weights"),
+        ("capacity:1", r"nothing that Equation 2 can count\n.*capacity:wait"),
+        ("capacity:", "nothing that Equation 2 can count"),
+        ("capabilty:1,1,1", "Did you mean 'capability'"),
+        ("waiting", r"a cost, by which only ppo learns\n.*capacity"),
+    ],
+)
+def test_an_objective_that_cannot_be_is_refused_with_what_to_give(words, said):
+    with pytest.raises(InputError, match=said):
+        read_reward(words)
 
 
 def test_equation_1():

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from asa.backends.dras.agents import Learning
 from asa.backends.dras.rewards import Capability, Capacity
-from asa.backends.dras.rivals import First
-from asa.backends.dras.scheduler import TwoLevels
-from asa.backends.dras.scoring import score
-from asa.backends.dras.training import Config, Material, Training
+from asa.backends.dras.scheduler import First, TwoLevels
+from asa.backends.dras.scoring import Score, score
+from asa.backends.dras.training import (
+    PAPER,
+    PROXIMAL_PAPER,
+    PROXIMAL_SMALL,
+    SMALL,
+    Config,
+    Episode,
+    Material,
+    Training,
+)
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy
 from asa.backends.simulated.table import JobTable
@@ -30,7 +38,8 @@ def material():
     return Material(16, MODEL.generate(3 * WEEK, 1), some(MODEL.generate(WEEK, 2), 60), MODEL)
 
 
-SHORT = Config((16, 8), window=6, sampled=2, real=1, synthetic=1, jobs=60, how=Learning(instances=5))
+FOUND = Score(1.0, 1.0, 1, 1.0, 1.0)
+SHORT = Config((16, 8), window=6, sampled=2, real=1, synthetic=1, jobs=60, exams=1, how=Learning(instances=5))
 
 
 @pytest.fixture
@@ -178,16 +187,36 @@ def test_another_training_does_not_go_on_with_it(brief, tmp_path, change):
         Training(**(given | change))
 
 
-def test_the_best_by_validation_is_kept(brief, tmp_path):
-    """Whichever it was."""
-    training = Training(brief, SHORT, kind="dql", seed=1, folder=tmp_path)
+def test_the_best_on_all_sets_to_choose_by_is_kept(brief, tmp_path):
+    """Whichever it was; each set counts as a multiple of what order of age has there."""
+    config = dataclasses.replace(SHORT, exams=2)
+    training = Training(brief, config, kind="dql", seed=1, folder=tmp_path)
     list(training)
-    rewards = [episode.validation.reward for episode in training.episodes]
-    best = 1 + int(np.argmax(rewards))
+    best = 1 + int(np.argmax([episode.worth for episode in training.episodes]))
     assert [episode.number for episode in training.episodes if episode.best][-1] == best
     assert (tmp_path / "best.npz").read_bytes() == (tmp_path / f"episode-{best:03d}.npz").read_bytes()
-    again = score(brief.validation, 16, training.best.scheduler(reward=Capability()))
-    assert again == training.episodes[best - 1].validation
+    found = training.episodes[best - 1]
+    exams = brief.exams(2, config.days)
+    again = [score(exam, 16, training.best.scheduler(reward=Capability())) for exam in exams]
+    assert again[0] == found.validation
+    assert tuple(one.reward for one in again) == found.exams
+    easy_ = [score(exam, 16, TwoLevels(First(), reward=Capability())).reward for exam in exams]
+    assert found.worth == pytest.approx(np.mean([mine / its for mine, its in zip(found.exams, easy_, strict=True)]))
+
+
+def test_what_is_chosen_by_is_not_learned_from(material):
+    """The same for all seeds, all different, and no set of any phase."""
+    exams = material.exams(3)
+    assert exams[0] is material.validation
+    runs = [table.run.tolist() for table in exams]
+    assert runs == [table.run.tolist() for table in material.exams(3)]
+    learned = [
+        material.jobs(phase, number, count=len(exams[1]), seed=seed).run.tolist()
+        for phase in ("sampled", "real", "synthetic")
+        for number in range(3)
+        for seed in range(2)
+    ]
+    assert len({tuple(one) for one in [*runs, *learned]}) == 4 + 3 + 2 * 3 + 2 * 3
 
 
 def test_training_stops_early_only_in_the_last_phase(brief):
@@ -196,6 +225,18 @@ def test_training_stops_early_only_in_the_last_phase(brief):
     training = Training(brief, config, reward=Capability(0.0, 0.0, 0.0), seed=1)
     assert [episode.phase for episode in training] == ["sampled"] * 3 + ["synthetic"] * 2
     assert [episode.best for episode in training.episodes] == [True] + [False] * 4
+
+
+@pytest.mark.parametrize("config", [SMALL, PAPER, PROXIMAL_SMALL, PROXIMAL_PAPER])
+def test_a_training_as_it_is_shipped_can_stop_early(config, brief):
+    """Where nothing is better than the first, before the last set."""
+    training = Training(brief, dataclasses.replace(config, hidden=(16, 8), exams=0), kind="ppo")
+    phases = [phase for phase, _ in training._sets]
+    for number, phase in enumerate(phases):
+        if training.is_over:
+            break
+        training.episodes.append(Episode(number + 1, phase, 9, 1, FOUND, FOUND, (1.0,), 1.0, number == 0, 1.0))
+    assert phases.index("synthetic") < len(training.episodes) < len(phases)
 
 
 def test_phases_come_in_the_order_that_is_asked_for(brief):

@@ -16,6 +16,7 @@ from asa.backends.dras.scheduler import OneLevel, TwoLevels
 from asa.backends.dras.weights import Agent, Ranked, load_agent, save_agent, shipped
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.policies import scheduler as by_name
 from asa.backends.simulated.table import NEVER, JobTable
 
 from asa.errors import InputError, StateError
@@ -26,7 +27,8 @@ SHAPE = Shape("pg", 16, 4, (8, 6))
 @pytest.fixture
 def agent():
     parameters = initial(SHAPE, np.random.default_rng(0))
-    return Agent(SHAPE, parameters, 3600, 2, "Capability()", "asa dras train mine.swf --seed 1")
+    command = "asa dras train mine.swf --seed 1"
+    return Agent(SHAPE, parameters, 3600, 2, "Capability()", command, "mine.swf: days 1 to 9", 12, "c0ffee")
 
 
 @pytest.fixture
@@ -39,7 +41,8 @@ def test_an_agent_is_read_as_it_was_written(agent, file):
     """Numbers and words."""
     read = load_agent(file, nodes=16)
     assert (read.shape, read.scale_s, read.levels) == (agent.shape, agent.scale_s, agent.levels)
-    assert (read.reward, read.command) == (agent.reward, agent.command)
+    for name in ("reward", "command", "source", "seen_days", "seen"):
+        assert getattr(read, name) == getattr(agent, name)
     for name, array in agent.parameters.items():
         np.testing.assert_array_equal(read.parameters[name], array)
     assert [path.name for path in file.parent.iterdir()] == ["agent.npz"]
@@ -126,6 +129,36 @@ def test_an_agent_schedules_by_name(agent, file, tmp_path):
         other.run(NEVER - 1)
 
 
+@pytest.mark.parametrize(("kind", "given"), [("pg", {"seed": 1}), ("dql", {"sample": True}), ("dql", {"seed": 1})])
+def test_settings_that_mean_nothing_to_an_agent_of_a_file_are_refused(kind, given, tmp_path):
+    """Draws, where none are made."""
+    shape = Shape(kind, 16, 4, (8, 6))
+    save_agent(Agent(shape, initial(shape, np.random.default_rng(0))), tmp_path / "agent.npz")
+    with pytest.raises(InputError, match=r"means nothing for .*agent\.npz, which draws nothing\nLeave it out"):
+        dras(weights=str(tmp_path / "agent.npz"), **given)
+
+
+@pytest.mark.parametrize(("given", "which"), [({"sample": "true"}, "sample"), ({"seed": "3"}, "seed")])
+def test_settings_that_mean_nothing_to_the_agent_of_the_package_are_refused(given, which):
+    """By name, as on the command line."""
+    with pytest.raises(InputError, match=rf"dras, {which}: means nothing for the agent that comes with the package"):
+        by_name("dras", given)
+
+
+def test_an_agent_that_draws_does_so_if_asked_to(file):
+    """The same seed gives the same draws."""
+    rng = np.random.default_rng(1)
+    runs = rng.integers(1, 99, 80)
+    table = JobTable(np.sort(rng.integers(0, 900, 80)), runs, runs, rng.integers(1, 17, 80))
+    starts = []
+    for seed in ("1", "1", "2"):
+        settings = {"weights": str(file), "sample": "true", "seed": seed}
+        core = GeneralCore(Load(table, Cluster({"cores": 16})), by_name("dras", settings))
+        core.run(NEVER - 1)
+        starts.append(core.start.tolist())
+    assert starts[0] == starts[1] != starts[2]
+
+
 @pytest.fixture
 def judge(tmp_path):
     ranked = Ranked(
@@ -137,6 +170,7 @@ def judge(tmp_path):
         "asa dras train mine.swf",
         "mine.swf: days 1 to 9",
         12,
+        "c0ffee",
     )
     save_agent(ranked, tmp_path / "judge.npz")
     return ranked, tmp_path / "judge.npz"
@@ -149,7 +183,7 @@ def test_a_judge_is_read_as_it_was_written_and_is_for_any_machine(judge):
     assert isinstance(read, Ranked)
     for name, array in ranked.parameters.items():
         np.testing.assert_array_equal(read.parameters[name], array)
-    for name in ("patience", "window", "usual_s", "cost", "command", "source", "seen_days"):
+    for name in ("patience", "window", "usual_s", "cost", "command", "source", "seen_days", "seen"):
         assert getattr(read, name) == getattr(ranked, name)
     scheduler = dras(weights=str(path))
     assert isinstance(scheduler, Patient)

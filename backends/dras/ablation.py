@@ -1,0 +1,168 @@
+"""What the agent of `ppo` owes to what it is made of: one thing after another is left out, and the rest is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from asa.backends.simulated.policies import PassScheduler, Policy, QueueView, sjf
+
+from .evaluation import Outcome, Split, evaluate
+from .network import Floats
+from .patient import Oldest, Patient
+from .ranking import COLUMNS, RankJudge, first_ranks
+from .rewards import Capability, Capacity, Cost, Forgone, Waiting
+from .scheduler import First, TwoLevels
+from .state import Integers
+from .training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
+
+__all__ = ["ABLATION", "BRIEF", "FULL", "UNTRAINED", "Variant", "ablation"]
+
+FULL: Final = "full"
+UNBOUNDED: Final = 1e9
+"""A patience that nobody's wait comes to."""
+_REQUEST: Final = COLUMNS.index("logarithm of the request")
+
+BRIEF: Final = replace(PROXIMAL_SMALL, sampled=1, real=2, synthetic=4, jobs=500, exams=1)
+"""Of these trainings: about a tenth of `PROXIMAL_SMALL`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A training that differs from the full one.
+
+    Parameters
+    ----------
+    words
+        What it is.
+    cost
+        What waiting costs.
+    order
+        Phases; a single one has as many sets as otherwise all have, or as many as there are.
+    how
+        What of `ProximalLearning` is otherwise.
+    """
+
+    words: str
+    cost: Cost = field(default_factory=Waiting)
+    order: tuple[Phase, ...] = PHASES
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _without(words: str, *columns: int) -> Variant:
+    return Variant(f"not told {words}", how={"unseen": tuple(COLUMNS[column] for column in columns)})
+
+
+ABLATION: Final[Mapping[str, Variant]] = {
+    FULL: Variant("the whole agent"),
+    "no-bound": Variant("nobody is ever overdue, in training too", how={"patience": UNBOUNDED}),
+    "kept": Variant("a reservation stands until its job starts, as in the paper", how={"keeps": True}),
+    "no-level-2": Variant("nothing starts beside a reservation", how={"fills": False}),
+    "real-only": Variant("no curriculum: parts of the log only", order=("real",)),
+    "synthetic-only": Variant("no curriculum: sets of the model only", order=("synthetic",)),
+    "hours": Variant("pays for hours of waiting only (waiting:1,0)", Waiting(1.0, 0.0)),
+    "requests": Variant("pays for waiting in requests only, as in the slowdown (waiting:0,1)", Waiting(0.0, 1.0)),
+    "capacity": Variant("pays by Equation 2", Forgone(Capacity())),
+    "capability": Variant("pays by Equation 1", Forgone(Capability())),
+    "no-job": _without("a job's size, request and work", 0, 1, 2, 9),
+    "no-wait": _without("how long jobs have waited", 3, 4, 5),
+    "no-fit": _without("whether and when jobs fit", 6, 7, 8),
+    "no-hole": _without("of the hole before a reservation", 10, 11, 12, 13, 14),
+    "no-load": _without("of the machine, the queue and the backlog", 15, 16, 17, 21),
+    "no-others": _without("how jobs compare with others", 18, 19, 20),
+}
+"""By name, what is trained."""
+
+UNTRAINED: Final[Mapping[str, str]] = {
+    "full-unbounded": "the whole agent, which then acts without the bound",
+    "untrained": "the ranks that learning begins with",
+    "untrained-unbounded": "the same, without the bound",
+    "by-request": "the shortest request first, with the same bound, and level 2",
+    "oracle": "the shortest run time first, which nobody knows before, with the same bound, and level 2",
+    "sjf": "the shortest request first, with EASY backfilling and no bound",
+    "fcfs-easy": "in order of age, with EASY backfilling",
+}
+"""What is tested beside these."""
+
+
+class _ByRequest:
+    """Takes the shortest."""
+
+    def choose(self, told: Floats) -> int:
+        return int(told[:, _REQUEST].argmin())
+
+
+class _Oracle(Patient):
+    """Takes the job that will run shortest: what could be learned if run times were known."""
+
+    def __init__(self, runs_s: Integers, **others: Any) -> None:
+        super().__init__(Oldest(), window=0, **others)
+        self._runs_s = runs_s
+
+    def _best(self, view: QueueView, offered: Integers) -> int:
+        del view
+        return int(self._runs_s[offered].argmin())
+
+
+def ablation(
+    tested: Split, config: Config = BRIEF, *, seeds: int = 2, names: Sequence[str] | None = None
+) -> Iterator[Outcome]:
+    """Train variants, and test each on days that none has seen.
+
+    Parameters
+    ----------
+    tested
+        The log.
+    config
+        Of each training.
+    seeds
+        Trainings of each variant, with seeds from 0 on.
+    names
+        Of `ABLATION` and `UNTRAINED`; all if not given. The full agent is trained in any case, as the others are
+        compared with it.
+    """
+    wanted = [*ABLATION, *UNTRAINED] if names is None else names
+    material = tested.material
+
+    def test(scheduler: PassScheduler | Policy, name: str, seed: int = 0) -> Outcome:
+        return evaluate(tested.test, material.nodes, scheduler, name, seed)
+
+    for name, variant in ABLATION.items():
+        if name not in wanted and name != FULL:
+            continue
+        for seed in range(seeds):
+            training = Training(
+                material, _sized(config, variant), kind="ppo", cost=variant.cost, order=variant.order, seed=seed
+            )
+            for _ in training:
+                pass
+            assert training.best is not None
+            judge = RankJudge(training.best.parameters)
+            how = replace(config.proximal, **{"usual_s": material.usual_s, **variant.how})
+            yield test(how.scheduler(judge), name, seed)
+            if name == FULL and "full-unbounded" in wanted:
+                yield test(Patient(judge, patience=UNBOUNDED), "full-unbounded", seed)
+    bounded = replace(config.proximal, usual_s=material.usual_s)
+    bound: dict[str, Any] = {"patience": bounded.patience, "usual_s": bounded.usual_s}
+    first = RankJudge(first_ranks(np.random.Generator(np.random.PCG64(0))))
+    others: dict[str, Callable[[], PassScheduler | Policy]] = {
+        "untrained": lambda: bounded.scheduler(first),
+        "untrained-unbounded": lambda: Patient(first, patience=UNBOUNDED),
+        "by-request": lambda: Patient(_ByRequest(), window=0, **bound),
+        "oracle": lambda: _Oracle(tested.test.run, **bound),
+        "sjf": sjf,
+        "fcfs-easy": lambda: TwoLevels(First(), window=0),
+    }
+    for name, make in others.items():
+        if name in wanted:
+            yield test(make(), name)
+
+
+def _sized(config: Config, variant: Variant) -> Config:
+    """Give a single phase as many sets as all have together."""
+    if len(variant.order) == 1:
+        total = config.sampled + config.real + config.synthetic
+        config = replace(config, sampled=total, real=total, synthetic=total)
+    return replace(config, proximal=replace(config.proximal, **variant.how))

@@ -1,0 +1,251 @@
+"""What ``asa dras`` is asked for: jobs to learn from, the size and the aim of a training, and trainings made of them.
+
+A training that is asked for is plain data, so that it can be done in another process, or on another machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from asa.backends.bbsched.workloads import cori
+from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.presets import preset
+from asa.backends.simulated.swf import Trace, read_swf
+
+from asa.errors import InputError, UnknownNameError, near
+
+from .evaluation import Split, split, trace_of
+from .network import pytorch
+from .rewards import Forgone, Reward, Waiting, read_objective, read_reward
+from .training import PAPER, PROXIMAL_PAPER, PROXIMAL_SMALL, SMALL, Config, Episode, Material, Training, Varied
+from .weights import save_agent
+
+__all__ = [
+    "AGENTS",
+    "CONFIGS",
+    "Order",
+    "best_of",
+    "check",
+    "check_known",
+    "config_of",
+    "days_of",
+    "fill",
+    "kind_of",
+    "material_of",
+    "on_few_cores",
+    "reward_of",
+    "sized",
+    "tested_days",
+]
+
+AGENTS: Final = ("ppo", "pg", "dql", "decima")
+CONFIGS: Final = ("small", "paper")
+_SYSTEMS: Final = ("hpc2n", "uppmax")
+_CORI: Final = "cori"
+_CORI_DAYS = 63
+_DAYS: Final = (90, 30)
+_DAYS_OF_CORI: Final = (21, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A training that is asked for.
+
+    Parameters
+    ----------
+    source, cores, days
+        What is learned from: a log or a model, its processors, and how many days to learn from and to choose by.
+    agent, config, objective
+        What learns, how much, and what for.
+    sets, jobs
+        Synthetic sets, and jobs of each, if not those of the size.
+    seed
+        Of everything that is drawn.
+    out
+        Where the best agent is written; what has been done is kept beside it.
+    """
+
+    source: str
+    cores: int | None
+    days: tuple[int, int]
+    agent: str
+    config: str
+    objective: str | None
+    sets: int | None
+    jobs: int | None
+    seed: int
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where what has been done is kept, to go on from."""
+        return self.out.with_name(f"{self.out.name}.training")
+
+    @property
+    def words(self) -> str:
+        """The command that asks for it."""
+        words = f"asa dras train {self.source} --agent {self.agent} --config {self.config} --seed {self.seed}"
+        words += f" --train-days {self.days[0]} --validate-days {self.days[1]}"
+        given = {"sets": self.sets, "jobs": self.jobs, "cores": self.cores, "objective": self.objective}
+        return words + "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+
+    def begin(self) -> Training:
+        """Begin the training, or take up what was done of it."""
+        material = material_of(self.source, self.cores, self.days)
+        size = config_of(self.config, self.agent, material, self.sets, self.jobs)
+        on_few_cores(self.agent, self.config)
+        kind = kind_of(self.agent, self.objective)
+        return Training(material, size, **kind, seed=self.seed, folder=self.folder, command=self.words)
+
+
+def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) -> list[Episode]:
+    """Train as asked for, and write the best agent.
+
+    Parameters
+    ----------
+    order
+        What is asked for.
+    tell
+        Called with all episodes that are done, at the beginning and after each.
+
+    Returns
+    -------
+    list of Episode
+        All of them.
+    """
+    training = order.begin()
+    if tell is not None:
+        tell(training.episodes)
+    for _ in training:
+        if tell is not None:
+            tell(training.episodes)
+    assert training.best is not None
+    save_agent(training.best, order.out)
+    return training.episodes
+
+
+def best_of(episodes: Sequence[Episode]) -> Episode:
+    """Give the episode after which the agent was best."""
+    return next(episode for episode in reversed(episodes) if episode.best)
+
+
+def check_known(name: str, known: Sequence[str], option: str) -> None:
+    """See that an option's name is one of some.
+
+    Raises
+    ------
+    UnknownNameError
+        It is none.
+    """
+    if name not in known:
+        raise UnknownNameError(
+            f"{name!r} is unknown", where=option, hint=f"{near(name, known)}Known: {', '.join(known)}."
+        )
+
+
+def check(agent: str, config: str, objective: str | None) -> None:
+    """See that a training can be of these."""
+    check_known(agent, AGENTS, "--agent")
+    check_known(config, CONFIGS, "--config")
+    kind_of(agent, objective)
+
+
+def on_few_cores(agent: str, config: str) -> None:
+    """Keep small networks on one core, where more would mostly wait for each other."""
+    if agent == "ppo" or config == "small":
+        pytorch().set_num_threads(1)
+
+
+def kind_of(agent: str, objective: str | None) -> dict[str, Any]:
+    """Say what a training is of, and what for."""
+    if agent == "ppo":
+        wanted = read_objective("waiting" if objective is None else objective, where="--objective")
+        return {"kind": "ppo", "cost": wanted if isinstance(wanted, Waiting) else Forgone(wanted)}
+    kind = {"kind": "pg", "levels": 1} if agent == "decima" else {"kind": agent}
+    return kind | {"reward": reward_of("capability" if objective is None else objective)}
+
+
+def reward_of(words: str) -> Reward:
+    """Read what ``--objective`` names, of an agent that is rewarded."""
+    return read_reward(words, where="--objective")
+
+
+def config_of(name: str, agent: str, material: Material, sets: int | None, jobs: int | None) -> Config:
+    """Give the size of a training, with what was asked for otherwise."""
+    known = {"ppo": (PROXIMAL_SMALL, PROXIMAL_PAPER)}.get(agent, (SMALL, PAPER))
+    config = known[CONFIGS.index(name)]
+    if jobs is not None or agent == "ppo":
+        config = sized(config, material, jobs)
+    return config if sets is None else replace(config, synthetic=sets)
+
+
+def sized(config: Config, material: Material, jobs: int | None) -> Config:
+    """Make all sets of about as many jobs; of a week at least, if not asked for: in less, few have to wait."""
+    least = 1 if jobs is not None else min(7, config.days)
+    jobs = config.jobs if jobs is None else jobs
+    table = material.training
+    days = max(int(table.submit[-1] - table.submit[0]), 1) / 86400
+    return replace(config, jobs=jobs, days=min(max(round(jobs * days / len(table)), least), config.days))
+
+
+def days_of(source: str, train_days: int | None, validate_days: int | None) -> tuple[int, int]:
+    """Say how many days to learn from, and to choose by."""
+    train, validate = _DAYS_OF_CORI if source == _CORI else _DAYS
+    return train_days or train, validate_days or validate
+
+
+def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Material:
+    """Give what is learned from and chosen by.
+
+    Raises
+    ------
+    InputError
+        The machine is too small for a model's jobs.
+    """
+    tested = _split(source, cores, days)
+    if tested is not None:
+        return tested.material
+    model = preset(source)
+    if cores is not None:
+        if cores < 64:
+            raise InputError(f"{cores} cores are too few", where=f"--cores {cores}", hint="Give 64 or more.")
+        widest = min(model.log2_widest, math.log2(cores))
+        model = replace(model, machine=Machine(source, cores, 1), log2_widest=widest)
+    training, validation = (model.generate(some * 86400, number) for number, some in enumerate(days))
+    words = f"the built-in workload model of {source}, {model.machine.cores} cores"
+    return Material(model.machine.cores, training, validation, Varied(model), words)
+
+
+def tested_days(source: str, cores: int | None, train_days: int | None, validate_days: int | None) -> Split:
+    """Cut a log up into what is learned from, chosen by, and tested on.
+
+    Raises
+    ------
+    InputError
+        It is no log.
+    """
+    tested = _split(source, cores, days_of(source, train_days, validate_days))
+    if tested is None:
+        raise InputError("is a model, which has no days to test on", where=source, hint="Give a log (SWF), or cori.")
+    return tested
+
+
+def _split(source: str, cores: int | None, days: tuple[int, int]) -> Split | None:
+    """Cut a log up; none for a model without end."""
+    if source in _SYSTEMS:
+        return None
+    return split(_trace(source, cores), train_days=days[0], validate_days=days[1])
+
+
+def _trace(source: str, cores: int | None) -> Trace:
+    if source != _CORI:
+        return read_swf(source, cores=cores, exceed="kill")
+    if cores is not None:
+        hint = "Leave it out: it is for logs, hpc2n and uppmax."
+        raise InputError("the machine of cori has a size of its own", where=f"--cores {cores}", hint=hint)
+    workload = cori(days=_CORI_DAYS)["cori-original"]
+    return trace_of(workload.table, workload.system.totals[0], _CORI)
