@@ -10,11 +10,16 @@ from asa.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "new_figure", "save_figure"]
+__all__ = ["check_figure_path", "make_figure_folder", "new_figure", "save_figure"]
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
     """Make an empty figure that needs no screen.
+
+    Parameters
+    ----------
+    width_in, height_in
+        In inches.
 
     Raises
     ------
@@ -33,6 +38,13 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``.
 
+    Parameters
+    ----------
+    figure
+        What is drawn.
+    path
+        Where to write it.
+
     Raises
     ------
     InputError
@@ -49,6 +61,13 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def check_figure_path(path: Path, option: str = "--plot") -> None:
     """Refuse early what `save_figure` could not write.
 
+    Parameters
+    ----------
+    path
+        Where a figure is to be written.
+    option
+        What named it, for the error.
+
     Raises
     ------
     InputError
@@ -61,3 +80,27 @@ def check_figure_path(path: Path, option: str = "--plot") -> None:
         raise InputError("is a folder", where=f"{option} {path}", hint="Name a file in it.")
     if not path.absolute().parent.is_dir():
         raise InputError("its folder does not exist", where=f"{option} {path}", hint="Make the folder first.")
+
+
+def make_figure_folder(folder: Path, option: str = "--plot") -> None:
+    """Make a folder for figures, and refuse early what `save_figure` could not write there.
+
+    Parameters
+    ----------
+    folder
+        Its path; it may be there already.
+    option
+        What named it, for the error.
+
+    Raises
+    ------
+    InputError
+        It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot be made a folder: {error.strerror}", where=f"{option} {folder}", hint="Name another."
+        ) from error
+    check_figure_path(folder / "figure.png", option)

@@ -145,7 +145,7 @@ class RunError(AsaError):
 
 
 class JournalError(AsaError):
-    """What happens in a run cannot be written down, as on a full disk; nothing may be submitted until it can."""
+    """What happened cannot be written down, as on a full disk; a run submits nothing until it can."""
 
 
 class LeaseError(AsaError):
@@ -174,5 +174,15 @@ def near(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Find what somebody may have meant; as for `near`, None if nothing is."""
+    """Find what somebody may have meant; as for `near`, None if nothing is.
+
+    Parameters
+    ----------
+    name
+        What was given.
+    known
+        What there is.
+    likeness
+        From 0 to 1: more for less.
+    """
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), None)

@@ -106,7 +106,17 @@ class Resources(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function to be called in a stage, with its arguments: what `StageFunction.bind` gives."""
+    """A function to be called in a stage, with its arguments: what `StageFunction.bind` gives.
+
+    Parameters
+    ----------
+    name
+        The function's, which becomes the stage's.
+    command
+        What the job runs.
+    resources
+        What `stage` said of it.
+    """
 
     name: str
     command: str
@@ -118,6 +128,13 @@ class StageFunction(Generic[P]):
 
     It is found again by its module's name, or its file, and its own name, so it must stand at the top level of a file
     that compute nodes see. What is returned is lost: stages hand on files.
+
+    Parameters
+    ----------
+    function
+        The function.
+    resources
+        What a stage that calls it asks for.
     """
 
     def __init__(self, function: Callable[P, object], resources: Resources) -> None:
@@ -343,6 +360,8 @@ class Flow:
             It failed, or somebody cancelled it.
         AsaError
             As ``asa run`` would tell.
+        InputError
+            It is called where a stage only looks for its function.
         """
         if _inside_a_stage:
             hint = 'Write it below `if __name__ == "__main__":`.'

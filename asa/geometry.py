@@ -13,12 +13,34 @@ __all__ = ["JobGeometry", "size_class", "walltime_class"]
 
 
 def size_class(cores: ArrayLike) -> NDArray[np.int64]:
-    """Classes of widths: powers of two, rounded up, so that 65 to 128 cores are class 7."""
+    """Classes of widths: powers of two, rounded up, so that 65 to 128 cores are class 7.
+
+    Parameters
+    ----------
+    cores
+        At least 1 each.
+
+    Returns
+    -------
+    ndarray of int
+        Of the same shape.
+    """
     return np.ceil(np.log2(cores)).astype(np.int64)
 
 
 def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
-    """Classes of requested times: half powers of two of seconds, at least one second."""
+    """Classes of requested times: half powers of two of seconds, at least one second.
+
+    Parameters
+    ----------
+    walltime_s
+        Seconds.
+
+    Returns
+    -------
+    ndarray of int
+        Of the same shape: ``round(2 log2(walltime_s))``.
+    """
     return np.round(2 * np.log2(np.maximum(walltime_s, 1.0))).astype(np.int64)
 
 

@@ -27,7 +27,17 @@ _NAMING_S = 1.0  # who has made a lock's file writes into it at once
 
 
 class Holder(NamedTuple):
-    """Who holds a lock. A file that nobody has written to yet, or ever will, has a token all the same."""
+    """Who holds a lock.
+
+    Parameters
+    ----------
+    token
+        Tells it from every other holder. A file that nobody has written to yet, or ever will, has one all the same.
+    machine, pid
+        Its process; the machine is empty where that is not known.
+    since_s, touched_s
+        When it took the lock, and when it last said that it is alive.
+    """
 
     token: str
     machine: str
@@ -113,7 +123,13 @@ class FileLock:
         return self.path.stat().st_mtime
 
     def check(self) -> None:
-        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
+        """Refuse to go on if the lock was taken over, as from a process that was stopped for long.
+
+        Raises
+        ------
+        LeaseError
+            It was taken over.
+        """
         holder = self.holder()
         if holder is None or holder.token != self.token:
             raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")
@@ -190,7 +206,13 @@ def machine() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this machine runs, as far as can be told."""
+    """Whether a process of this machine runs, as far as can be told.
+
+    Parameters
+    ----------
+    pid
+        Of the process; one that has ended and was not fetched does not run.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -211,6 +233,19 @@ def _is_zombie(pid: int) -> bool:
 
 
 def write_at_once(descriptor: int, data: bytes) -> None:
-    """Write by one call of the system, or fail: what it writes only a part of is no use."""
+    """Write by one call of the system, or fail: what it writes only a part of is no use.
+
+    Parameters
+    ----------
+    descriptor
+        Of an open file.
+    data
+        What to write.
+
+    Raises
+    ------
+    OSError
+        The system says so, or wrote only a part, which is taken for a full disk.
+    """
     if os.write(descriptor, data) < len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

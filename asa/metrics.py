@@ -189,6 +189,16 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
     """Give when a run had ended and its user had not gone on with it yet: pairs of times, in order.
 
     A run that failed may have other stages and jobs that end a little later; until then it is not idle.
+
+    Parameters
+    ----------
+    records
+        Of the run.
+
+    Returns
+    -------
+    list of (float, float)
+        From when to when, in seconds on the scheduler's clock.
     """
     told = list(records)
     resumed_s = sorted(r.time_s for r in told if isinstance(r, RunResumed))
@@ -203,6 +213,13 @@ def _ran_to_its_end(record: Record) -> bool:
 
 def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
     """Give a time as if a run had gone on at once each time.
+
+    Parameters
+    ----------
+    idle
+        What `idle_times` gives.
+    time_s
+        On the same clock.
 
     Examples
     --------

@@ -6,13 +6,19 @@ the same way, so a third party's backend is as good as ours.
 
 from __future__ import annotations
 
+import ast
+import inspect
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from asa.errors import InputError, UnknownNameError, near
 
-__all__ = ["load", "names", "unknown_name"]
+__all__ = ["describe", "load", "names", "unknown_name"]
+
+_OURS = "asa-client"
 
 
 @cache
@@ -38,6 +44,20 @@ def names(group: str) -> list[str]:
 
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
     """Build the error for a name that nothing goes by, with the nearest known one as a remedy.
+
+    Parameters
+    ----------
+    kind
+        What it was to be, such as ``strategy``.
+    name
+        What was given.
+    known
+        What there is.
+
+    Returns
+    -------
+    UnknownNameError
+        To be raised.
 
     Examples
     --------
@@ -83,3 +103,48 @@ def load(group: str, name: str) -> Any:
             where=f"{singular} {name!r}",
             hint="Mend or remove the package it is from.",
         ) from error
+
+
+def describe(group: str, name: str) -> tuple[str, list[str]]:
+    """Say what an entry point is for, by its docstring's first paragraph, and what may be set of it.
+
+    What this package ships is read, not imported: compiled kernels and graphs of all of it would take a second.
+
+    Parameters
+    ----------
+    group
+        Such as ``asa.schedulers``.
+    name
+        The name within the group.
+
+    Returns
+    -------
+    (str, list of str)
+        The words, on one line, and the names of a function's parameters.
+
+    Raises
+    ------
+    InputError
+        It cannot be loaded.
+    """
+    point = _group(group)[name]
+    is_ours = point.dist is not None and point.dist.name == _OURS
+    if is_ours and (node := _definition(point)) is not None:
+        doc = ast.get_docstring(node) or ""
+        told = [*node.args.args, *node.args.kwonlyargs] if isinstance(node, ast.FunctionDef) else []
+        parameters = [one.arg for one in told]
+    else:
+        made = load(group, name)
+        doc = inspect.getdoc(made) or ""
+        parameters = list(inspect.signature(made).parameters) if inspect.isfunction(made) else []
+    return doc.split("\n\n")[0].replace("\n", " "), parameters
+
+
+def _definition(point: EntryPoint) -> ast.FunctionDef | ast.ClassDef | None:
+    """Find a documented function or class where its entry point says; None if it is only imported there."""
+    spec = find_spec(point.module)
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    tree = ast.parse(Path(spec.origin).read_bytes())
+    kinds = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    return next((node for node in kinds if node.name == point.attr and ast.get_docstring(node)), None)

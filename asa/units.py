@@ -94,6 +94,11 @@ def parse_duration(text: str) -> float:
 def format_duration(seconds: float) -> str:
     """Write a duration for people, in its two largest units.
 
+    Parameters
+    ----------
+    seconds
+        Any; a negative one gets a minus sign.
+
     Examples
     --------
     >>> [format_duration(s) for s in (0, 42, 90, 3700, 200000)]
@@ -115,6 +120,11 @@ def format_duration(seconds: float) -> str:
 def format_walltime(seconds: float) -> str:
     """Write a walltime as Slurm wants it, ``days-hours:minutes:seconds``, rounded up to the second.
 
+    Parameters
+    ----------
+    seconds
+        At least 0.
+
     Examples
     --------
     >>> format_walltime(93784)
@@ -130,6 +140,16 @@ def format_walltime(seconds: float) -> str:
 def round_walltime(seconds: float) -> float:
     """Round up to a walltime that people ask for.
 
+    Parameters
+    ----------
+    seconds
+        At least 0.
+
+    Returns
+    -------
+    float
+        Seconds: a figure that stands on a clock up to a day, whole days beyond.
+
     Examples
     --------
     >>> [round_walltime(s) / 60 for s in (0, 300, 1008, 3601)], round_walltime(100_000) / 3600
@@ -144,6 +164,16 @@ def round_walltime(seconds: float) -> float:
 def parse_memory(text: str) -> int:
     """Bytes that a memory size stands for; as in Slurm a bare number is MiB and units are powers of 1024.
 
+    Parameters
+    ----------
+    text
+        A number, and perhaps one of the units K, M, G, T.
+
+    Raises
+    ------
+    InputError
+        It stands for none.
+
     Examples
     --------
     >>> parse_memory("4G"), parse_memory("512")
@@ -154,6 +184,16 @@ def parse_memory(text: str) -> int:
 
 def parse_storage(text: str) -> int:
     """Bytes that a size of storage stands for; as memory, but never without a unit: who writes 5 hardly means MiB.
+
+    Parameters
+    ----------
+    text
+        A number and one of the units K, M, G, T.
+
+    Raises
+    ------
+    InputError
+        It stands for none, or has no unit.
 
     Examples
     --------
@@ -177,6 +217,13 @@ def _bytes(text: str, what: str) -> int:
 
 def core_hours(cores: int, seconds: float) -> float:
     """Core-hours that so many cores cost when held for so many seconds (equation 1 of the ASA paper).
+
+    Parameters
+    ----------
+    cores
+        How many.
+    seconds
+        For how long.
 
     Examples
     --------

@@ -59,17 +59,35 @@ class WaitObservation:
 
 
 def exactly(wait_s: float) -> WaitObservation:
-    """Note a wait that was seen from beginning to end."""
+    """Note a wait that was seen from beginning to end.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds, at least 0.
+    """
     return WaitObservation(wait_s)
 
 
 def at_most(wait_s: float) -> WaitObservation:
-    """Note an upper bound: the job was ready before it was allowed to start."""
+    """Note an upper bound: the job was ready before it was allowed to start.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds, at least 0, that the wait did not exceed.
+    """
     return WaitObservation(wait_s, "at_most")
 
 
 def at_least(wait_s: float) -> WaitObservation:
-    """Note a lower bound: the job was still waiting when it was last seen in the queue."""
+    """Note a lower bound: the job was still waiting when it was last seen in the queue.
+
+    Parameters
+    ----------
+    wait_s
+        Seconds, at least 0, that the wait exceeded or will.
+    """
     return WaitObservation(wait_s, "at_least")
 
 

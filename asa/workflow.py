@@ -222,7 +222,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """When a stage runs inside an allocation, in seconds from the allocation's beginning."""
+    """When a stage runs inside an allocation.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    start_s, end_s
+        In seconds from the allocation's beginning.
+    """
 
     stage: str
     start_s: float

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import importlib
 import os
 import sys
@@ -19,21 +20,57 @@ settings.register_profile(
 )
 settings.load_profile("asa")
 
+# What is compiled is kept: else each process of the tests, and all that they start, compile all of it again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def scope_of(nodeid):
+    """Name what one process runs: the tests of a file, of a version of Slurm if there are more."""
+    file, _, test = nodeid.partition("::")
+    return "24.11" in test, file
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Spread the tests of real daemons, which mostly wait, over the first two thirds of those that compute.
+
+    One version of Slurm after the other, lest each process starts its daemons again and again.
+    """
+    waiting, computing = {}, {}
+    for item in items:
+        kind = computing if item.get_closest_marker("slurm") is None else waiting
+        kind.setdefault(scope_of(item.nodeid), []).append(item)
+    between = max(2 * len(computing) // (3 * len(waiting) or 1), 1)
+    others = list(computing.values())
+    mixed = []
+    for number, scope in enumerate(sorted(waiting)):
+        mixed += [waiting[scope], *others[number * between : (number + 1) * between]]
+    mixed += others[len(waiting) * between :]
+    items[:] = [item for scope in mixed for item in scope]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Do not look for garbage among modules and tests, of which there are many and none goes away."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Let one process run all tests of a file, of a version of Slurm if there are more: what they share is made once.
-
-    In the order of the tests, as those that take longest come first.
-    """
+    """Let one process run all tests of a scope, as what they share is made once; in the order of the tests."""
     if config.getoption("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            file, _, test = nodeid.partition("::")
-            return file, "24.11" in test
+            return scope_of(nodeid)
 
     config.option.loadscopereorder = False
     return ByFile(config, log)

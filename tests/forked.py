@@ -1,7 +1,7 @@
 """Commands of `asa`, each a process of its own, forked from one that has imported all of `asa` already.
 
 Imports take most of the time of a short command. What is forked has arguments, a folder, an environment and streams of
-its own, gets signals, and ends as any process does.
+its own, gets signals, and ends as any process does, but that it leaves it to the system to free its memory.
 """
 
 import atexit
@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -182,10 +183,31 @@ def _become(what, streams):
     sys.modules["__main__"].__file__ = ASA  # which a pool's processes import
 
 
+def _leave(code):
+    """End as the interpreter does; not the part that touches each object, by which all that is shared is copied first.
+
+    It returns where the interpreter has something to say about the end.
+    """
+    if code is not None and not isinstance(code, int):
+        return
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code or 0)
+
+
 if __name__ == "__main__":
     from asa.cli import main
 
     _import_all()
     gc.freeze()  # so that what is shared stays so, also at the end
     _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        _leave(end.code)
+        raise

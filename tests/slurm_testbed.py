@@ -104,15 +104,15 @@ class Testbed:
     @property
     def prefix(self):
         """Command that runs another as the user of the cluster: `[*prefix, "squeue"]`."""
-        return ["env", f"TB_ROOT={self.root}", "bash", str(SCRIPT), "run"]
+        return self.env["TB_AS_USER"].split()
 
     def run(self, *command, check=True, timeout=60):
         """Run a command as the user; return what it printed."""
-        return self._script("run", *command, check=check, timeout=timeout).stdout
+        return self._run([*self.prefix, *command], check=check, timeout=timeout).stdout
 
     def run_as_root(self, *command, check=True, timeout=60):
         """Run a command as Slurm's administrator."""
-        return self._script("run-root", *command, check=check, timeout=timeout).stdout
+        return self._run([*self.env["TB_AS_ROOT"].split(), *command], check=check, timeout=timeout).stdout
 
     def stop_controller(self):
         self._script("stop-ctld")
@@ -136,7 +136,10 @@ class Testbed:
             self.run_as_root("scancel", "--quiet", "-u", user, check=False)
         until(lambda: not self.run_as_root("squeue", "-h", "-a").strip(), what="an empty queue")
 
-    def _script(self, *arguments, check=True, timeout=60):
+    def _script(self, *arguments, **options):
+        return self._run(["bash", str(SCRIPT), *arguments], **options)
+
+    def _run(self, command, check=True, timeout=60):
         environment = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": os.environ.get("HOME", "/"),
@@ -149,11 +152,11 @@ class Testbed:
             "TB_CHROOT": str(NEWER_TREE) if self.newer else "",
         }
         done = subprocess.run(
-            ["bash", str(SCRIPT), *arguments],
+            command,
             env=environment, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if check and done.returncode != 0:
-            raise RuntimeError(f"{shlex.join(arguments)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise RuntimeError(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
 
 

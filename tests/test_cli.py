@@ -65,7 +65,8 @@ def test_list_shows_what_names_stand_for():
 
 def test_tables_on_a_log(log, flow):
     """One table a core count, a sentence, averages; nothing else on standard output."""
-    done = asa("compare", flow, "--trace", log, "--seeds", 3, "--strategies", "big-job,per-stage,asa,chained")
+    options = ("--seeds", 3, "--strategies", "big-job,per-stage,asa,chained", "--jobs", 1)
+    done = asa("compare", flow, "--trace", log, *options)
     for words in ("tiny on log", "16 cores", "per-stage", "Makespan", "asa finishes", "Above the best"):
         assert words in done.stdout
 

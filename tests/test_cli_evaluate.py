@@ -228,6 +228,17 @@ def test_a_figure_is_written(log, toys, tmp_path, capsys):
     assert "Figure written" in capsys.readouterr().err
 
 
+def test_a_page_is_written_alone_or_in_a_folder(log, starts, toys, tmp_path, capsys):
+    """Of all logs in one; with Algorithm 1's course, and what the readers found odd."""
+    for place, page in (("one.html", "one.html"), ("all", "all/accuracy.html")):
+        evaluate([log, starts], estimators=toys, limit=300, page=tmp_path / place)
+        text = (tmp_path / page).read_text()
+        for words in ("300 waits of one log", "starts.csv", "Policy", "the first 300 of each log", "a diff_in_s that"):
+            assert words in text
+    assert 'href="accuracy.html"' in (tmp_path / "all" / "index.html").read_text()
+    assert "Written to" in capsys.readouterr().err
+
+
 def refused(kind, words, traces, **options):
     with pytest.raises(kind, match=words) as caught:
         evaluate(traces, **options)
@@ -245,6 +256,8 @@ def test_what_cannot_be_is_refused_in_words(log, starts, toys, tmp_path):
     assert "Did you mean 'steady'?" in error.hint
     refused(InputError, "no course over time", [starts], plot=tmp_path / "a.png")
     refused(InputError, "no kind of figure", [log], plot=tmp_path / "a.xyz")
+    refused(InputError, "no such folder", [log], page=tmp_path / "none" / "a.html")
+    refused(InputError, "it is no folder", [log], page=log)
     refused(InputError, "folder does not exist", [log], csv_file=tmp_path / "none" / "a.csv")
     refused(InputError, "cannot be written", [log], csv_file=tmp_path, estimators="steady")
 

@@ -125,7 +125,10 @@ def test_systems_and_partitions_are_told_apart(tmp_path, bank):
     ("arguments", "words"),
     [
         (["predict", "--cores", "16", "--walltime", "1h"], "knows nothing yet"),
-        (["predict", "--cores", "16", "--walltime", "soon"], "soon"),
+        (["predict", "--cores", "16", "--walltime", "soon"], "--walltime: 'soon' is no duration"),
+        (["predict", "--cores", "16", "--walltime", "0"], "--walltime: is 0"),
+        (["predict", "--cores", "16", "--walltime", "1h", "--within", "soon"], "--within: 'soon' is no duration"),
+        (["learn", "--from", "-"], "standard input: is empty"),
         (["predict", "--cores", "0", "--walltime", "1h"], "--cores"),
         (["learn", "--from", "none.swf"], "none.swf"),
         (["learn", "--from", "."], "Is a directory"),
@@ -133,6 +136,14 @@ def test_systems_and_partitions_are_told_apart(tmp_path, bank):
 )
 def test_what_cannot_be_used_is_refused_with_a_remedy(arguments, words, bank):
     assert words in asa(*arguments, bank=bank, code=2).stderr
+
+
+def test_a_partition_is_not_asked_for_where_there_are_none(tmp_path, bank):
+    log = swf(tmp_path / "north.swf")
+    log.write_text(log.read_text().replace(" 1 1 1 1 -1 -1", " 1 1 -1 -1 -1 -1"))
+    asa("learn", "--from", log, bank=bank)
+    told = asa("predict", "--cores", 1, "--walltime", "1h", "--partition", "batch", bank=bank, code=2).stderr
+    assert "--partition: its jobs are of no partition\nLeave it out" in told
 
 
 def test_names_are_only_names(tmp_path, bank):

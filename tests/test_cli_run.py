@@ -40,6 +40,13 @@ def test_a_dry_run_shows_each_job_and_changes_nothing(place):
     assert not (place.root / "bank").exists()
 
 
+def test_scripts_are_shown_by_a_dry_run_only(place):
+    """Who forgot --dry-run did not want to run anything."""
+    told = place.asa("run", place.flow(*CHAIN), *place.on, "--scripts", code=2).stderr
+    assert "--scripts: goes with --dry-run" in told
+    assert not place.runs()
+
+
 def test_a_dry_run_of_an_installed_workflow_needs_its_width(place):
     """Its stages have no commands, so that it cannot be run."""
     assert "--cores" in place.asa("run", "blast", *place.on, "--dry-run", code=2).stderr
@@ -278,7 +285,7 @@ def test_what_cannot_be_used_is_told(place, arguments, words):
 def test_a_folder_that_cannot_be_written_is_told(place):
     """A file stands where the runs' folder should be."""
     (place.root / "file").touch()
-    told = place.asa("run", place.flow(("a", "", "true")), *place.on, "--runs", "file", code=1).stderr
+    told = place.asa("run", place.flow(("a", "", "true")), *place.on, "--runs", "file", code=2).stderr
     assert "--runs" in told
     assert not place.jobs()
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,22 +185,24 @@ def test_a_token_from_the_environment_cannot_be_renewed(folder, monkeypatch, cas
     assert advice_on(facility_of(folder), "JobHeldUser").remedy
 
 
-def test_who_waits_long_for_a_connection_is_told(monkeypatch, capsys):
+def test_who_waits_long_for_a_connection_is_told(monkeypatch):
     """On stderr; nobody else is."""
+    said = threading.Event()
+
+    class Heard(io.StringIO):
+        def flush(self):
+            said.set()
+
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
     monkeypatch.setattr(driving, "_LONG_S", 0.01)
-    said = []
-
-    def connect():
-        while "Still opening" not in "".join(said):
-            said.append(capsys.readouterr().err)
-        return "world"
-
-    with driving.opened(connect) as world:
+    with driving.opened(lambda: said.wait(60) and "world") as world:
         assert world == "world"
+    assert heard.getvalue() == "Still opening the batch system ...\n"
     monkeypatch.setattr(driving, "_LONG_S", 60.0)
     with driving.opened(lambda: "world"):
         pass
-    assert not capsys.readouterr().err
+    assert heard.getvalue().count("\n") == 1
 
 
 # ---------------------------------------------------------------------- refused, cancelled

@@ -1,6 +1,9 @@
 """What the installed package looks like from outside."""
 
+import dataclasses
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import asa
+from asa import plugins
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -54,6 +58,20 @@ def test_public_names_are_there(module):
         assert getattr(loaded, name) is not None
 
 
+@pytest.mark.parametrize(
+    "module", ["asa", "asa.backend", "asa.estimators", "asa.records", "asa.strategies", "asa.waits"]
+)
+def test_values_that_cross_borders_say_what_they_hold(module):
+    """Each field of a public value is told in its docstring, or in that of the value that it extends."""
+    loaded = importlib.import_module(module)
+    values = [value for name in loaded.__all__ if dataclasses.is_dataclass(value := getattr(loaded, name))]
+    assert values
+    for value in values:
+        told = "".join(base.__doc__ or "" for base in value.__mro__ if base is not object)
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        assert not [name for name in fields if not re.search(rf"\b{name}\b", told)], value.__name__
+
+
 def test_an_unknown_attribute_is_an_attribute_error():
     """Lazy names do not hide typing errors."""
     with pytest.raises(AttributeError, match="no attribute 'Workflo'"):
@@ -80,6 +98,25 @@ def test_documented_examples_run():
     failed, tried = map(int, out.splitlines()[-1].split())
     assert failed == 0, out
     assert tried > 40
+
+
+@pytest.mark.parametrize(
+    "group", ["asa.workflows", "asa.strategies", "asa.estimators", "asa.backends", "asa.schedulers"]
+)
+def test_what_a_name_is_for_is_read_as_it_would_be_imported(group):
+    """`asa list` reads sources, which is quick; it tells the same."""
+    for name in plugins.names(group):
+        made = plugins.load(group, name)
+        words = inspect.getdoc(made).split("\n\n")[0].replace("\n", " ")
+        parameters = list(inspect.signature(made).parameters) if inspect.isfunction(made) else []
+        assert plugins.describe(group, name) == (words, parameters)
+
+
+def test_a_list_compiles_nothing():
+    """Names and words are all that it shows."""
+    code = "import sys; from asa.cli.lists import lists; lists(); print(sorted({'numba', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_help_loads_no_compiler():

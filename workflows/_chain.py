@@ -14,7 +14,17 @@ __all__ = ["Link", "chain"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One stage of a chain: its name, whether it takes all cores or one, and its share among its kind."""
+    """One stage of a chain.
+
+    Parameters
+    ----------
+    name
+        Of the stage.
+    parallel
+        Whether it takes all cores, or one.
+    share
+        Of the seconds of its kind.
+    """
 
     name: str
     parallel: bool
@@ -22,7 +32,17 @@ class Link:
 
 
 def chain(name: str, cores: int, links: Sequence[Link]) -> Workflow:
-    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count."""
+    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
+
+    Parameters
+    ----------
+    name
+        Of the workflow, one of `TABLE_1`.
+    cores
+        Peak cores.
+    links
+        Its stages, in order.
+    """
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]
     fit = peak_times(name, cores, least_sequential_s=len(sequential))

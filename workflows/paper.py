@@ -25,7 +25,17 @@ __all__ = ["TABLE_1", "Fit", "PaperRow", "divide", "fit_row", "peak_times", "req
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """What Table 1 prints for one strategy: seconds, seconds, core-hours."""
+    """What Table 1 prints for one strategy.
+
+    Parameters
+    ----------
+    twt_s
+        Total waiting time, in seconds.
+    makespan_s
+        Seconds.
+    core_hours
+        Core-hours.
+    """
 
     twt_s: int
     makespan_s: int
@@ -78,7 +88,13 @@ TABLE_1: Mapping[str, Mapping[int, Mapping[str, PaperRow]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Seconds that a workflow spends on all its cores, and on one."""
+    """What a workflow spends on all its cores, and on one.
+
+    Parameters
+    ----------
+    parallel_s, sequential_s
+        Seconds.
+    """
 
     parallel_s: int
     sequential_s: int
@@ -135,6 +151,15 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
     At the table's six counts these are the fit; between two of them both times follow a power of the core count;
     beyond them the nearest two's power goes on, but never faster than perfect scaling and never slower with more cores.
 
+    Parameters
+    ----------
+    workflow
+        Its name, one of `TABLE_1`.
+    cores
+        Peak cores.
+    least_sequential_s
+        Seconds that the sequential stages take at least: one each.
+
     Raises
     ------
     WorkflowError
@@ -166,6 +191,13 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
 def divide(total_s: int, shares: Sequence[float]) -> list[int]:
     """Divide whole seconds by shares, at least one second each, by largest remainders; the parts add up to the total.
 
+    Parameters
+    ----------
+    total_s
+        Seconds, at least one a share.
+    shares
+        Of any sum.
+
     Examples
     --------
     >>> divide(10, [0.9, 0.05, 0.05])
@@ -181,5 +213,16 @@ def divide(total_s: int, shares: Sequence[float]) -> list[int]:
 
 
 def requested_walltime_s(run_s: float) -> float:
-    """Walltime that a careful user asks for: half as much again as expected, rounded up to five minutes."""
+    """Walltime that a careful user asks for: half as much again as expected, rounded up to five minutes.
+
+    Parameters
+    ----------
+    run_s
+        What is expected, in seconds.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
     return math.ceil(1.5 * run_s / 300) * 300.0

@@ -87,7 +87,19 @@ CoresOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Forecasting:
-    """By what waits are to be predicted: the options of these names."""
+    """By what waits are to be predicted: the options of these names.
+
+    Parameters
+    ----------
+    estimator
+        Its name.
+    bank
+        Its folder; ``none`` for none, None for the usual one.
+    history
+        Past jobs of everybody to learn at the beginning.
+    seed
+        Of whatever is drawn.
+    """
 
     estimator: str
     bank: str | None
@@ -97,7 +109,27 @@ class Forecasting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to run, where, and with what waits."""
+    """What is to run, where, and with what waits.
+
+    Parameters
+    ----------
+    workflow
+        As it is to run here.
+    source
+        Its file's path; empty for an installed one.
+    parameters
+        What the user gave for those of the file.
+    opened
+        Where it is to run.
+    bank
+        Folder of what is known of waits; None for none.
+    forecasting
+        By what waits are to be predicted.
+    only_look
+        Whether nothing is to be submitted.
+    quiet
+        Whether to keep notes to oneself.
+    """
 
     workflow: Workflow
     source: str
@@ -256,7 +288,13 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
 
 
 def names_in(text: str, option: str) -> tuple[str, ...]:
-    """Read names with commas between them."""
+    """Read names with commas between them.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
         raise InputError("names nothing", where=option, hint="Give names separated by commas.")
@@ -264,7 +302,13 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
 
 
 def counts_in(text: str | None) -> tuple[int, ...]:
-    """Read core counts with commas between them; nothing if none are given."""
+    """Read core counts with commas between them; nothing if none are given.
+
+    Raises
+    ------
+    InputError
+        One is no whole number from 1 on.
+    """
     try:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
     except ValueError:

@@ -17,7 +17,7 @@ import typer
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import SCHEMA, Output, OutputOption
-from asa.errors import InputError
+from asa.errors import InputError, TraceError
 
 if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
@@ -160,7 +160,11 @@ def _file(source: Path) -> Iterator[Path]:
     with tempfile.NamedTemporaryFile(prefix="stdin-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
-        yield Path(copy.name)
+        try:
+            yield Path(copy.name)
+        except TraceError as error:
+            where = (error.where or "").replace(copy.name, "standard input")
+            raise TraceError(error.message, where=where, hint=error.hint) from error
 
 
 def _records(history: JobHistory, system: str, source: str, limit: int | None) -> list[WaitRecord]:

@@ -9,8 +9,6 @@ _GROUPS = ("workflows", "strategies", "estimators", "backends", "schedulers")
 
 def lists() -> None:
     """Show the workflows, strategies, estimators, backends and schedulers that are installed."""
-    import inspect
-
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -30,13 +28,12 @@ def lists() -> None:
         )
         for name in plugins.names(f"asa.{group}"):
             try:
-                made = plugins.load(f"asa.{group}", name)
+                words, parameters = plugins.describe(f"asa.{group}", name)
             except InputError as error:
                 table.add_row(name, escape(error.message))
                 continue
-            words = (inspect.getdoc(made) or "").split("\n\n")[0].replace("\n", " ")
-            if group == "schedulers" and (settings := ", ".join(inspect.signature(made).parameters)):
-                words += f" Settings: {settings}."
+            if group == "schedulers" and parameters:
+                words += f" Settings: {', '.join(parameters)}."
             table.add_row(name, escape(words))
         console.print(table)
         console.print()

@@ -22,7 +22,13 @@ class OnPool(Chained):
     """Run stages as tasks on allocations that they share, asked for ahead of time by what the graph needs."""
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Hand over every stage at once, each after those that it follows."""
+        """Hand over every stage at once, each after those that it follows.
+
+        Raises
+        ------
+        InputError
+            The site is no pool.
+        """
         from asa.pool.stages import POOLED
 
         if not view.capabilities.system.endswith(POOLED):

@@ -60,11 +60,12 @@ def predict(
     from asa.estimators.contextual import ContextualAsa
     from asa.estimators.store import WaitStore, default_folder
     from asa.geometry import JobGeometry
-    from asa.units import parse_duration
     from asa.waits import QueuedJob
 
-    walltime_s = parse_duration(walltime)
-    times = (parse_duration(within),) if within is not None else _WITHIN_S
+    walltime_s = _seconds(walltime, "--walltime")
+    if not walltime_s:
+        raise InputError("is 0", where="--walltime", hint="Ask for some time, as in 2h.")
+    times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
     folder = bank or default_folder()
     store = WaitStore(folder, create=False) if folder.is_dir() else None
     records = store.read() if store is not None else []
@@ -114,6 +115,15 @@ def predict(
         answer.print()
 
 
+def _seconds(text: str, option: str) -> float:
+    from asa.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except InputError as error:
+        raise InputError(error.message, where=option, hint=error.hint) from error
+
+
 def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
     from asa.plugins import unknown_name
 
@@ -134,9 +144,11 @@ def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
 
     known = sorted({record.job.partition for record in records})
     if wanted is not None:
-        if wanted not in known:
-            raise unknown_name("partition", wanted, known)
-        return wanted
+        if wanted in known:
+            return wanted
+        if known == [""]:
+            raise InputError("its jobs are of no partition", where="--partition", hint="Leave it out.")
+        raise unknown_name("partition", wanted, known)
     if len(known) > 1:
         raise InputError(
             f"jobs were sent to {len(known)} partitions: {', '.join(name or repr(name) for name in known)}",

@@ -1,8 +1,12 @@
-"""A bar for each phase of what takes long, on a terminal only."""
+"""A bar for each phase of what takes long on a terminal, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = ["with_progress"]
@@ -10,10 +14,23 @@ __all__ = ["with_progress"]
 _T = TypeVar("_T")
 
 
-def with_progress(work: Callable[[Callable[[str, int, int], None]], _T]) -> _T:
-    """Do some work that tells a phase, how much of it is done, and of how much."""
+_EVERY_S = 20.0  # a line, where there is no terminal
+
+
+def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:
+    """Do some work that tells a phase, how much of it is done, and of how much.
+
+    Parameters
+    ----------
+    work
+        Is given what to tell it to.
+    kept
+        The file from which the same command goes on after an interrupt, which is said then.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from asa.units import format_duration
 
     console = Console(stderr=True)
     with Progress(
@@ -26,10 +43,23 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T]) -> _T:
         disable=not console.is_terminal,
     ) as progress:
         tasks: dict[str, Any] = {}
+        told_s = begun_s = time.monotonic()
 
         def on_progress(what: str, done: int, of: int) -> None:
+            nonlocal told_s
+            if not console.is_terminal and (now_s := time.monotonic()) >= told_s + _EVERY_S:
+                told_s = now_s
+                sys.stderr.write(f"{what}: {done} of {of}, after {format_duration(now_s - begun_s)}\n")
+                sys.stderr.flush()
             if what not in tasks:
                 tasks[what] = progress.add_task(what, total=of)
             progress.update(tasks[what], completed=done)
 
-        return work(on_progress)
+        try:
+            return work(on_progress)
+        except KeyboardInterrupt:
+            if kept is not None:
+                progress.stop()
+                again = shlex.join(["asa", *sys.argv[1:]])
+                sys.stderr.write(f"asa: what is done is kept in {kept}; the same command goes on from there: {again}\n")
+            raise

@@ -83,8 +83,8 @@ def run(
     See first what would happen: `asa run flow.toml --dry-run`. Then `asa run flow.toml`, with --backend or --site
     where more than one batch system is known.
 
-    Ctrl-C leaves the run: its jobs go on, and `asa resume` goes on with it, here or on another computer that sees its
-    folder. It may be killed at any moment without harm.
+    Ctrl-C leaves the run: its jobs go on (with --strategy pool they begin anew), and `asa resume` goes on with it, here
+    or on another computer that sees its folder. It may be killed at any moment without harm.
 
     With `--output json`: a line an event or a trouble, and at the end the run's status.
 
@@ -99,6 +99,8 @@ def run(
 
     if strategy is not None:
         check_strategy(strategy)
+    if scripts and not dry_run:
+        raise InputError("goes with --dry-run", where="--scripts", hint="Give both, or leave it out.")
     forecast = Forecasting(estimator, bank, history, seed)
     asked = read_asked(workflow, backend, site, settings, cores, forecast, only_look=dry_run, quiet=quiet)
     check_text(str(runs_folder(runs).absolute()))

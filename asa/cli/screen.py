@@ -149,9 +149,7 @@ def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStan
 
 
 def _head(run: RunStanding) -> Text:
-    words = run.state
-    if run.state == "detached":
-        words = f"detached: nobody drives it{', its jobs go on' if run.has_jobs else ''}"
+    words = run.detached if run.state == "detached" else run.state
     style = {"detached": "yellow", "completed": "green", "running": "bold"}.get(run.state, "bold red")
     text = Text.assemble((run.name, "bold"), "  ", (words, style))
     if run.begun_s is not None:

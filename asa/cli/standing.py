@@ -135,6 +135,8 @@ class RunStanding:
         When the client means to act next.
     metrics
         What it cost, once it has completed.
+    ended_s
+        When it ended; None while it has not.
     """
 
     name: str
@@ -167,6 +169,16 @@ class RunStanding:
     def has_jobs(self) -> bool:
         """Whether a job of it is pending or runs."""
         return any(stage.job_id is not None and stage.ended_s is None for stage in self.stages)
+
+    @property
+    def detached(self) -> str:
+        """What it is to be that nobody drives it, in words."""
+        from asa.cli.pooled import POOL
+
+        goes_on = ", its jobs go on" if self.has_jobs else ""
+        if self.plan.strategy == POOL and self.has_jobs:
+            goes_on = ", what ran ended with its pool: `asa resume` begins it again"
+        return f"detached: nobody drives it{goes_on}"
 
     @property
     def is_over(self) -> bool:

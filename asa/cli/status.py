@@ -202,7 +202,7 @@ def _state(run: RunStanding) -> Text:
     if run.state == "running" and run.driver is not None:
         return Text(f"running, by {str(run.driver).partition(' since ')[0]}", style="bold")
     if run.state == "detached":
-        return Text(f"detached: nobody drives it{', its jobs go on' if run.has_jobs else ''}", style="yellow")
+        return Text(run.detached, style="yellow")
     return Text(
         f"{run.state}{f': {run.reason}' if run.reason else ''}", style="green" if run.state == "completed" else "red"
     )

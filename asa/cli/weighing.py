@@ -24,10 +24,28 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another plan, that differs in the job of one stage."""
+    """Another plan, that differs in the job of one stage.
+
+    Parameters
+    ----------
+    way
+        What differs, in words.
+    kept
+        What keeps the job back.
+    sketch
+        The whole plan.
+    job
+        The stage's.
+    start_s
+        When it is expected to start, in seconds from now.
+    gap_s
+        Seconds from when its stages could run until it starts; 0 if they are not its first.
+    cost_s
+        Of the whole, as `Sketch.cost_s`.
+    """
 
     way: str
-    kept: str  # what keeps the job back
+    kept: str
     sketch: Sketch
     job: Job
     start_s: float
@@ -56,14 +74,30 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What was weighed for a stage: the chosen one first, the others by what they cost."""
+    """What was weighed for a stage: the chosen one first, the others by what they cost.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    price_s
+        Seconds of makespan that a core-hour was worth.
+    chosen
+        As planned.
+    others
+        By what they cost.
+    impossible
+        Sentences on the ways that there are not.
+    is_bound
+        Whether a budget or a deadline decided.
+    """
 
     stage: str
     price_s: float
     chosen: Alternative
     others: tuple[Alternative, ...]
     impossible: tuple[str, ...]
-    is_bound: bool  # by a budget or a deadline
+    is_bound: bool
 
     def told(self) -> Iterator[str]:
         """Say in sentences why the chosen one was taken."""

@@ -35,6 +35,23 @@ class Move:
 def blocks(items: int, processes: int) -> tuple[int, ...]:
     """Say how many of so many items each process has: as equal as may be, the first ones have one more.
 
+    Parameters
+    ----------
+    items
+        How many, at least 0.
+    processes
+        How many, at least 1.
+
+    Returns
+    -------
+    tuple of int
+        Items of each process, in order of rank; they add up to `items`.
+
+    Raises
+    ------
+    InputError
+        There is no process, or fewer items than none.
+
     Examples
     --------
     >>> blocks(10, 4)
@@ -59,6 +76,11 @@ def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
     ----------
     before, after
         How many items each old and each new process has, as by `blocks`.
+
+    Returns
+    -------
+    list of Move
+        In the order of the items; what a process keeps is among them, with itself as source and destination.
 
     Raises
     ------

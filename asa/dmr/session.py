@@ -175,7 +175,18 @@ class Session:
         return self._nothing("what is answered will be done at the next check")
 
     def acknowledge(self, processes: int | None = None) -> None:
-        """Say that it is done; see `acknowledge`."""
+        """Say that it is done; see `acknowledge`.
+
+        Parameters
+        ----------
+        processes
+            How many the program has now; those that it was granted if not given.
+
+        Raises
+        ------
+        InputError
+            More than were granted.
+        """
         if processes is not None:
             processes = _at_least_one(processes)
             if processes > self._most:

@@ -100,6 +100,11 @@ class Names:
 def safe_name(text: str) -> str:
     """Make a stage's name from any text.
 
+    Parameters
+    ----------
+    text
+        Any; what a name may not have becomes a hyphen.
+
     Examples
     --------
     >>> [safe_name(text) for text in ("align reads", "NFCORE:RNA:FASTQC", "---", "été")]
@@ -111,13 +116,26 @@ def safe_name(text: str) -> str:
 
 
 def near_or_all(name: str, known: Iterable[str]) -> str:
-    """Say which known name is like one that is not known; all of them if none is."""
+    """Say which known name is like one that is not known; all of them if none is.
+
+    Parameters
+    ----------
+    name
+        What was given.
+    known
+        What there is.
+    """
     names = list(known)
     return near(name, names).rstrip() or f"Known are: {', '.join(names) or 'none'}."
 
 
 def read_text(path: Path) -> str:
     """Read a text file.
+
+    Parameters
+    ----------
+    path
+        Of the file; a byte order mark at its beginning is dropped.
 
     Raises
     ------
@@ -135,6 +153,11 @@ def read_text(path: Path) -> str:
 def generous_walltime_s(expected_s: float) -> float:
     """Choose a walltime for a stage of which only its run time is known: half as long again, in a human figure.
 
+    Parameters
+    ----------
+    expected_s
+        Seconds.
+
     Examples
     --------
     >>> [generous_walltime_s(s) / 60 for s in (1, 200, 900, 3600, 100_000)]
@@ -148,6 +171,13 @@ def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
 
     Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the best possible.
 
+    Parameters
+    ----------
+    runs_s
+        Seconds of each task.
+    workers
+        How many; at least one is taken to be there.
+
     Examples
     --------
     >>> lpt_makespan_s([3, 3, 2, 2, 2], 2)
@@ -160,13 +190,31 @@ def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Give the smallest value that so large a share of all does not exceed."""
+    """Give the smallest value that so large a share of all does not exceed.
+
+    Parameters
+    ----------
+    values
+        At least one.
+    share
+        From 0 to 1.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Keep of each one's predecessors those that no other of them comes after; the graph must have no cycle.
+
+    Parameters
+    ----------
+    edges
+        The predecessors of each.
+
+    Returns
+    -------
+    dict
+        The same keys, each with the predecessors that are left, in the order of the keys.
 
     Examples
     --------
@@ -191,6 +239,11 @@ def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping
         Where the file will lie: scripts are named relative to it.
     write
         Writes a workflow, with the paths of scripts by stage.
+
+    Returns
+    -------
+    str
+        Which `asa.load_workflow` reads back as the same workflow.
     """
     scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
     plain = write(imported.workflow, scripts)

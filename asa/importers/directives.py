@@ -105,7 +105,18 @@ def read_directives(text: str, file: str) -> list[Directive]:
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines before the first command."""
+    """Give the lines before the first command.
+
+    Parameters
+    ----------
+    text
+        Of a script.
+
+    Yields
+    ------
+    (int, str)
+        Number of a line, from 1, and the line.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             return
@@ -141,7 +152,20 @@ def _words(line: str, where: str) -> list[str]:
 
 
 def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:
-    """Take the options from the front of a command line; return them and the rest."""
+    """Take the options from the front of a command line; return them and the rest.
+
+    Parameters
+    ----------
+    words
+        Of a command line, without the command.
+    where
+        For errors.
+
+    Returns
+    -------
+    (list of Directive, list of str)
+        The options, and the words after them.
+    """
     found: list[Directive] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":

@@ -69,6 +69,11 @@ class Script:
 def read_script(path: Path) -> Script:
     """Read a batch script.
 
+    Parameters
+    ----------
+    path
+        Of the script.
+
     Raises
     ------
     InputError
@@ -93,7 +98,13 @@ def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def is_driver(path: Path) -> bool:
-    """Whether a shell script submits others with sbatch."""
+    """Whether a shell script submits others with sbatch.
+
+    Parameters
+    ----------
+    path
+        Of the script.
+    """
     text = read_text(path)
     return not read_directives(text, str(path)) and _submits(text)
 
@@ -104,6 +115,11 @@ def _submits(text: str) -> bool:
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
     """Refuse a script that runs or submits others and is no stage beside them, unless it says what it comes after.
+
+    Parameters
+    ----------
+    scripts
+        All that are to become stages.
 
     Raises
     ------
@@ -133,6 +149,13 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
 
 def refuse_rescue(kind: str, where: str) -> None:
     """Refuse a dependency on another job's failure.
+
+    Parameters
+    ----------
+    kind
+        Of a dependency, as Slurm names it.
+    where
+        For the error.
 
     Raises
     ------
@@ -164,6 +187,18 @@ def read_driver(path: Path, notes: Notes) -> list[Script]:
     It knows ``j=$(sbatch --parsable a.sh)``, also with backquotes or with ``| awk '{print $4}'`` behind it, variables
     that are put together from others, options on the command line, and ``-d`` or ``--dependency`` with ``afterok``,
     ``afterany`` and ``after``.
+
+    Parameters
+    ----------
+    path
+        Of the shell script.
+    notes
+        Takes what its reader should know.
+
+    Returns
+    -------
+    list of Script
+        In the order in which they are submitted.
 
     Raises
     ------

@@ -36,6 +36,11 @@ class Drawing:
 def read_dot(text: str) -> Drawing:
     r"""Read a graph in the dot language, with a node or an edge a line, as tools write it.
 
+    Parameters
+    ----------
+    text
+        Of the file; lines that are neither are passed over.
+
     Examples
     --------
     >>> read_dot('digraph x {\n 0[label = "align\\ns: a", color = "0.0 0.6"];\n 1 -> 0\n}')
@@ -56,6 +61,11 @@ def read_dot(text: str) -> Drawing:
 
 def read_mermaid(text: str) -> Drawing:
     r"""Read a flowchart of Mermaid; only nodes that are drawn as stadiums, ``v1([NAME])``, get a label.
+
+    Parameters
+    ----------
+    text
+        Of the file; lines that are neither node nor arrow are passed over.
 
     Examples
     --------

@@ -64,6 +64,11 @@ def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = 
     name
         Of the workflow; the file's if not given.
 
+    Returns
+    -------
+    Imported
+        The workflow, and what its reader should know of how it came about.
+
     Raises
     ------
     InputError

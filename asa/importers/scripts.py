@@ -80,6 +80,11 @@ def import_scripts(
     name
         Of the workflow; that of the one script, or of the folder that they lie in, if not given.
 
+    Returns
+    -------
+    Imported
+        The workflow, and what its reader should know of how it came about.
+
     Raises
     ------
     InputError

@@ -77,6 +77,11 @@ def import_snakemake(
     name
         Of the workflow; the file's if not given.
 
+    Returns
+    -------
+    Imported
+        The workflow, and what its reader should know of how it came about.
+
     Raises
     ------
     InputError

@@ -96,6 +96,11 @@ def import_wfformat(
     name
         Of the workflow; the instance's if not given.
 
+    Returns
+    -------
+    Imported
+        The workflow, and what its reader should know of how it came about.
+
     Raises
     ------
     InputError

@@ -67,6 +67,11 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: 
     most_s
         The longest that the site gives.
 
+    Returns
+    -------
+    WalltimeAdvice
+        What to ask for, and what it rests on.
+
     Examples
     --------
     >>> runs = RunForecast((780.0, 800.0, 820.0, 840.0), 14, 0, 830.0, 0.0, "from 14 runs")

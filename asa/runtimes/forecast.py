@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError
+from asa.intervals import student_quantile
 
 if TYPE_CHECKING:
     from asa.runtimes.log import RunTime
@@ -81,11 +82,6 @@ class RunForecast:
     longest_cut_s: float
     how: str
     is_guess: bool = False
-
-    @property
-    def p10_s(self) -> float:
-        """Seconds that 1 run in 10 does not exceed."""
-        return self.quantiles_s[0]
 
     @property
     def p50_s(self) -> float:
@@ -253,7 +249,7 @@ def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[f
         seen_s = float(np.interp(level, ranks, values))
         if ranks[0] <= level <= ranks[-1]:
             return seen_s
-        beyond_s = math.expm1(middle + _student(level, freedom) * spread)
+        beyond_s = math.expm1(middle + student_quantile(level, freedom) * spread)
         return max(seen_s, beyond_s) if level > 0.5 else min(seen_s, max(beyond_s, 0.0))
 
     lately, shares = _redistributed(runs, _ages(len(runs), _HALF_LIFE_OF_P50), is_cut)
@@ -285,12 +281,3 @@ def _widened(value_s: float, half_s: float, level: float, wide: float) -> float:
     z = NormalDist().inv_cdf(level)
     away = math.hypot(math.log1p(value_s) - math.log1p(half_s), wide * z)
     return max(math.expm1(math.log1p(half_s) + math.copysign(away, z)), 0.0)
-
-
-def _student(level: float, freedom: float) -> float:
-    """Quantile of Student's t, by Cornish and Fisher's expansion; good to some percent from 3 degrees on."""
-    z = NormalDist().inv_cdf(level)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3

@@ -104,6 +104,11 @@ def run_times_of(
         The run's, in order.
     jobs
         Its jobs, as last seen.
+
+    Returns
+    -------
+    list of RunTime
+        Of the stages whose times are known, in the order in which they became so.
     """
     telling = _Telling(run_id, workflow, capabilities, jobs)
     for record in records:

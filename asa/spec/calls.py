@@ -40,6 +40,11 @@ def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> li
 def submits_from_python(script: str) -> bool:
     r"""Whether a script in Python calls sbatch.
 
+    Parameters
+    ----------
+    script
+        Its text, with its first line.
+
     Examples
     --------
     >>> submits_from_python("#!/usr/bin/env python3\nimport os\nos.system('sbatch a.sh')")

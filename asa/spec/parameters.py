@@ -26,6 +26,11 @@ class Filled(str):
 def text_of(value: Parameter) -> str:
     """Write a parameter's value as it is put into text.
 
+    Parameters
+    ----------
+    value
+        What a workflow file or the command line gives.
+
     Examples
     --------
     >>> text_of(True), text_of(0.5), text_of("a")
@@ -36,6 +41,13 @@ def text_of(value: Parameter) -> str:
 
 def read_as(given: Parameter, default: Parameter) -> Parameter:
     """Read a value, as from a command line, as the kind of thing that the parameter's default is.
+
+    Parameters
+    ----------
+    given
+        The value.
+    default
+        The parameter's value in the workflow file, whose type counts.
 
     Raises
     ------
@@ -106,6 +118,11 @@ def _is_script_text(location: Location, value: str) -> bool:
 
 def is_text_of_script(value: str) -> bool:
     """Whether a stage's ``script`` is the script itself and not its path: it has more than one line, or begins with #!.
+
+    Parameters
+    ----------
+    value
+        What the stage says.
 
     Examples
     --------

@@ -141,6 +141,13 @@ def _whose(stage: str | None) -> str:
 def meant(written: str, known: Iterable[str]) -> str:
     """Say which known key somebody may have meant, for the beginning of a hint; empty if there is none.
 
+    Parameters
+    ----------
+    written
+        What was given.
+    known
+        Keys that there may be at this place.
+
     Examples
     --------
     >>> meant("mem", ["cores", "memory"]), meant("coers", ["cores", "memory"]), meant("x", ["cores"])
@@ -154,6 +161,13 @@ def meant(written: str, known: Iterable[str]) -> str:
 def means(written: str, key: str) -> bool:
     """Whether somebody who wrote an unknown key meant this one.
 
+    Parameters
+    ----------
+    written
+        What was given.
+    key
+        One that there is.
+
     Examples
     --------
     >>> means("waltime", "walltime"), means("time", "walltime"), means("command", "walltime")
@@ -163,7 +177,20 @@ def means(written: str, key: str) -> bool:
 
 
 def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
-    """Say that a stage lacks what it, or the defaults, must say."""
+    """Say that a stage lacks what it, or the defaults, must say.
+
+    Parameters
+    ----------
+    key
+        That is missing.
+    stage
+        The stage's name; None where it has none.
+
+    Returns
+    -------
+    (str, str)
+        What is wrong, and what to do about it.
+    """
     return f"{_whose(stage)}{key!r} is missing", _ADD[key]
 
 

@@ -130,6 +130,11 @@ def parameters_of(path: str | Path) -> dict[str, Parameter]:
     path
         The file.
 
+    Returns
+    -------
+    dict
+        By name, in the order of the file.
+
     Raises
     ------
     InputError
@@ -167,7 +172,13 @@ def near_parameter(path: str | Path, name: str) -> str | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of what a folder holds; none if it cannot be read."""
+    """Names of what a folder holds; none if it cannot be read.
+
+    Parameters
+    ----------
+    folder
+        Its path.
+    """
     try:
         return [path.name for path in folder.iterdir()]
     except OSError:

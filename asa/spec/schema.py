@@ -29,6 +29,11 @@ def schema_document() -> dict[str, Any]:
 
     It says what `load_workflow` takes, as far as that can be said of a document alone: not that stages exist which
     others come after, or that they form no cycle.
+
+    Returns
+    -------
+    dict
+        JSON Schema, fit for JSON.
     """
     made = WorkflowSpec.model_json_schema()
     document = _tidy(made)

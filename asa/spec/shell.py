@@ -105,7 +105,17 @@ _TAKES_ONE_WORD = {"timeout": _DURATION, "taskset": re.compile(r"[0-9a-fx,-]+")}
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program's name as it is written, its line in the text, from 0, and the file that an interpreter is given."""
+    """A program that a shell's text runs.
+
+    Parameters
+    ----------
+    name
+        As it is written.
+    line
+        In the text, from 0.
+    file
+        That an interpreter is given; empty for none.
+    """
 
     name: str
     line: int
@@ -142,6 +152,11 @@ class ShellText:
 
 def interpreter_of(script: str) -> str:
     """Name the program that runs a script, as its first line says.
+
+    Parameters
+    ----------
+    script
+        Its text.
 
     Examples
     --------

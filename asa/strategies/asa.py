@@ -29,6 +29,10 @@ class AheadOfTime:
         The lead is the wait that is not exceeded with this probability. A second too late delays the workflow, one too
         early costs nothing here; only that nobody queues longer than need be keeps this from 1. Where the estimator
         draws one wait and stands by it (Algorithm 1), that wait is the lead.
+    forecast
+        What its forecasts come from.
+    needs
+        Dependencies that the site must know.
     """
 
     lead_level: float = 0.9
@@ -54,14 +58,26 @@ class AheadOfTime:
 
 @dataclass(frozen=True, slots=True)
 class Oracle(AheadOfTime):
-    """ASA whose predictions come true, read from the simulator's future: the most that a predictor could gain."""
+    """ASA whose predictions come true, read from the simulator's future: the most that a predictor could gain.
+
+    Parameters
+    ----------
+    lead_level, forecast, needs
+        As for `AheadOfTime`.
+    """
 
     forecast: ForecastKind = ForecastKind.KNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Asks(AheadOfTime):
-    """ASA that learns nothing: it asks a batch system that plans when a job would start."""
+    """ASA that learns nothing: it asks a batch system that plans when a job would start.
+
+    Parameters
+    ----------
+    lead_level, forecast, needs
+        As for `AheadOfTime`.
+    """
 
     forecast: ForecastKind = ForecastKind.PLANNED
 
@@ -81,6 +97,8 @@ class Naive:
         After so many, a stage is submitted only when the stages that it follows have ended.
     lead_level
         As for `AheadOfTime`; a second too early idles, so it is taken to be as bad as one too late.
+    forecast
+        What its forecasts come from.
     """
 
     most_hold_s: float = 60.0
@@ -123,14 +141,26 @@ class Naive:
 
 @dataclass(frozen=True, slots=True)
 class NaiveHold(Naive):
-    """ASA Naive that keeps an allocation idle for up to half an hour rather than giving it back."""
+    """ASA Naive that keeps an allocation idle for up to half an hour rather than giving it back.
+
+    Parameters
+    ----------
+    most_hold_s, most_resubmissions, lead_level, forecast
+        As for `Naive`.
+    """
 
     most_hold_s: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class NaiveAsks(Naive):
-    """ASA Naive that learns nothing: it asks a batch system that plans when a job would start."""
+    """ASA Naive that learns nothing: it asks a batch system that plans when a job would start.
+
+    Parameters
+    ----------
+    most_hold_s, most_resubmissions, lead_level, forecast
+        As for `Naive`.
+    """
 
     forecast: ForecastKind = ForecastKind.PLANNED
 

@@ -247,7 +247,15 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """A job to cancel, and why."""
+    """A job to cancel.
+
+    Parameters
+    ----------
+    job_id
+        The batch system's.
+    reason
+        Why, for people.
+    """
 
     job_id: str
     reason: str
@@ -288,6 +296,13 @@ def lacking(strategy: Strategy, capabilities: Capabilities) -> str:
     A strategy declares it by its forecast, and by an attribute `needs`, of kinds of dependency; without one it needs
     none.
 
+    Parameters
+    ----------
+    strategy
+        The strategy.
+    capabilities
+        What the site can do.
+
     Examples
     --------
     >>> lacking(load_strategy("chained"), Capabilities("x", 8, 8, age_accrues=True, dependency_types=frozenset()))
@@ -316,6 +331,11 @@ class Strategy(Protocol):
 
 def load_strategy(name: str) -> Strategy:
     """Make an installed strategy by its name, with what may be set of it behind a colon each.
+
+    Parameters
+    ----------
+    name
+        Such as ``asa``, or ``asa-plan:at-most=1.1:price=2``.
 
     Raises
     ------

@@ -69,6 +69,8 @@ class Elastic:
         needed.
     most_resubmissions
         After so many, they are asked for only when they are needed.
+    forecast
+        What its forecasts come from.
     """
 
     worth: float = 0.8

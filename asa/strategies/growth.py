@@ -172,7 +172,19 @@ class Growth:
 def predicted(
     forecast: Forecast, stages: tuple[str, ...], needed_s: float, cores: int, walltime_s: float
 ) -> WaitForecast:
-    """Predict the wait of a job of some size, as far as the forecast can be asked for one."""
+    """Predict the wait of a job of some size, as far as the forecast can be asked for one.
+
+    Parameters
+    ----------
+    forecast
+        What is asked.
+    stages
+        That the job runs.
+    needed_s
+        When it is needed, on the scheduler's clock.
+    cores, walltime_s
+        What it asks for; not heeded by a forecast that knows only of stages.
+    """
     if isinstance(forecast, Sizing):
         return forecast.predict_size(stages, needed_s, cores, walltime_s)
     return forecast.predict(stages, needed_s)
@@ -249,14 +261,40 @@ def _late_s(view: RunView, names: Sequence[str]) -> float | None:
 
 
 def walltime_of(view: RunView, names: Sequence[str]) -> float:
-    """Say what stages ask for together, without what their job may stand still."""
+    """Say what stages ask for together, without what their job may stand still.
+
+    Parameters
+    ----------
+    view
+        The run.
+    names
+        Of the stages.
+
+    Returns
+    -------
+    float
+        Seconds; for all stages of a workflow the walltime of the whole, if it has one.
+    """
     if len(names) == len(view.workflow.stages):
         return view.workflow.walltime_s
     return sum(view.stages[name].stage.walltime_s for name in names)
 
 
 def width_of(view: RunView, name: str) -> int:
-    """Say how wide a job that can grow is during a stage; 0 where none can, or not so far."""
+    """Say how wide a job that can grow is during a stage; 0 where none can, or not so far.
+
+    Parameters
+    ----------
+    view
+        The run.
+    name
+        Of the stage.
+
+    Returns
+    -------
+    int
+        Cores: the stage's, rounded up to what the site gives and takes.
+    """
     site, stage = view.capabilities, view.stages[name].stage
     if not site.grow_by:
         return 0

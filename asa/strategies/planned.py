@@ -35,6 +35,8 @@ class Planned:
         After so many, a stage's job is no more asked for without a dependency before it is ready.
     most_idle_core_hours
         An allocation that came early is given back before it idled for more.
+    forecast
+        What its forecasts come from.
     """
 
     aim: Aim = field(default_factory=Aim)

@@ -64,6 +64,8 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
     _shares_nothing_with_its_state(make, from_state)
     _answers_in_any_order(make)
     _knows_its_tickets(make(Surroundings(seed=6)))
+    if not draws:
+        _forgets_who_is_out_of_sight(make)
     _takes_bounds(make(Surroundings(seed=7)))
     _learns_from_bounds(make)
     _bears_extremes(make(Surroundings(seed=8)))
@@ -232,7 +234,9 @@ def _forgets_who_is_out_of_sight(make: _Make) -> None:
         estimator.withdrawn(estimator.submitted(_job(7, 2e7)))
     estimator.withdrawn(10**9)
     after = estimator.predict(asked).quantiles_s
-    assert before == after, "who is withdrawn taught nothing and waits no longer"
+    # that somebody submitted may count, a little
+    moved = max(abs(math.log(one / other)) for one, other in zip(before, after, strict=True) if min(one, other) > 0)
+    assert moved < 0.01, f"who is withdrawn taught nothing and waits no longer: {before}, then {after}"
     estimator.observe(estimator.submitted(asked), exactly(5.0))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.drawing import make_figure_folder
 from asa.errors import InputError, UnknownNameError, near
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def compare(
     sizes, solvers = _numbers(windows, "--windows"), _names(solver, SOLVERS, "--solver")
     _refuse_buffer_of_none(theta_buffer_tb, theta)
     if plot is not None:
-        _make_folder(plot)
+        make_figure_folder(plot)
     names = _workload_names(workloads, theta)
     made = {
         (name, seed): workload
@@ -353,16 +354,3 @@ def _methods_for(workload: Workload, wanted: Collection[str]) -> list[str]:
     from .comparison import methods_for
 
     return [name for name in methods_for(workload) if name in wanted]
-
-
-def _make_folder(folder: Path) -> None:
-    """Refuse early what could not be written."""
-    from asa.drawing import check_figure_path
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be made a folder: {error.strerror}", where=f"--plot {folder}", hint="Name another."
-        ) from error
-    check_figure_path(folder / "figure.png")

@@ -56,7 +56,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How long some of the jobs waited: those of `least` to `most` of something."""
+    """How long some of the jobs waited: those of `least` to `most` of something.
+
+    Parameters
+    ----------
+    least, most
+        Of nodes, of GB of burst buffer, or of seconds; `most` is None for no end.
+    jobs
+        How many.
+    average_wait_s
+        Seconds.
+    """
 
     least: int
     most: int | None
@@ -136,13 +146,31 @@ class _Timed:
 
 
 def methods_for(workload: Workload) -> tuple[str, ...]:
-    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5."""
+    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5.
+
+    Parameters
+    ----------
+    workload
+        Its machine tells: whether nodes have SSDs.
+
+    Returns
+    -------
+    tuple of str
+        Of `METHODS`, in their order.
+    """
     left_out = ("weighted-cpu", "weighted-bb") if workload.system.per_node else ("constrained-ssd",)
     return tuple(name for name in METHODS if name not in left_out)
 
 
 def run_case(workload: Workload, case: Case) -> Outcome:
     """Schedule a workload, and measure.
+
+    Parameters
+    ----------
+    workload
+        What is submitted, to which machine.
+    case
+        By which method, and what is set of it.
 
     Raises
     ------

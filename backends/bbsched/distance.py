@@ -43,6 +43,15 @@ class Distance(NamedTuple):
     """How far the genetic algorithm's solutions are from the true ones, on average, and how long it takes.
 
     Distances are of shares of the machine.
+
+    Parameters
+    ----------
+    generations, population
+        Of the genetic algorithm.
+    distance
+        Generational distance, in shares of the machine.
+    seconds
+        That a problem takes.
     """
 
     generations: int
@@ -67,6 +76,11 @@ def gd_curve(
         What is tried, each with each.
     seed
         Of the first problem; each has its own.
+
+    Raises
+    ------
+    InputError
+        No problem has a known exact solution.
     """
     exact = Exact()
     fronts = [(problem, front) for problem in problems if (front := exact.solve(problem)).is_exact]

@@ -233,7 +233,13 @@ SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic":
 
 
 def load_solver(name: str) -> Solver:
-    """Find a solver by its name among `SOLVERS`."""
+    """Find a solver by its name among `SOLVERS`.
+
+    Parameters
+    ----------
+    name
+        One of `SOLVERS`.
+    """
     return _named(name, SOLVERS, "solver")()
 
 

@@ -150,6 +150,16 @@ class Window:
             What is free.
         jobs
             Places in the window of jobs that fit together.
+
+        Returns
+        -------
+        ndarray of shape (jobs, kinds)
+            Nodes.
+
+        Raises
+        ------
+        InputError
+            The jobs do not fit together.
         """
         left = list(free.nodes)
         given = np.zeros((len(jobs), len(left)), dtype=np.int64)
@@ -171,7 +181,15 @@ class Window:
 
 
 class Solution(NamedTuple):
-    """Jobs that fit together, by their places in the window, and what they are worth."""
+    """Jobs that fit together, by their places in the window, and what they are worth.
+
+    Parameters
+    ----------
+    jobs
+        Their places, ascending.
+    objectives
+        What they are worth in each of `System.objectives` that counts.
+    """
 
     jobs: tuple[int, ...]
     objectives: tuple[int, ...]
@@ -321,7 +339,22 @@ class Problem:
 
 
 def values(system: System, free: Free, usage: Integers) -> Integers:
-    """Work out every objective from usages, a row for each."""
+    """Work out every objective from usages, a row for each.
+
+    Parameters
+    ----------
+    system
+        The machine.
+    free
+        What is free.
+    usage
+        What sets of jobs take, shape (n, usages).
+
+    Returns
+    -------
+    ndarray of shape (n, objectives)
+        In the order of `System.objectives`.
+    """
     kinds = len(system.kinds)
     found = np.concatenate([usage[:, :1], usage[:, kinds:]], axis=1)
     if system.per_node:

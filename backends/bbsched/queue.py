@@ -101,5 +101,11 @@ def bbsched(
     share: float = 0.5,
     seed: int = 0,
 ) -> Queue:
-    """Select from a window at the front of the queue so that cores and burst buffer are used well (BBSched)."""
+    """Select from a window at the front of the queue so that cores and burst buffer are used well (BBSched).
+
+    Parameters
+    ----------
+    method, solver, order, window, starvation_bound, gb_per_core, share, seed
+        As for `Queue`.
+    """
     return Queue(method, solver, order, window, starvation_bound, gb_per_core, share, seed)

@@ -29,14 +29,30 @@ _INTEGER: Final = (int, np.integer)
 
 
 class Kind(NamedTuple):
-    """So many nodes that are alike, and what each of them has."""
+    """So many nodes that are alike, and what each of them has.
+
+    Parameters
+    ----------
+    nodes
+        How many.
+    each
+        What each has, by the resource's name.
+    """
 
     nodes: int
     each: Mapping[str, int] = {}
 
 
 class Free(NamedTuple):
-    """What is not in use: nodes of each kind, and of each shared resource."""
+    """What is not in use: nodes of each kind, and of each shared resource.
+
+    Parameters
+    ----------
+    nodes
+        Of each kind.
+    shared
+        Of each shared resource, in the order of `System.shared`.
+    """
 
     nodes: tuple[int, ...]
     shared: tuple[int, ...] = ()
@@ -169,6 +185,13 @@ class System:
             Nodes; of each kind, if there are several.
         shared
             Of each shared resource; all of those that are not named.
+
+        Raises
+        ------
+        InputError
+            A number is below 0 or above what there is, or there are not as many as kinds of nodes.
+        UnknownNameError
+            No shared resource has that name.
         """
         counts = (int(nodes),) if isinstance(nodes, _INTEGER) else tuple(nodes)
         if len(counts) != len(self.kinds):
@@ -191,7 +214,18 @@ class System:
         return Free(counts, tuple(left.values()))
 
     def objective(self, name: str) -> int:
-        """Find the place of an objective."""
+        """Find the place of an objective.
+
+        Parameters
+        ----------
+        name
+            One of `objectives`.
+
+        Raises
+        ------
+        UnknownNameError
+            It is none.
+        """
         if name not in self.objectives:
             raise UnknownNameError(
                 f"nothing called {name!r} can be used well",

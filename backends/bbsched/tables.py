@@ -11,6 +11,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.intervals import student_quantile
+
 from .comparison import Outcome, Part
 from .paper import WINDOW
 
@@ -45,11 +47,6 @@ __all__ = [
 
 BASELINE: Final = "baseline"
 _TIE: Final = 0.01
-# Of Student's t with 1 to 30 degrees of freedom, what 2.5 % are above.
-_STUDENT: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 
 By = Literal["by_nodes", "by_burst_buffer", "by_run"]
 Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
@@ -102,7 +99,15 @@ SSD_MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over seeds, and half its 95 % interval (Student's t); nan where one seed tells no spread."""
+    """A mean over seeds, and half its 95 % interval (Student's t); nan where one seed tells no spread.
+
+    Parameters
+    ----------
+    value
+        The mean.
+    half
+        Half the interval.
+    """
 
     value: float
     half: float
@@ -149,8 +154,8 @@ def estimate(found: NDArray[np.float64]) -> Estimate:
     freedom = len(found) - 1
     if not freedom:
         return Estimate(float(found[0]), math.nan)
-    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96 + 2.4 / freedom
-    return Estimate(float(found.mean()), quantile * float(found.std(ddof=1)) / math.sqrt(len(found)))
+    half = student_quantile(0.975, freedom) * float(found.std(ddof=1)) / math.sqrt(len(found))
+    return Estimate(float(found.mean()), half)
 
 
 def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: str) -> Estimate:

@@ -122,13 +122,29 @@ def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Prob
 
 
 def fullest(problems: Sequence[Problem]) -> list[Problem]:
-    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy."""
+    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy.
+
+    Parameters
+    ----------
+    problems
+        In any order.
+    """
     ordered = sorted(problems, key=lambda problem: -len(problem.jobs))
     return ordered[: max(len(ordered) // 4, 1)]
 
 
 def time_decisions(decider: Decider, problems: Iterable[Problem], which: Literal["all", "fullest"] = "all") -> Timing:
-    """Decide about windows, and measure how long that takes."""
+    """Decide about windows, and measure how long that takes.
+
+    Parameters
+    ----------
+    decider
+        What decides.
+    problems
+        The windows, each of which is decided about several times; the quickest counts.
+    which
+        What they are, for the record.
+    """
     method = BBSched(decider.solver)
     told: list[tuple[float, bool]] = []
     for problem in problems:

@@ -170,6 +170,8 @@ def load_workloads(
     ------
     InputError
         A name is unknown, Theta's log is not given or cannot be used, or there are too few days or jobs.
+    UnknownNameError
+        A name is none of `NAMES`.
     """
     wanted = list(names)
     for name in wanted:

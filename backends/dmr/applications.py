@@ -83,6 +83,19 @@ class Application:
 def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: float = 0.0) -> Application:
     """Make an application whose sweet spot is its preferred size, and that takes so many seconds on its most nodes.
 
+    Parameters
+    ----------
+    name
+        Of the application.
+    iterations
+        Steps that it takes.
+    wish
+        The sizes that it can have, and the one that it prefers.
+    seconds
+        On its most nodes.
+    period_s
+        For so long after a check further ones are ignored.
+
     Examples
     --------
     >>> app = amdahl("app", 100, Wish(1, 32, preferred=8), 100.0)
@@ -96,7 +109,15 @@ def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: 
 
 
 def sleep(seconds: float, nodes: int) -> Application:
-    """Flexible Sleep, which scales linearly, of so many seconds on so many nodes."""
+    """Flexible Sleep, which scales linearly, of so many seconds on so many nodes.
+
+    Parameters
+    ----------
+    seconds
+        How long it takes.
+    nodes
+        On so many.
+    """
     return Application("FS", 25, 0.0, seconds * nodes, Wish(1, 20))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.drawing import make_figure_folder
 from asa.errors import InputError
 
 from .serving import beside, serve, submit
@@ -79,7 +80,7 @@ def study(
 
     sizes = _sizes(jobs)
     if plot is not None:
-        _make_folder(plot)
+        make_figure_folder(plot)
     costs = Costs(checkpoints=Checkpoints() if checkpoints else None)
     small = [many for many in PRELIMINARY_JOBS if many <= max(sizes)] or [max(sizes)]
     made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=costs)
@@ -102,19 +103,6 @@ def _sizes(text: str) -> list[int]:
                 hint="Write numbers with commas between them, as in 50,100.",
             )
     return sorted({int(word) for word in words})
-
-
-def _make_folder(folder: Path) -> None:
-    """Refuse early what could not be written."""
-    from asa.drawing import check_figure_path
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be made a folder: {error.strerror}", where=f"--plot {folder}", hint="Name another."
-        ) from error
-    check_figure_path(folder / f"{_FIGURES[0]}.png")
 
 
 def _examples(jobs: int, costs: Costs) -> tuple[list[Record], list[Record]]:

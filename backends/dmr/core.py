@@ -32,7 +32,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, Told
+from asa.backends.simulated.cores.base import Fate, InPython, Told
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
@@ -95,7 +95,7 @@ class _Run:
         return int(self.job.application.iterations * (1.0 - self.left) + _ROUNDING)
 
 
-class DmrCore:
+class DmrCore(InPython):
     """Queue, running jobs and clock; see `asa.backends.simulated.cores.base.Core`.
 
     Parameters
@@ -203,17 +203,6 @@ class DmrCore:
         return row, since, until, cores
 
     # ------------------------------------------------------------------ the loop
-
-    def run(self, until: int) -> None:
-        while (moment := self._next_event()) <= until and moment < NEVER:
-            self.begin_second(moment)
-            if self.ended:
-                return
-            self.end_second()
-            if self.told:
-                return
-        if until < NEVER - 1:
-            self.now = max(self.now, until)
 
     def _next_event(self) -> int:
         moment: int = self._submits[self._next] if self._next < len(self._submits) else NEVER

@@ -63,6 +63,20 @@ class Rigid:
 def draw(jobs: int, most: int, rng: random.Random) -> Iterator[Rigid]:
     """Draw so many jobs, on a machine of so many nodes.
 
+    Parameters
+    ----------
+    jobs
+        How many.
+    most
+        Nodes of the machine.
+    rng
+        What draws.
+
+    Yields
+    ------
+    Rigid
+        In order of submission.
+
     Examples
     --------
     >>> [job.nodes for job in draw(8, 20, random.Random(1))]

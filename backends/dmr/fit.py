@@ -45,6 +45,11 @@ def fit_times(
     scheduling
         Of the queue.
 
+    Returns
+    -------
+    (float, float)
+        Seconds of CG and of N-body on their most nodes.
+
     Notes
     -----
     Gauss-Newton on the logarithms, from 300 s and 900 s.
@@ -65,7 +70,19 @@ def misfit(
     jobs: Sequence[int] = tuple(TABLE_4),
     scheduling: Scheduling | None = None,
 ) -> float:
-    """Tell how far fixed workloads are from Table 4's: 0.1 is about 10 %."""
+    """Tell how far fixed workloads are from Table 4's: 0.1 is about 10 %.
+
+    Parameters
+    ----------
+    cg_s, n_body_s
+        What CG and N-body take on their most nodes, in seconds.
+    seeds
+        Workloads of each number of jobs are drawn by these, and averaged.
+    jobs
+        Numbers of jobs, of those in Table 4.
+    scheduling
+        How the machine schedules; as in the study if not given.
+    """
     ratios = _ratios(np.log([cg_s, n_body_s]), seeds, jobs, scheduling)
     return math.sqrt(float(np.mean(ratios**2)))
 

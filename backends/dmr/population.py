@@ -108,7 +108,19 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The jobs of a log, and which of them are flexible; made by `Population.of`."""
+    """The jobs of a log, and which of them are flexible; made by `Population.of`.
+
+    Parameters
+    ----------
+    population
+        Who is flexible.
+    table
+        The log.
+    capacity
+        Cores of the machine.
+    drawn
+        Kind of each job, an index, shape (jobs,).
+    """
 
     population: Population
     table: JobTable

@@ -95,7 +95,15 @@ def dmr(
     size: float = 0.0,
     seed: int = 0,
 ) -> Dmr:
-    """Shares of the jobs are malleable, evolving, moldable: who runs shrinks so that others start, and grows (DMR)."""
+    """Shares of the jobs are malleable, evolving, moldable: who runs shrinks so that others start, and grows (DMR).
+
+    Parameters
+    ----------
+    malleable, evolving, moldable, min_share, max_share, preferred_share, factor, period_s, data_gb, seed
+        As for `Population`.
+    mode, resizing, size
+        As for `Dmr`.
+    """
     population = Population(
         malleable, evolving, moldable, min_share, max_share, preferred_share, factor, period_s, data_gb, seed
     )

@@ -89,7 +89,13 @@ def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
 
 
 def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[Comparison]:
-    """Put each job of a workload beside itself, in the order of submission."""
+    """Put each job of a workload beside itself, in the order of submission.
+
+    Parameters
+    ----------
+    fixed, flexible
+        What became of the same workload's jobs without and with resizing.
+    """
     return [
         Comparison(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
         for one, other in zip(fixed, flexible, strict=True)

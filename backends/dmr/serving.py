@@ -81,8 +81,9 @@ def submit(
             with connection.makefile("rb") as heard:
                 answer = json.loads(heard.readline())
     except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UnavailableError(
-            f"no resource manager answers: {error}", where=str(path), hint="Start one with `asa dmr serve`."
+            f"no resource manager answers: {why}", where=str(path), hint="Start one with `asa dmr serve`."
         ) from error
     if "error" in answer:
         raise InputError(answer["error"], where=answer["where"], hint=answer["hint"])

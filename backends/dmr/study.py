@@ -49,7 +49,15 @@ class Actions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a workload."""
+    """What came of a workload.
+
+    Parameters
+    ----------
+    measures
+        Times and utilisation.
+    actions
+        What was resized, and how long that took.
+    """
 
     measures: Measures
     actions: Actions

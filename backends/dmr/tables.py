@@ -20,7 +20,15 @@ Means = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic of means over seeds, with its 95 % interval; nan where one seed tells no spread."""
+    """A statistic of means over seeds, with its 95 % interval; nan where one seed tells no spread.
+
+    Parameters
+    ----------
+    value
+        The mean.
+    low, high
+        Ends of the interval.
+    """
 
     value: float
     low: float

@@ -40,14 +40,32 @@ _LONGEST_S = 60.0 * FS.iterations
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs, and the nodes that they run on."""
+    """Jobs, and the nodes that they run on.
+
+    Parameters
+    ----------
+    nodes
+        Of the machine.
+    jobs
+        In order of submission.
+    """
 
     nodes: int
     jobs: tuple[Job, ...]
 
 
 def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
-    """Make a workload of FS jobs (section 7.4)."""
+    """Make a workload of FS jobs (section 7.4).
+
+    Parameters
+    ----------
+    jobs
+        How many.
+    seed
+        The same gives the same jobs.
+    kind
+        Whether, and how, they can be resized.
+    """
     most = FS.wish.most
     drawn = draw(jobs, most, random.Random(seed))
     return Workload(
@@ -62,7 +80,19 @@ def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
 def throughput(
     jobs: int, seed: int, kind: Kind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
 ) -> Workload:
-    """Make a workload of the three applications (section 7.5)."""
+    """Make a workload of the three applications (section 7.5).
+
+    Parameters
+    ----------
+    jobs
+        How many.
+    seed
+        The same gives the same jobs.
+    kind
+        Whether, and how, they can be resized.
+    applications
+        That are drawn from, all as likely.
+    """
     rng = random.Random(seed)
     drawn = list(draw(jobs, NODES, rng))
     chosen = [rng.choice(applications) for _ in drawn]
@@ -99,7 +129,15 @@ class Measures:
 
 
 def measure(records: Sequence[Record], nodes: int) -> Measures:
-    """Measure what became of a workload."""
+    """Measure what became of a workload.
+
+    Parameters
+    ----------
+    records
+        What became of each job.
+    nodes
+        Of the machine.
+    """
     whole_s = max(record.end_s for record in records) - min(record.job.submit_s for record in records)
     wait_s = sum(record.wait_s for record in records) / len(records)
     run_s = sum(record.run_s for record in records) / len(records)

@@ -342,7 +342,13 @@ class LocalBackend:
         self._want(job_id, "hold", lambda path: path.unlink(missing_ok=True))
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit; see `asa.backend.Adjustable`."""
+        """Give a job another time limit; see `asa.backend.Adjustable`.
+
+        Raises
+        ------
+        BackendError
+            It cannot be that long.
+        """
         if not 0 < walltime_s < _LONGEST_WALLTIME_S:
             raise BackendError(f"a walltime of {walltime_s} s cannot be", where=f"job {job_id}", hint="Ask for other.")
 
@@ -355,7 +361,13 @@ class LocalBackend:
             raise BackendError("has ended", where=f"job {job_id}", hint="Its time limit is of no matter any more.")
 
     def shrink(self, job_id: str, nodes: int) -> None:  # noqa: ARG002 - the port's shape
-        """Refuse: a machine is one node; see `asa.backend.Adjustable`."""
+        """Refuse: a machine is one node; see `asa.backend.Adjustable`.
+
+        Raises
+        ------
+        BackendError
+            Always.
+        """
         self._known(job_id)
         raise BackendError("this machine is one node", where=f"job {job_id}", hint="Cancel the job, or let it be.")
 
@@ -659,6 +671,13 @@ class LocalBackend:
 
 def start_server(spool: Spool, linger_s: float) -> None:
     """Start a server that outlives this process, and is nobody's child.
+
+    Parameters
+    ----------
+    spool
+        The folder that it serves.
+    linger_s
+        Without jobs it ends after so many seconds.
 
     Raises
     ------

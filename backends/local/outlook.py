@@ -51,6 +51,11 @@ def foresee(
     pending
         What waits, in the order of submission.
 
+    Returns
+    -------
+    dict
+        By job.
+
     Examples
     --------
     >>> foresee(0.0, {1: (0.0, 60.0, 3)}, [Awaited(2, 4, 4, 10.0, 0.0), Awaited(3, 1, 4, 5.0, 0.0)])

@@ -110,6 +110,9 @@ class Server:
         Without jobs it ends after so many seconds.
     clock
         Seconds since 1970.
+    running, queue, pending, blocked
+        Jobs by number: those that run; in order, those that may start; all that wait; and those of them that something
+        keeps back, which are not in the queue.
     """
 
     spool: Spool
@@ -649,7 +652,15 @@ def _watch(pid: int) -> int | None:
 
 
 def main(root: str, linger_s: str) -> None:
-    """Serve a spool, unless another does."""
+    """Serve a spool, unless another does.
+
+    Parameters
+    ----------
+    root
+        The spool's folder.
+    linger_s
+        As for `Server`, as text.
+    """
     spool = Spool(Path(root))
     spool.make()
     server = Server(spool, float(linger_s))

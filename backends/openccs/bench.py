@@ -70,7 +70,17 @@ class Figure:
 
 
 class Effort(NamedTuple):
-    """What it takes to find a place in a plan of so many jobs, whose cores' vector has so many slots."""
+    """What it takes to find a place in a plan of so many jobs, whose cores' vector has so many slots.
+
+    Parameters
+    ----------
+    jobs
+        In the plan.
+    slots
+        Of the cores' vector.
+    plan_us
+        Microseconds to find a place.
+    """
 
     jobs: int
     slots: int
@@ -117,6 +127,18 @@ def requests(seed: int, split: int = 1) -> Iterator[Request]:
     """Draw requests like those of the paper's Example 3, without end; walltimes are round numbers, as people's are.
 
     Each is split into so many of as long, with as many cores in all.
+
+    Parameters
+    ----------
+    seed
+        The same gives the same requests.
+    split
+        Into so many.
+
+    Yields
+    ------
+    Request
+        One after the other.
     """
     rng = random.Random(seed)
     cores, shares, hours = zip(*_MIX, strict=True)
@@ -136,7 +158,17 @@ def requests(seed: int, split: int = 1) -> Iterator[Request]:
 
 
 def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> Plan:
-    """Make a plan of so many jobs; what can start at once runs."""
+    """Make a plan of so many jobs; what can start at once runs.
+
+    Parameters
+    ----------
+    jobs
+        How many.
+    seed
+        Of the requests.
+    entries
+        Takes what the plan writes down, if given.
+    """
     plan = Plan(oculus(), on_entry=entries.append if entries is not None else None)
     for request, _ in zip(requests(seed), range(jobs), strict=False):
         plan.submit(request, now=0)
@@ -146,7 +178,15 @@ def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> P
 
 
 def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
-    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000."""
+    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000.
+
+    Parameters
+    ----------
+    on_progress
+        Is told what is measured next.
+    jobs
+        In the plan, where the paper has 10,000.
+    """
     filled(50)  # compiles
     figures: list[Figure] = []
     on_progress("filling the plan")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, Told
+from asa.backends.simulated.cores.base import Fate, InPython, Told
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
@@ -21,7 +21,7 @@ __all__ = ["OpenCcs", "OpenCcsCore", "openccs"]
 Integers = NDArray[np.int64]
 
 
-class OpenCcsCore:
+class OpenCcsCore(InPython):
     """Queue, running jobs and clock of a machine that plans; see `asa.backends.simulated.cores.base.Core`.
 
     Every job is planned as it comes, at the earliest time at which it fits behind all that is planned. When something
@@ -156,17 +156,6 @@ class OpenCcsCore:
 
     # ------------------------------------------------------------------ the loop
 
-    def run(self, until: int) -> None:
-        while (moment := self._next_event()) <= until and moment < NEVER:
-            self.begin_second(moment)
-            if self.ended:
-                return
-            self.end_second()
-            if self.told:
-                return
-        if until < NEVER - 1:
-            self.now = max(self.now, until)
-
     def _next_event(self) -> int:
         moments: list[int] = [NEVER]
         if not self.exhausted:
@@ -264,5 +253,11 @@ class OpenCcs:
 
 
 def openccs(*, most: int = 0) -> OpenCcs:
-    """Plan every job as it comes, and move it to an earlier start when others end early (OpenCCS)."""
+    """Plan every job as it comes, and move it to an earlier start when others end early (OpenCCS).
+
+    Parameters
+    ----------
+    most
+        So many of those that wait are looked at when something ends early; 0 for all.
+    """
     return OpenCcs(most)

@@ -67,7 +67,20 @@ class Drift:
 
 
 def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
-    """Let OpenCCS run a log."""
+    """Let OpenCCS run a log.
+
+    Parameters
+    ----------
+    log
+        The jobs, and the machine's cores.
+    most
+        As for `openccs`; None for all.
+
+    Returns
+    -------
+    OpenCcsCore
+        As it is when all jobs have ended.
+    """
     core = OpenCcsCore(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0, most=most)
     core.run(NEVER - 1)
     return core

@@ -71,7 +71,15 @@ class Job:
 
 
 def entry_of(job: Job, now: int) -> Entry:
-    """Write a job down as it is."""
+    """Write a job down as it is.
+
+    Parameters
+    ----------
+    job
+        As it is.
+    now
+        Seconds since 1970.
+    """
     placement = job.placement
     return {
         "kind": "job",
@@ -95,7 +103,15 @@ def entry_of(job: Job, now: int) -> Entry:
 
 
 def job_of(entry: Entry, kinds: Mapping[str, Kind]) -> Job:
-    """Read a job again that `entry_of` wrote."""
+    """Read a job again that `entry_of` wrote.
+
+    Parameters
+    ----------
+    entry
+        What `entry_of` wrote.
+    kinds
+        Of the system's resources.
+    """
     told = entry["placement"]
     placement = told and Placement(
         told["start"],

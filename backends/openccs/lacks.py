@@ -93,7 +93,17 @@ class Lack:
 
 
 class World:
-    """What a job would meet if it came now: what all others hold, on a cluster of its own."""
+    """What a job would meet if it came now: what all others hold, on a cluster of its own.
+
+    Parameters
+    ----------
+    plan
+        Whose other jobs are met.
+    job
+        That comes.
+    now
+        Seconds since 1970.
+    """
 
     def __init__(self, plan: Plan, job: Job, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
@@ -147,7 +157,17 @@ class World:
 
 
 class Meeting:
-    """What a job would run into if it started at a time."""
+    """What a job would run into if it started at a time.
+
+    Parameters
+    ----------
+    world
+        What it would meet.
+    ask
+        What it asks for.
+    at_s
+        The start, in seconds since 1970.
+    """
 
     def __init__(self, world: World, ask: Ask, at_s: int) -> None:
         self.world, self.ask, self.job = world, ask, world.job

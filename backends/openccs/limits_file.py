@@ -22,7 +22,6 @@ All but the consumer and the resource of a limit, and the name, the resource and
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -31,6 +30,7 @@ from asa.errors import InputError, near
 from asa.units import parse_duration
 
 from .limits import Access, FreePool, Items, Limit
+from .system import read_toml
 from .validity import Validity
 
 __all__ = ["load_limits"]
@@ -51,16 +51,17 @@ def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ..
     path
         The file.
 
+    Returns
+    -------
+    (tuple of Limit, tuple of FreePool)
+        In the order of the file.
+
     Raises
     ------
     InputError
         It cannot be read, or something in it means nothing; the error names the place.
     """
-    try:
-        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
-    file = _Table(told, str(path), ("limits", "pools"))
+    file = _Table(read_toml(path), str(path), ("limits", "pools"))
     return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))
 
 

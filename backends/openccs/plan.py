@@ -329,7 +329,20 @@ class Plan:
 
     @_one_step
     def begin(self, name: str, *, now: int) -> Job:
-        """Let a planned job have its resources, when its start has come."""
+        """Let a planned job have its resources, when its start has come.
+
+        Parameters
+        ----------
+        name
+            The job's id.
+        now
+            Seconds since 1970.
+
+        Raises
+        ------
+        InputError
+            Its start has not come.
+        """
         job = self._job(name, Phase.PLANNED)
         if job.start_s is not None and job.start_s > now:
             why = f"is to start at {job.start_s}, and it is {now}"

@@ -195,6 +195,11 @@ class Piece:
 def moment(piece: Piece) -> int:
     """Read a time: ISO 8601, in UTC where it names no zone, or seconds since 1970.
 
+    Parameters
+    ----------
+    piece
+        The text, and where it stands.
+
     Returns
     -------
     int
@@ -223,6 +228,11 @@ def moment(piece: Piece) -> int:
 
 def iso(seconds: int) -> str:
     """Write a time as `moment` reads it; one that it would not read as a number.
+
+    Parameters
+    ----------
+    seconds
+        Since 1970.
 
     Examples
     --------

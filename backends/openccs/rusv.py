@@ -34,7 +34,15 @@ class Stores(StrEnum):
 
 
 class Slot(NamedTuple):
-    """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever."""
+    """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever.
+
+    Parameters
+    ----------
+    start, stop
+        Seconds, both included; a stop of 0 is for ever.
+    items
+        How many.
+    """
 
     start: int
     stop: int
@@ -188,7 +196,20 @@ class RUSV:
         self.add_within(slot.start, end, by)
 
     def add_within(self, start: int, end: int, items: int) -> None:
-        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""
+        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none.
+
+        Parameters
+        ----------
+        start, end
+            Seconds.
+        items
+            How many.
+
+        Raises
+        ------
+        InputError
+            The end is not after the start.
+        """
         if end <= start:
             raise InputError(f"nothing is from {start} to before {end}", where="RUSV", hint="Give a later end.")
         self._make_room(self._count + 2)
@@ -211,6 +232,16 @@ class RUSV:
         """Let so many items be broken from now on, at all times. O(n).
 
         A vector of free items forgets what more than the rest had been free: to mend them does not bring that back.
+
+        Parameters
+        ----------
+        defect
+            From 0 to all.
+
+        Raises
+        ------
+        InputError
+            So many cannot be broken.
         """
         if not 0 <= defect <= self.most:
             raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
@@ -261,6 +292,16 @@ class RUSV:
 
         At each time the more is taken for used of what is used here, and what of these items the limit leaves out. The
         limit, of free items, is one for all times: where nothing of it is stored all its items are free.
+
+        Parameters
+        ----------
+        limit
+            A vector of free items.
+
+        Raises
+        ------
+        InputError
+            This is not one of used items, or the limit not one of free ones.
         """
         if self.stores is not Stores.USED or limit.stores is not Stores.FREE:
             raise InputError("a limit of free items is brought into used ones", where="RUSV", hint="Swap them.")
@@ -324,6 +365,11 @@ def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: i
         From when to when, both included.
     period_s
         How long a period lasts.
+
+    Raises
+    ------
+    InputError
+        The end is before the start, or a period lasts no second.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from asa.units import parse_duration, parse_memory
 
 from .requests import STANDARD_KINDS, Kind
 
-__all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus"]
+__all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus", "read_toml"]
 
 _GIB = 1 << 30
 _MOST = 1 << 50  # of a resource
@@ -76,6 +76,13 @@ class Reserve:
     """What is kept free on nodes with an expensive resource, as cores for jobs that use a GPU ("Expensive" resources).
 
     Jobs that do not ask for it get no more than what is left, and never such a node for themselves.
+
+    Parameters
+    ----------
+    resource
+        The expensive one.
+    keeps
+        How much of other resources is kept on such a node, by name.
     """
 
     resource: str
@@ -215,6 +222,32 @@ def _nodes(
     return [Node(f"{name}{number:03}", resources, properties, **more) for number in range(1, many + 1)]
 
 
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+
+    Returns
+    -------
+    dict
+        What it says.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="It is to be a file of TOML.") from error
+
+
 def load_system(path: str | Path) -> System:
     """Read a cluster from a TOML file.
 
@@ -230,10 +263,7 @@ def load_system(path: str | Path) -> System:
     InputError
         It cannot be read, or something in it means nothing.
     """
-    try:
-        told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path, and the TOML.") from error
+    told = read_toml(path)
     reader = _Reader()
     try:
         nodes = [node for kind in told.pop("nodes") for node in reader.kind(dict(kind))]

@@ -49,6 +49,11 @@ _LONGEST_NAME = 100
 def is_utf8(text: str) -> bool:
     r"""Say whether a text can be written as UTF-8, as what came from the names of files may not.
 
+    Parameters
+    ----------
+    text
+        Any.
+
     Examples
     --------
     >>> is_utf8("Jörg"), is_utf8("J\udcf6rg")
@@ -64,6 +69,13 @@ def is_utf8(text: str) -> bool:
 def job_name(name: str, token: str) -> str:
     """Name a job for the batch system: its own name made safe, then the token, if there is one.
 
+    Parameters
+    ----------
+    name
+        The job's own.
+    token
+        By which it can be found; empty for none.
+
     Examples
     --------
     >>> job_name("fit model/2", "a1-7"), job_name("", "")
@@ -76,6 +88,11 @@ def job_name(name: str, token: str) -> str:
 def file_name(token: str) -> str:
     """Name the file that stands for a posted token; `token_of_file` tells the token again.
 
+    Parameters
+    ----------
+    token
+        Any text.
+
     Examples
     --------
     >>> file_name("run/stage 1"), token_of_file("run%2Fstage%201")
@@ -86,7 +103,13 @@ def file_name(token: str) -> str:
 
 
 def token_of_file(name: str) -> str:
-    """Tell which token a file of posts stands for."""
+    """Tell which token a file of posts stands for.
+
+    Parameters
+    ----------
+    name
+        What `file_name` gave.
+    """
     return unquote(name)
 
 
@@ -186,6 +209,16 @@ def _files(tokens: Sequence[str]) -> str:
 
 def traits(script: str) -> tuple[bool, tuple[str, ...]]:
     """Say of a script that `batch_script` wrote whether it waits for tokens, and the names of its steps.
+
+    Parameters
+    ----------
+    script
+        Its text.
+
+    Returns
+    -------
+    (bool, tuple of str)
+        Whether it waits; names, in order.
 
     Raises
     ------

@@ -60,7 +60,21 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model that a calibration tried: its number, what it gave, its misfit, and whether it is the best so far."""
+    """One model that a calibration tried.
+
+    Parameters
+    ----------
+    number
+        From 0.
+    model
+        What was tried.
+    measured
+        What it gave, a value a target.
+    misfit
+        How far that is from the targets; 0 is best.
+    best
+        Whether it is the best so far.
+    """
 
     number: int
     model: WorkloadModel

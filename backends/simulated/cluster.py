@@ -168,6 +168,11 @@ def read_outages(path: str | Path) -> list[Outage]:
 
     An empty end means for ever; drain is ``yes`` or ``no``, no if the column is missing.
 
+    Parameters
+    ----------
+    path
+        Of the file.
+
     Raises
     ------
     InputError
@@ -190,8 +195,10 @@ def read_outages(path: str | Path) -> list[Outage]:
                         where=f"{path}:{number}",
                         hint="Below the header begin_s,end_s,cores,drain write lines such as 3600,7200,28,no.",
                     ) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), hint="Check the path.") from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), hint="It is to be a CSV file.") from error
     return outages
 
 

@@ -43,7 +43,17 @@ _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An unmet dependency of a client's job: on which job, for what of it, with what delay in seconds."""
+    """An unmet dependency of a client's job: on which job, for what of it, with what delay in seconds.
+
+    Parameters
+    ----------
+    on
+        The other job's number.
+    type
+        What is awaited of it.
+    delay
+        Seconds after that.
+    """
 
     on: int
     type: DependencyType
@@ -52,7 +62,47 @@ class Need:
 
 @dataclass(slots=True)
 class ClientJob:
-    """A job of the client inside the engine; times in whole seconds."""
+    """A job of the client inside the engine; times in whole seconds.
+
+    Parameters
+    ----------
+    index
+        Its number.
+    cores, request, run
+        What it asks for, and how long its payload takes.
+    exit_code
+        Of its payload.
+    submit
+        When it was submitted.
+    needs, begin, held
+        What keeps it back: dependencies, a time, somebody.
+    awaits, posts
+        Tokens that its payload waits for, and that it posts.
+    state
+        As the client may see it.
+    eligible, start, payload_start, end
+        When; UNSTARTED until then.
+    planned_end
+        When it ends if nothing more happens; NEVER if that is not known.
+    launched
+        How many were told to start before it; UNSTARTED until it was.
+    reason
+        Why it waits, or how it ended.
+    doomed
+        Whether its dependency can never be met.
+    beside
+        Whether it runs beside the machine, and takes none of its cores.
+    joins
+        Number of the job that its cores are for; None if it is one by itself.
+    widths
+        From which second of the payload on it has how many cores, and whether these are the most or the least.
+    place
+        So many of `widths` are past.
+    stood
+        At which second of the payload it stood still for want of cores, and for how long.
+    stands
+        Since when it does; UNSTARTED if it does not.
+    """
 
     index: int
     cores: int

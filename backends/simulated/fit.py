@@ -97,7 +97,17 @@ def fit(trace: Trace) -> FittedWorkload:
 
 
 def offered_load(table: JobTable, cores: int, span_s: int | None = None) -> float:
-    """Work over what the machine could do in a span, by default from the first to the last submission."""
+    """Work over what the machine could do in a span, by default from the first to the last submission.
+
+    Parameters
+    ----------
+    table
+        The jobs.
+    cores
+        Of the machine.
+    span_s
+        Seconds; from the first to the last submission if not given.
+    """
     if not len(table):
         return 0.0
     span_s = span_s or max(int(table.submit[-1] - table.submit[0]), 1)
@@ -267,6 +277,11 @@ def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.floa
         The jobs.
     clock_s
         What the clock on the wall showed at second 0, as in `Trace`.
+
+    Returns
+    -------
+    dict of ndarray
+        By name; a value a job.
     """
     values = (
         np.diff(table.submit, prepend=table.submit[:1]),
@@ -282,6 +297,16 @@ def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.floa
 
 def distances(one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     """Kolmogorov-Smirnov distance of each marginal: the largest difference between two shares below a value.
+
+    Parameters
+    ----------
+    one, other
+        What `marginals` gives of each.
+
+    Returns
+    -------
+    dict
+        By marginal, from 0 to 1.
 
     Examples
     --------
@@ -302,6 +327,16 @@ def halves(trace: Trace) -> dict[str, float] | None:
     """Distances between a log's odd and even weeks, or None if either has no job.
 
     So much the log differs from itself: a model that is as near is as good as another stretch of the same log.
+
+    Parameters
+    ----------
+    trace
+        The log.
+
+    Returns
+    -------
+    dict or None
+        As of `distances`.
     """
     values = marginals(trace.table, clock_s=trace.clock_s)
     odd = (trace.table.submit + trace.clock_s - _MONDAY) // _WEEK % 2 == 1

@@ -400,17 +400,37 @@ def conservative() -> Policy:
 
 
 def sjf(*, backfill: str = "easy") -> Policy:
-    """Shortest requested time first."""
+    """Shortest requested time first.
+
+    Parameters
+    ----------
+    backfill
+        ``easy``, ``conservative`` or ``none``.
+    """
     return Policy(Sjf(), _backfill(backfill))
 
 
 def wfp(*, backfill: str = "easy") -> Policy:
-    """Old and large jobs first, by (wait / request)^3 x width, as on Cobalt's machines."""
+    """Old and large jobs first, by (wait / request)^3 x width, as on Cobalt's machines.
+
+    Parameters
+    ----------
+    backfill
+        ``easy``, ``conservative`` or ``none``.
+    """
     return Policy(Wfp(), _backfill(backfill))
 
 
 def f1(*, number: int = 1, backfill: str = "easy") -> Policy:
-    """First by a function of request, width and time of submission that was learned from simulations (F1 to F4)."""
+    """First by a function of request, width and time of submission that was learned from simulations (F1 to F4).
+
+    Parameters
+    ----------
+    number
+        Which of the functions, from 1 to 4.
+    backfill
+        ``easy``, ``conservative`` or ``none``.
+    """
     return Policy(F1(number), _backfill(backfill))  # type: ignore[arg-type]
 
 
@@ -427,7 +447,15 @@ def multifactor(
     window_s: int = 86400,
     resolution_s: int = 60,
 ) -> Policy:
-    """Slurm's way: priority by age, size and fair share, backfilling now and then and not too deep."""
+    """Slurm's way: priority by age, size and fair share, backfilling now and then and not too deep.
+
+    Parameters
+    ----------
+    age, max_age_s, size, favor_small, fair_share, half_life_s
+        As for `Multifactor`.
+    interval_s, depth, window_s, resolution_s
+        As for `Periodic`.
+    """
     order = Multifactor(age, max_age_s, size, favor_small, fair_share, half_life_s)
     return Policy(order, Periodic(interval_s, depth, window_s, resolution_s))
 

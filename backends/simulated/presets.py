@@ -68,6 +68,11 @@ sixteen. ``asa workload check SYSTEM`` prints how near they come.
 def preset(system: str) -> WorkloadModel:
     """Look a centre's workload up.
 
+    Parameters
+    ----------
+    system
+        Its name, one of `PRESETS`.
+
     Raises
     ------
     InputError

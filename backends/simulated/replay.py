@@ -72,6 +72,11 @@ PRESETS = {
 def preset_rules(name: str) -> Rules:
     """Look the rules of a simulator up.
 
+    Parameters
+    ----------
+    name
+        One of `PRESETS`.
+
     Raises
     ------
     InputError

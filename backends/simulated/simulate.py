@@ -145,6 +145,19 @@ def schedule(
 ) -> Schedule:
     """Schedule a log by the scheduler of a name.
 
+    Parameters
+    ----------
+    log
+        The jobs, and the machine's cores.
+    name
+        Of the scheduler.
+    settings
+        What is set of it, as text.
+    preset
+        Rules of a simulator, by name.
+    outages
+        The path of a file that `read_outages` reads; None for none.
+
     Raises
     ------
     InputError
@@ -232,6 +245,11 @@ def _settings(given: list[str]) -> dict[str, str]:
 def summary(done: Schedule) -> dict[str, Any]:
     """Sum a schedule up.
 
+    Parameters
+    ----------
+    done
+        What `schedule` gave.
+
     Returns
     -------
     dict
@@ -239,6 +257,11 @@ def summary(done: Schedule) -> dict[str, Any]:
         ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
         same by width), ``usages`` (of what there is beside cores, by name), ``oddities`` and ``notes``. All but
         ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
+
+    Raises
+    ------
+    InputError
+        No job started.
     """
     import numpy as np
 

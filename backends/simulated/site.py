@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
+from asa.parallel import Keeping, Kept
 from asa.plugins import load
 from asa.waits import QueueEvent
 
@@ -122,7 +124,15 @@ class SimulatedBackend:
         self._engine.cancel(self._number(job_id))
 
     def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
-        """Ask for more cores for a job; see `asa.backend.Growing`."""
+        """Ask for more cores for a job; see `asa.backend.Growing`.
+
+        Raises
+        ------
+        BackendError
+            The job cannot grow here, or has ended.
+        SubmitRejectedError
+            The machine has not that many cores.
+        """
         engine, number = self._engine, self._number(job_id)
         where = f"job {job_id!r}"
         job = engine.clients[number]
@@ -171,6 +181,18 @@ class SimulatedBackend:
         """When a job would start if it were submitted without dependencies at a time not before now.
 
         Costs a copy of the machine and a simulation until that start.
+
+        Parameters
+        ----------
+        spec
+            The job.
+        submit_s
+            Seconds on the clock.
+
+        Raises
+        ------
+        BackendError
+            It would never start.
         """
         future = self._engine.fork()
         moment = math.ceil(submit_s)
@@ -439,7 +461,7 @@ class SimulatedSite:
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = found.notes
-        self._worlds: dict[int, Engine] = {}
+        self._worlds: dict[int, Engine | Kept[Engine]] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -468,11 +490,14 @@ class SimulatedSite:
 
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
         """Simulate up to the moment of each seed, once; a log in one pass for all of them."""
-        missing = [seed for seed in dict.fromkeys(seeds) if seed not in self._worlds]
+        # what other processes kept went with them
+        missing = [seed for seed in dict.fromkeys(seeds) if not isinstance(self._worlds.get(seed), Engine)]
         if self.trace is not None:
             self._replay(self.trace, missing)
         elif executor is None or len(missing) < 2:
             self._worlds |= {seed: self._warm_up(seed) for seed in missing}
+        elif isinstance(executor, Keeping):  # a world is large: those that run in it are to have it, not this process
+            self._worlds |= dict(zip(missing, executor.keep(self._warm_up, missing), strict=True))
         else:
             warming = {seed: executor.submit(self._warm_up, seed) for seed in missing}
             self._worlds |= {seed: world.result() for seed, world in warming.items()}
@@ -502,13 +527,22 @@ class SimulatedSite:
 
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the moment when the user arrives; it can be asked for starts if it plans them."""
-        if seed not in self._worlds:
-            self.prepare([seed])
-        engine = self._worlds[seed].fork()
+        engine = self._world(seed).fork()
         engine.age_accrues = self.age_accrues
         users = self.trace.users if self.trace is not None else None
         make = PlanningBackend if self._plans else SimulatedBackend
         return make(engine, self.machine, poll_s=self.poll_s, users=users, shrink=self.shrink, grow=self.grow)
+
+    def _world(self, seed: int) -> Engine:
+        """Give the world of a seed, as it was prepared; made here if it was not, or with whom it was is gone."""
+        if (world := self._worlds.get(seed)) is not None and not isinstance(world, Engine):
+            with suppress(OSError):
+                return world.value()
+            del self._worlds[seed]
+        self.prepare([seed])
+        engine = self._worlds[seed]
+        assert isinstance(engine, Engine)
+        return engine
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores

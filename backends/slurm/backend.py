@@ -351,7 +351,13 @@ class SlurmBackend:
             job.kept = replace(job.kept, walltime_s=walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`."""
+        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`.
+
+        Raises
+        ------
+        BackendError
+            Slurm cannot be told so in this way.
+        """
         number = _number(job_id)
         if not self._link.can_shrink:
             raise BackendError(

@@ -42,6 +42,11 @@ _KILLS = {
 def considerate_poll_s(look_s: float) -> float:
     """Say how far apart looks must be so that the site is busy with them for a fiftieth of the time at most.
 
+    Parameters
+    ----------
+    look_s
+        Seconds that the site is busy with a look.
+
     Examples
     --------
     >>> [considerate_poll_s(look_s) for look_s in (0.005, 0.1, 0.5, 10.0)]

@@ -161,7 +161,23 @@ class SlurmRecord:
 
 @dataclass(frozen=True, slots=True)
 class SlurmPartition:
-    """A partition's limits; None for none, or not known."""
+    """A partition's limits; None for none, or not known.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    is_default
+        Whether it takes jobs that name none.
+    is_up
+        Whether it takes jobs at all.
+    max_walltime_s, default_walltime_s
+        Seconds.
+    max_nodes, min_nodes
+        Of one job.
+    nodes, cores
+        Of the partition; 0 where that is not told.
+    """
 
     name: str
     is_default: bool = False
@@ -176,7 +192,23 @@ class SlurmPartition:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """What of a node matters to a client."""
+    """What of a node matters to a client.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    cores
+        How many.
+    memory_bytes
+        Bytes.
+    states
+        In capitals, with their flags.
+    partitions
+        Those that it is in.
+    gpus
+        How many.
+    """
 
     name: str
     cores: int
@@ -188,6 +220,11 @@ class SlurmNode:
 
 def count_gpus(gres: str) -> int:
     """Count the GPUs among a node's generic resources.
+
+    Parameters
+    ----------
+    gres
+        What Slurm gives as ``Gres``.
 
     Examples
     --------

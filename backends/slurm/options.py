@@ -75,6 +75,11 @@ def checked(options: Iterable[str], job: str) -> list[tuple[str, str | None]]:
     job
         Whose they are, for the message.
 
+    Returns
+    -------
+    list of (str, str or None)
+        Name and value, in order; None for an option without one.
+
     Raises
     ------
     SubmitRejectedError
@@ -115,6 +120,11 @@ def rest_keys(options: Iterable[str], keys: Keys, version: str, job: str) -> dic
         Its name, for the message.
     job
         Whose they are, for the message.
+
+    Returns
+    -------
+    dict
+        What is put into the body of a submission.
 
     Raises
     ------

@@ -253,6 +253,11 @@ def advice(reason: str) -> Advice:
 def kind(reason: str) -> Kind:
     """Tell what a reason calls for.
 
+    Parameters
+    ----------
+    reason
+        As Slurm gives it.
+
     Examples
     --------
     >>> kind("Resources"), kind("AssocGrpCpuLimit"), kind("OUT_OF_MEMORY"), kind("")

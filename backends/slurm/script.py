@@ -65,12 +65,27 @@ share() {
 
 
 def batch_script(payload: Payload) -> str:
-    """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`."""
+    """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`.
+
+    Parameters
+    ----------
+    payload
+        What the job is to run.
+    """
     return script.batch_script(payload, "SLURM_JOB_ID", functions=_FUNCTIONS)
 
 
 def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
     """Write what a job does before a step: it gives back what it needs no more, and shows the step its share.
+
+    Parameters
+    ----------
+    step
+        The step.
+    spec
+        The job.
+    cores_per_node
+        Of the site; 0 where that is not known.
 
     Examples
     --------

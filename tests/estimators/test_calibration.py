@@ -187,27 +187,6 @@ def test_each_decade_of_predictions_has_quantiles_of_its_own():
     assert wide[-1] / wide[0] > 50
 
 
-def test_nine_quantiles_are_widened_and_moved():
-    """Stated too narrow and too low; some levels go down while others go up."""
-    rng = np.random.default_rng(3)
-    normal = np.array([-1.2816, -0.8416, -0.5244, -0.2533, 0, 0.2533, 0.5244, 0.8416, 1.2816])
-    calibrator, stated, came = Calibrator(), [], []
-    for _ in range(6000):
-        middle = rng.uniform(2.0, 5.0)
-        given_s = (10 ** (middle - 0.3 + 0.2 * normal)).tolist()
-        stated.append(calibrator.adjust(given_s))
-        came.append(10 ** rng.normal(middle, 0.6))
-        calibrator.observe(given_s, stated[-1], came[-1])
-    assert coverage(stated[1500:], came[1500:]).mean(axis=0) == pytest.approx(LEVELS, abs=0.02)
-    assert calibrator.adjust([1000.0] * 9)[0] < 1000.0 < calibrator.adjust([1000.0] * 9)[-1]
-
-
-def test_quantiles_that_are_right_are_left_alone():
-    """A fresh calibrator changes nothing above the floor, and one that learned little."""
-    given_s = [20.0, 30.0, 60.0, 100.0, 200.0, 500.0, 1000.0, 3000.0, 9000.0]
-    assert Calibrator().adjust(given_s) == pytest.approx(tuple(given_s))
-
-
 @pytest.mark.parametrize("kind", ["at_least", "at_most"])
 def test_bounds_are_neither_taken_for_waits_nor_thrown_away(kind):
     """Half of the waits are seen from one side only, to a point that has nothing to do with them."""
@@ -241,7 +220,7 @@ def test_bounds_that_say_nothing_teach_nothing():
 @given(
     st.lists(
         st.tuples(
-            st.one_of(st.floats(0, 1e9), nine),
+            st.floats(0, 1e9),
             st.one_of(waits, st.sampled_from([1e9, 1e-9])),
             st.sampled_from(["exact", "at_most", "at_least"]),
         ),
@@ -249,10 +228,10 @@ def test_bounds_that_say_nothing_teach_nothing():
     )
 )
 def test_whatever_comes_quantiles_are_finite_and_ascend(seen):
-    """Also where points and quantiles are mixed, which is no use to anybody."""
+    """Points and waits of any size, and bounds."""
     calibrator = Calibrator(spread=1.6)
     for given_s, wait, kind in seen:
-        stated = calibrator.around(given_s) if isinstance(given_s, float) else calibrator.adjust(given_s)
+        stated = calibrator.around(given_s)
         assert len(stated) == 9
         assert all(math.isfinite(q) and q >= 0 for q in stated)
         assert list(stated) == sorted(stated)

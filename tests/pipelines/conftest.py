@@ -1,22 +1,30 @@
 """Pipelines with small data, made once a process, and a queue on this computer."""
 
+from functools import cache
+
 import pytest
 from real_pipelines import Made
 
 
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory):
+    """Give what makes a pipeline by its name, at its first use."""
+    return cache(lambda name: Made(name, tmp_path_factory.mktemp(name)))
+
+
 @pytest.fixture(scope="session", params=("montage", "blast", "statistics"))
-def made(request, tmp_path_factory):
-    return Made(request.param, tmp_path_factory.mktemp(request.param))
+def made(request, pipeline):
+    return pipeline(request.param)
 
 
 @pytest.fixture(scope="session")
-def montage(tmp_path_factory):
-    return Made("montage", tmp_path_factory.mktemp("montage-faults"))
+def montage(pipeline):
+    return pipeline("montage")
 
 
 @pytest.fixture(scope="session")
-def blast(tmp_path_factory):
-    return Made("blast", tmp_path_factory.mktemp("blast-faults"))
+def blast(pipeline):
+    return pipeline("blast")
 
 
 @pytest.fixture(scope="session")
@@ -26,5 +34,5 @@ def settings(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def statistics(tmp_path_factory):
-    return Made("statistics", tmp_path_factory.mktemp("statistics-faults"))
+def statistics(pipeline):
+    return pipeline("statistics")

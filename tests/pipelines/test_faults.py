@@ -13,7 +13,7 @@ def images_table(path, names):
 
 def check_failed(result, work, stage, *, after):
     assert result.reason.startswith(f"stage '{stage}' ended as failed"), result.reason
-    assert ended_well(work)[-1:] == after
+    assert sorted(ended_well(work)[-max(len(after), 1) :]) == sorted(after)  # at the same time, if they are several
 
 
 def test_a_tile_that_is_missing(montage, settings):
@@ -119,5 +119,5 @@ def test_a_part_that_was_not_searched(blast, settings, tmp_path):
     work = blast.work()
     skips = 'case "$*" in *0002*) exit 0 ;; *) exec $real "$@" ;; esac'
     result = run_by_asa(with_program(blast.flow, tmp_path, "blastn", skips), work, "asa", "local", settings)
-    check_failed(result, work, "search", after=["format"])
+    check_failed(result, work, "search", after=["format", "split"])
     assert "asa: task 2 of 4 failed" in written(work, "search")

@@ -15,11 +15,6 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.slurm)
 
 
-def pytest_collection_modifyitems(items):
-    """Begin with them, as they take longest."""
-    items.sort(key=lambda item: item.get_closest_marker("slurm") is None)
-
-
 @pytest.fixture(autouse=True)
 def whole(request):
     """Begin each test of a cluster with all of its nodes, whatever the one before did."""

@@ -1,13 +1,13 @@
 """The search for the plan that costs least, against all plans of small workflows."""
 
 import itertools
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import references
 
 from asa.strategies.planning import Mode, Parts, Question, frontier, search, sketch_of, take_apart
 from asa.strategies.planning.search import SAMPLES, _shuffle, aged
@@ -219,12 +219,7 @@ def test_fifty_stages_are_planned_quickly():
     """Well under a tenth of a second of work; `make bench` tells how much."""
     rng = np.random.default_rng(0)
     flow = chain(*((int(cores), 600 + i) for i, cores in enumerate(rng.choice([1, 28, 112], 50))))
-    took = []
-    for _ in range(5):
-        begin = time.process_time()
-        search(ask(flow))
-        took.append(time.process_time() - begin)
-    assert min(took) < 0.1
+    assert references(lambda: search(ask(flow))) < 10
 
 
 def test_run_times_that_stray_are_planned_with():
@@ -356,13 +351,9 @@ def test_of_plans_that_are_else_alike_the_one_with_fewer_jobs_is_taken():
     assert job.block.widths == (8, 1, 8)
 
 
-@pytest.mark.parametrize(("count", "most_s"), [(9, 0.02), (50, 0.15)])
-def test_stages_are_planned_quickly_where_jobs_grow(count, most_s):
+@pytest.mark.parametrize(("count", "most"), [(9, 2), (50, 20)])
+def test_stages_are_planned_quickly_where_jobs_grow(count, most):
     flow = chain(*(((1, 28, 112)[i % 3], 600 + i) for i in range(count)))
-    took = []
-    for _ in range(5):
-        begin = time.process_time()
-        sketch = search(ask(flow, 1000.0, more=constantly(0.0)))
-        took.append(time.process_time() - begin)
-    assert any(job.block.widths for job in sketch.jobs)
-    assert min(took) < most_s
+    question = ask(flow, 1000.0, more=constantly(0.0))
+    assert any(job.block.widths for job in search(question).jobs)
+    assert references(lambda: search(ask(flow, 1000.0, more=constantly(0.0)))) < most

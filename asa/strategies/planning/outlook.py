@@ -148,8 +148,6 @@ class Outlook:
         The plan for the rest.
     per_stage_hours, per_stage_s
         Core-hours and expected makespan of the whole workflow with a job a stage, as a measure.
-    spent_hours
-        Core-hours that ended jobs held, and that jobs under way take.
     """
 
     now_s: float
@@ -158,7 +156,6 @@ class Outlook:
     sketch: Sketch
     per_stage_hours: float
     per_stage_s: float
-    spent_hours: float
 
     @property
     def end_s(self) -> Samples:
@@ -254,7 +251,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
-    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s, spent)
+    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s)
 
 
 def _chosen(

@@ -70,7 +70,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Pieces one after the other: each a stage, or the branches of a fork side by side."""
+    """Pieces one after the other: each a stage, or the branches of a fork side by side.
+
+    Parameters
+    ----------
+    pieces
+        Names of stages, or tuples of the branches that lie side by side.
+    """
 
     pieces: tuple[str | tuple[Series, ...], ...]
 

@@ -170,6 +170,11 @@ class Sketch:
 def search(question: Question) -> Sketch:
     """Find the plan that costs least.
 
+    Parameters
+    ----------
+    question
+        The workflow, the waits and the price.
+
     Notes
     -----
     O(n^2) blocks for n pieces in a row, each tried after a handful of ways to get there; 50 stages take some tens of
@@ -180,12 +185,33 @@ def search(question: Question) -> Sketch:
 
 
 def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
-    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first."""
+    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first.
+
+    Parameters
+    ----------
+    question
+        As for `search`; its own price does not count.
+    prices_s
+        Seconds of makespan that a core-hour is worth.
+    """
     return [sketch for _, sketch in priced_frontier(question, prices_s)]
 
 
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
-    """Find the same, each plan with a price at which it is the best."""
+    """Find the best plans at several prices as `frontier` does, each with a price at which it is the best.
+
+    Parameters
+    ----------
+    question
+        As for `search`; its own price does not count.
+    prices_s
+        Seconds of makespan that a core-hour is worth.
+
+    Returns
+    -------
+    list of (float, Sketch)
+        Price and plan, the cheapest plan first.
+    """
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
     different = {
         (sketch.shape, *(job.block.widths for job in sketch.jobs)): (price_s, sketch) for price_s, sketch in found
@@ -201,6 +227,13 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]])
     """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
     A job grows if it is to cost less then.
+
+    Parameters
+    ----------
+    question
+        The workflow, the waits and the price.
+    shape
+        Stages of each job, and what keeps it back.
 
     Raises
     ------
@@ -380,7 +413,20 @@ _Way = tuple[float, Sketch | _Extension, int, int]
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still."""
+    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still.
+
+    Parameters
+    ----------
+    blocks
+        What the jobs run, n of them.
+    salt
+        Makes the samples of one job independent of another's.
+
+    Returns
+    -------
+    ndarray of shape (n, SAMPLES)
+        Seconds.
+    """
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self, runtime_checkable
@@ -9,9 +10,9 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..table import JobTable
+from ..table import NEVER, JobTable
 
-__all__ = ["Core", "Fate", "PlanningCore", "PooledCore", "Told"]
+__all__ = ["Core", "Fate", "InPython", "PlanningCore", "PooledCore", "Told"]
 
 
 class Fate(IntEnum):
@@ -119,6 +120,38 @@ class Core(Protocol):
     def remove(self, index: int) -> None:
         """Take a client's job out of the queue."""
         ...
+
+
+class InPython(ABC):
+    """The loop of a core that goes from one second in which something happens to the next in Python."""
+
+    now: int
+    ended: list[int]
+    told: list[Told]
+
+    def run(self, until: int) -> None:
+        """See `Core.run`."""
+        while (moment := self._next_event()) <= until and moment < NEVER:
+            self.begin_second(moment)
+            if self.ended:
+                return
+            self.end_second()
+            if self.told:
+                return
+        if until < NEVER - 1:
+            self.now = max(self.now, until)
+
+    @abstractmethod
+    def _next_event(self) -> int:
+        """Say in which second something happens next; `NEVER` if nothing does."""
+
+    @abstractmethod
+    def begin_second(self, now: int) -> None:
+        """See `Core.begin_second`."""
+
+    @abstractmethod
+    def end_second(self) -> None:
+        """See `Core.end_second`."""
 
 
 @runtime_checkable

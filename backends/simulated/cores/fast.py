@@ -29,6 +29,17 @@ class FastCore:
 
     Jobs are numbered: the background's by their rows, clients' from ``len(table)`` on.
 
+    Parameters
+    ----------
+    capacity
+        Cores of the machine.
+    table
+        The background's jobs.
+    backfill
+        Whether jobs go ahead (EASY).
+    now
+        Where the clock begins, in seconds.
+
     Notes
     -----
     Forks share the background's columns; what is copied is a start a row, the queue and the running jobs.
@@ -242,6 +253,11 @@ def schedule_all(
         Cores of the machine.
     rules
         As the kernel has them.
+
+    Returns
+    -------
+    ndarray of shape (jobs,)
+        Seconds; UNSTARTED for one that never starts.
     """
     rows = _numbered(len(columns[0]))
     # with cores free by expected ends, more may run for a moment than there is room for

@@ -173,7 +173,18 @@ class CommandLink:
         }
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does."""
+        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does.
+
+        Parameters
+        ----------
+        since_s, until_s
+            Seconds since 1970.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting, or none for this user.
+        """
         _, program, *options = shlex.split(SACCT_COMMAND)
         options[options.index("-S") + 1] = f"uts{math.floor(since_s)}"
         done = self._ask("accounting", clean(program, *options, "-E", f"uts{math.ceil(until_s)}"))

@@ -46,6 +46,11 @@ class QueueFormat:
     nobody can know beforehand: its number, then what holds no free text, with the name at the end, then the comment.
     A width of 0 prints a field as it is, neither cut nor filled up.
 
+    Parameters
+    ----------
+    mark
+        Made anew if not given, as is right but in tests.
+
     Examples
     --------
     >>> QueueFormat(mark="@").option[:40]
@@ -116,6 +121,11 @@ class RecordFormat:
 
     As `QueueFormat`, with the mark behind every field. No ``Reason`` and no ``Restarts``: older versions know neither;
     how often a job was put back is counted from its records.
+
+    Parameters
+    ----------
+    mark
+        Made anew if not given, as is right but in tests.
     """
 
     _FIELDS = (

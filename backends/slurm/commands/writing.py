@@ -142,6 +142,11 @@ def sbatch_input(job: SlurmJob) -> str:
     """Write the script and, behind it, the environment.
 
     ``SLURM_JOB_NAME`` is among what Slurm sets, but 22.05 forgets it with ``--export-file``.
+
+    Raises
+    ------
+    SubmitRejectedError
+        A text has a zero byte, or a variable no name.
     """
     _refuse_null("the script", job.script)
     variables = {"SLURM_JOB_NAME": job.name} | dict(job.environment)

@@ -91,7 +91,22 @@ class Dialect(ABC):
         return self.wrapped(asked, job.script)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
-        """Make the body that changes a job."""
+        """Make the body that changes a job.
+
+        Parameters
+        ----------
+        held
+            Whether it is to be held; None for no change.
+        walltime_s
+            Seconds; None for no change.
+        nodes
+            How many it is to keep; None for no change.
+
+        Raises
+        ------
+        BackendError
+            This version cannot make jobs smaller.
+        """
         asked: dict[str, Any] = {}
         if held is not None:
             asked["hold"] = held
@@ -238,12 +253,23 @@ _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("
 
 
 def dialect(number: int) -> Dialect:
-    """Give the dialect of v0.0.N."""
+    """Give the dialect of v0.0.N.
+
+    Parameters
+    ----------
+    number
+        N, one of `KNOWN`.
+    """
     return _Dialect38(number) if number < 40 else _Dialect40(number) if number < 42 else _Dialect42(number)
 
 
 def number_of(name: str) -> int:
     """Read the N of ``v0.0.N``, one of those that are known.
+
+    Parameters
+    ----------
+    name
+        With or without its ``v``.
 
     Raises
     ------

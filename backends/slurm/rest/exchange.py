@@ -36,7 +36,17 @@ class LostAnswerError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """What came back.
+
+    Parameters
+    ----------
+    status
+        Of HTTP.
+    body
+        As it came.
+    content_type
+        As its header says; empty if it has none.
+    """
 
     status: int
     body: bytes
@@ -192,7 +202,8 @@ class Exchange:
         if self._client is None:
             transport = self._transport
             if transport is None and self._socket is not None:
-                transport = httpx.HTTPTransport(uds=self._socket)
+                # certificates, which take a while to read, have no part in this
+                transport = httpx.HTTPTransport(uds=self._socket, verify=False)
             verify = self._tls() if self._base.startswith("https") and transport is None else True
             try:
                 self._client = httpx.Client(

@@ -170,7 +170,13 @@ class RestLink:
         return [reading.node(told) for told in _objects(document, "nodes")]
 
     def submit(self, job: SlurmJob) -> str:
-        """Submit a job; it is accepted if, and only if, the answer names a job."""
+        """Submit a job; it is accepted if, and only if, the answer names a job.
+
+        Raises
+        ------
+        SubmitInDoubtError
+            Nobody knows whether it was accepted.
+        """
         body = self._versions.get().submission(job)
         try:
             answer = self._ask("submit", "POST", "/slurm", "/job/submit", body=body, once=True)
@@ -251,6 +257,16 @@ class RestLink:
         """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others.
 
         v0.0.38 tells only the last run of a job that was requeued.
+
+        Parameters
+        ----------
+        since_s, until_s
+            Seconds since 1970.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting.
         """
         jobs: list[Mapping[str, Any]] = []
         begin_s = since_s
@@ -264,7 +280,15 @@ class RestLink:
         return as_sacct(jobs)
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, nothing."""
+        """Cancel a job; of one that has ended, nothing.
+
+        Raises
+        ------
+        JobNotFoundError
+            Slurm does not know it.
+        UnavailableError
+            The answer is no JSON.
+        """
         self._memory.forget(job_id)
         what = f"job {job_id} cannot be cancelled"
         answer = self._ask("cancel", "DELETE", "/slurm", f"/job/{_number(job_id)}")
@@ -283,7 +307,15 @@ class RestLink:
     def update(
         self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job. An answer that names an error, or a field that was ignored, is no success."""
+        """Change a job. An answer that names an error, or a field that was ignored, is no success.
+
+        Raises
+        ------
+        BackendError
+            Slurm ignored a field.
+        UnavailableError
+            The answer is no JSON.
+        """
         self._memory.forget(job_id)
         what = f"job {job_id} cannot be changed"
         body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)

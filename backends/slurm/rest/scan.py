@@ -27,6 +27,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9._+-]+")
 def parse(body: bytes) -> dict[str, Any]:
     """Decode an answer that is an object.
 
+    Parameters
+    ----------
+    body
+        As it came, in any encoding.
+
+    Returns
+    -------
+    dict
+        The object.
+
     Raises
     ------
     ValueError

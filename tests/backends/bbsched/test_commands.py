@@ -3,9 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +12,7 @@ from asa.backends.bbsched.commands import app
 from asa.backends.bbsched.methods import METHODS
 from asa.backends.simulated.swf import write_swf
 from asa.backends.simulated.table import JobTable
+from forked import asa
 from typer.testing import CliRunner
 
 from asa.errors import AsaError
@@ -34,6 +32,22 @@ def log(tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / "small.swf"
     write_swf(path, JobTable(submit, run, run + 3600, rng.integers(1, 81, jobs)), cores=100)
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once():
+    """Schedule each case once: many tests print the same ones, and that they come out the same is tested elsewhere."""
+    run_case, outcomes = comparison.run_case, {}
+
+    def remembered(workload, case):
+        key = case, len(workload.table), tuple(workload.system.pools.items())
+        if key not in outcomes:
+            outcomes[key] = run_case(workload, case)
+        return outcomes[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "run_case", remembered)
+        yield
 
 
 def bbsched(*arguments, code=0, columns=120):
@@ -136,11 +150,19 @@ def test_windows_and_solvers_are_put_side_by_side(log):
     assert "a window of 20 and the genetic solver" in words(done.stdout)
 
 
-def test_only_cori_without_a_log():
-    """It is said, once nothing else is wrong."""
+def test_only_cori_without_a_log(monkeypatch):
+    """It is said, once nothing else is wrong. Of all that is to be run the first is, as each is much."""
+    asked, compare = [], comparison.compare
+
+    def compare_first(workloads, cases, **options):
+        asked.extend(cases)
+        return compare(workloads, cases[:1], **options)
+
+    monkeypatch.setattr(comparison, "compare", compare_first)
     done = bbsched("compare", "--days", 31, "--methods", "baseline", "--seeds", 1, "--processes", 1, "--json")
     assert "Only Cori's workloads" in done.stderr
-    assert {one["workload"] for one in json.loads(done.stdout)} == {f"cori-{kind}" for kind in KINDS}
+    assert [case.workload for case in asked] == [f"cori-{kind}" for kind in KINDS]
+    assert [one["workload"] for one in json.loads(done.stdout)] == ["cori-original"]
     assert "Cori" not in bbsched("compare", "--methods", "none", code=2).stderr
 
 
@@ -200,9 +222,7 @@ def test_numbers_are_from_1_on(option):
 
 def test_the_exit_code_is_2():
     """Of the whole program, which finds the command by its entry point."""
-    asa = Path(sys.executable).with_name("asa")
-    done = subprocess.run([asa, "bbsched", "compare", "--windows", "0"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    done = asa("bbsched", "compare", "--windows", "0", code=2)
     assert "--windows 0: '0' is no size of a window" in done.stderr
     assert not done.stdout
 

@@ -171,10 +171,10 @@ def test_a_wait_for_nothing_ends():
     assert world.exhausted
 
 
-def test_a_planned_start_is_asked_and_kept():
-    world = OpenCcsSite("hpc2n").open(seed=1)
+def test_a_planned_start_is_asked_and_kept(log):
+    world = OpenCcsSite(trace=log).open(seed=1)
     assert isinstance(world, Planning)
-    job = JobSpec("fit", cores=112, walltime_s=3600.0, run_s=300.0)
+    job = JobSpec("fit", cores=48, walltime_s=3600.0, run_s=300.0)
     planned_s = world.planned_start(job, world.now())
     job_id = world.submit(job)
     status = world.status([job_id])[job_id]
@@ -186,9 +186,9 @@ def test_a_planned_start_is_asked_and_kept():
     assert status.start_s <= planned_s
 
 
-def test_a_strategy_that_asks_learns_nothing():
-    flow = Workflow("flow", [Stage("a", cores=28, walltime_s=600), Stage("b", cores=112, walltime_s=600, after=("a",))])
-    world = OpenCcsSite("hpc2n").open(seed=2)
+def test_a_strategy_that_asks_learns_nothing(log):
+    flow = Workflow("flow", [Stage("a", cores=16, walltime_s=600), Stage("b", cores=48, walltime_s=600, after=("a",))])
+    world = OpenCcsSite(trace=log).open(seed=2)
     [result] = run_all(world, [Run(flow, load_strategy("asa-asks"))])
     assert result.outcome == "completed"
 

@@ -1,0 +1,56 @@
+"""What is told of the progress of what takes long, where there is no terminal; and how it goes on."""
+
+import signal
+import sys
+import time
+
+import pytest
+from forked import Command
+
+from asa.cli import progress
+from asa.cli.progress import with_progress
+
+
+def test_there_is_a_line_now_and_then(capsys, monkeypatch):
+    """Of what is done in seconds there is none."""
+    now_s = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now_s[0])
+
+    def work(on_progress):
+        for done in range(100):
+            on_progress("running cells", done, 100)
+            now_s[0] += 1.0
+        return "done"
+
+    assert with_progress(work) == "done"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "running cells: 20 of 100, after 20s"
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("kept", [None, "kept.jsonl"])
+def test_who_interrupts_it_is_told_how_it_goes_on(capsys, monkeypatch, kept):
+    """If anything is kept from which it could."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/asa", "campaign", "paper", "--results", "a file"])
+
+    def work(on_progress):
+        on_progress("running cells", 1, 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with_progress(work, kept=kept)
+    told = capsys.readouterr().err
+    assert ("the same command goes on from there: asa campaign paper --results 'a file'" in told) == (kept is not None)
+
+
+def test_an_interrupted_campaign_says_so_and_goes_on(tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    started = Command("campaign", "paper", "--seeds", 20, "--jobs", 1, "--results", kept, cwd=tmp_path)
+    for _ in range(600):
+        if kept.exists():
+            break
+        time.sleep(0.1)
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert f"kept in {kept}; the same command goes on from there: asa campaign paper" in err
