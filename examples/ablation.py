@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from asa.backends.simulated.presets import PRESETS
-from asa.backends.simulated.replay import replay
+from asa.backends.simulated.replay import replayed
 from rich.console import Console
 from rich.table import Table
 
@@ -44,17 +44,7 @@ def contestants() -> dict[str, Make]:
 def simulated() -> JobHistory:
     """Let a workload model's jobs queue under EASY backfilling."""
     model = PRESETS["uppmax"]
-    table = model.generate(28 * 86400, np.random.SeedSequence(1))
-    start = replay(table.submit, table.run, table.request, table.cores, model.machine.cores)
-    return JobHistory(
-        submit_s=table.submit.astype(np.float64),
-        wait_s=(start - table.submit).astype(np.float64),
-        cores=table.cores,
-        walltime_s=table.request.astype(np.float64),
-        started=np.ones(len(table), dtype=np.bool_),
-        machine_cores=model.machine.cores,
-        source="a simulated centre",
-    )
+    return replayed(model.generate(28 * 86400, np.random.SeedSequence(1)), model.machine.cores)
 
 
 def main() -> None:

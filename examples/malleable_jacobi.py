@@ -11,15 +11,13 @@ the last bit, what it computes without a manager, on four processes from beginni
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from asa.backends.dmr.manager import LocalManager
@@ -33,9 +31,6 @@ NODES = 4
 POINTS = 600  # a side
 ITERATIONS = 2500
 CHECK_EACH = 50
-
-
-# ---------------------------------------------------------------------- the program
 
 
 def relax(new: Plate, above: Plate, here: Plate, below: Plate) -> None:
@@ -55,102 +50,53 @@ def iterate(part: dmr.Part, first: int, iterations: int) -> None:
         part.exchange()  # nobody goes on before all are here
 
 
-def solve(log: Path) -> Plate:
-    """Solve for a plate of which the upper edge is hot, and write down how it goes."""
+def solve(out: Path) -> None:
+    """Solve for a plate of which the upper edge is hot, and tell how it goes; half way there is a file that says so."""
     plate = np.zeros((POINTS, POINTS))
     plate[0] = 1.0
     with dmr.Pool(dmr.processes(NODES), {"even": plate, "odd": plate}) as pool:
-        note(log, 0, pool.processes, "begins")
+        print(at(time.time(), f"jacobi begins on {pool.processes} processes"))
         for done in range(CHECK_EACH, ITERATIONS + 1, CHECK_EACH):
             pool.run(iterate, done - CHECK_EACH, CHECK_EACH)
-            answer = dmr.check_status(minimum=1, maximum=NODES, factor=2)
-            if answer:
+            if answer := dmr.check_status(minimum=1, maximum=NODES, factor=2):
                 pool.resize(answer.processes)
                 dmr.acknowledge()
-            note(log, done, pool.processes, f"{answer.action}: {answer.why}" if answer else "")
-        note(log, ITERATIONS, pool.processes, "ends")
-        return pool.collect("even")
+                goes_on = f"goes on with {pool.processes} after {done:,} iterations"
+                print(at(time.time(), f"jacobi {goes_on} ({answer.action}: {answer.why})"))
+            if done == ITERATIONS // 2:
+                out.with_suffix(".half").touch()
+        print(at(time.time(), f"jacobi ends on {pool.processes} processes"))
+        np.save(out, pool.collect("even"))
 
 
-# ---------------------------------------------------------------------- the demonstration
-
-
-class Event(NamedTuple):
-    """Something that happened."""
-
-    time_s: float
-    iteration: int | None
-    processes: int | None
-    what: str
-
-
-def note(log: Path, iteration: int, processes: int, what: str) -> None:
-    """Write down how far the program is."""
-    with log.open("a") as file:
-        file.write(json.dumps(Event(time.time(), iteration, processes, what)) + "\n")
-
-
-def events(log: Path) -> list[Event]:
-    """Read what the program wrote down."""
-    lines = log.read_text().split("\n")[:-1] if log.exists() else []
-    return [Event(*json.loads(line)) for line in lines]
-
-
-def run_malleable(out: Path) -> list[Event]:
-    """Run the program under a manager, and a rigid one that comes meanwhile; tell what happened."""
-    log = out.with_suffix(".log")
-    with LocalManager(NODES) as manager:
-        jacobi = manager.submit(command(out), NODES, name="jacobi")
-        while not manager.wait(jacobi, 0.05).state.is_final and len(events(log)) < ITERATIONS // CHECK_EACH // 5:
-            pass
-        told = events(log)
-        sleep_s = 1.5 * (told[-1].time_s - told[0].time_s)  # by how quick this machine is
-        rigid = manager.submit([sys.executable, "-c", f"import time; time.sleep({sleep_s})"], 2, name="rigid")
-        ended = manager.wait(jacobi)
-        sys.stderr.write(ended.output.read_text())
-        other = manager.job(rigid)
-    happened = [event for event in events(log) if event.what]
-    for time_s, what in ((other.submit_s, "submitted"), (other.start_s, "started"), (other.end_s, "ended")):
-        if time_s is not None:
-            happened.append(Event(time_s, None, None, f"(job {rigid}, rigid, on {other.nodes} nodes: {what})"))
-    return sorted(happened, key=lambda event: event.time_s)
-
-
-def command(out: Path) -> list[str]:
-    """Say how the program is run."""
-    return [sys.executable, __file__, "--out", str(out)]
+def at(time_s: float, what: str) -> str:
+    """Write down something that happened, with the time of day."""
+    return f"{datetime.fromtimestamp(time_s):%H:%M:%S.%f}  {what}"  # noqa: DTZ006 - as on the wall
 
 
 def demonstrate(folder: Path) -> None:
-    """Run the program under a manager and without, and print what happened."""
+    """Run the program under a manager, with a rigid one beside, and alone; the results are the same."""
     malleable, alone = folder / "malleable.npy", folder / "alone.npy"
-    happened = run_malleable(malleable)
-    print(f"{'Time':>6}  {'Processes':>9}  {'Iteration':>9}  What")
-    for event in happened:
-        processes, iteration = ("" if n is None else f"{n:,}" for n in (event.processes, event.iteration))
-        print(f"{event.time_s - happened[0].time_s:4.1f} s  {processes:>9}  {iteration:>9}  {event.what}")
+    with LocalManager(NODES) as manager:
+        jacobi = manager.submit([sys.executable, __file__, "--out", str(malleable)], NODES, name="jacobi")
+        until_half = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.1; done', str(malleable.with_suffix(".half"))]
+        rigid = manager.submit(until_half, 2, name="rigid")
+        told = manager.wait(jacobi).output.read_text().splitlines()
+        other = manager.wait(rigid)
+    for what, time_s in (("submitted", other.submit_s), ("started", other.start_s), ("ended", other.end_s)):
+        told.append(at(time_s or 0.0, f"(job {rigid}, rigid, on {other.nodes} nodes: {what})"))
+    print("\n".join(sorted(told)))
+    print("Once more, without a manager:", flush=True)
     unmanaged = {name: value for name, value in os.environ.items() if name != "ASA_DMR"}
-    subprocess.run(command(alone), env=unmanaged, check=True)  # noqa: S603 - ourselves
-    times = [told[-1].time_s - told[0].time_s for told in (happened, events(alone.with_suffix(".log")))]
-    is_same = np.array_equal(np.load(malleable), np.load(alone))
-    print(f"\nMalleable {times[0]:.1f} s, without a manager on {NODES} processes {times[1]:.1f} s.")
-    print(f"The results are {'the same, to the last bit' if is_same else 'NOT THE SAME'}.")
-    sizes = [event.processes for event in happened if event.processes is not None]
-    if not is_same or min(sizes) == NODES or sizes[-1] < NODES:
-        sys.exit("It should have shrunk, grown, and computed the same.")
-
-
-def main() -> None:
-    """Run the demonstration, or the program alone."""
-    parser = argparse.ArgumentParser(description="Jacobi's method, on a number of processes that changes.")
-    parser.add_argument("--out", type=Path, metavar="FILE.npy", help="solve, and write the result here")
-    out = parser.parse_args().out
-    if out is not None:
-        np.save(out, solve(out.with_suffix(".log")))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        demonstrate(Path(folder))
+    subprocess.run([sys.executable, __file__, "--out", str(alone)], env=unmanaged, check=True)  # noqa: S603 - ourselves
+    if not np.array_equal(np.load(malleable), np.load(alone)):
+        sys.exit("The results are NOT THE SAME.")
+    print("The results are the same, to the last bit.")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--out"]:
+        solve(Path(sys.argv[2]))
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            demonstrate(Path(place))

@@ -17,12 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 from asa.backends.simulated.presets import PRESETS
-from asa.backends.simulated.replay import replay
+from asa.backends.simulated.replay import replayed
 from rich.console import Console
 
 from asa.errors import InputError
 from asa.evaluation import evaluate, installed
-from asa.history import JobHistory
 from asa.testing import check_estimator
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
@@ -90,27 +89,13 @@ class RecentWaits:
         return made
 
 
-def a_busy_centre(days: int) -> JobHistory:
-    """Draw the jobs of a simulated centre, and let first come first served with EASY backfilling make them wait."""
-    model = PRESETS["uppmax"]
-    jobs = model.generate(days * 86400, seed=1)
-    start = replay(jobs.submit, jobs.run, jobs.request, jobs.cores, model.machine.cores)
-    return JobHistory(
-        submit_s=jobs.submit.astype(float),
-        wait_s=(start - jobs.submit).astype(float),
-        cores=jobs.cores,
-        walltime_s=jobs.request.astype(float),
-        started=np.ones(len(jobs), dtype=bool),
-        machine_cores=model.machine.cores,
-    )
-
-
 def main(days: int = DAYS) -> None:
     """Check that the contract is kept, then see how well it predicts beside others."""
     console = Console(highlight=False)
     check_estimator(RecentWaits, RecentWaits.from_state)
     console.print("It keeps the contract of an estimator.")
-    history = a_busy_centre(days)
+    model = PRESETS["uppmax"]  # a simulated centre, where first come is first served, with backfilling
+    history = replayed(model.generate(days * 86400, seed=1), model.machine.cores)
     console.print(f"{len(history):,} jobs of a simulated centre; how far off in the mean, and waits below p90:")
     for score in evaluate({"uppmax": history}, {"recent": RecentWaits, **installed(["last", "median", "asa"])}):
         console.print(f"{score.estimator:8} factor {10**score.log10_error:.1f} {100 * score.coverage_at(0.9):6.1f} %")

@@ -1,6 +1,6 @@
 """A backend as small as the contract lets it be: a machine in virtual time that serves jobs in the order of submission.
 
-It has what the core needs of a batch system and nothing else; `examples/own_backend.py` has what a real one needs
+It has what the core needs of a batch system and nothing else; `tests/own_backend.py` has what a real one needs
 beside: files, processes, clients that die. A package of yours makes it known by an entry point, and then
 `asa run flow.toml --backend small --set cores=28` takes it:
 

@@ -1,4 +1,4 @@
-"""The example's pipelines for tests: their data, their workflows, and ways to spoil them."""
+"""Whole pipelines for tests: their data, their workflows, and ways to spoil them."""
 
 import os
 import shutil
@@ -6,17 +6,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import whole_pipelines
+from whole_pipelines import run_by_asa, run_in_a_loop
+
 from asa.records import StageEnded
 from asa.runner import list_runs
 from asa.workflow import Workflow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-sys.path += [str(EXAMPLES), str(EXAMPLES / "montage")]
+sys.path.append(str(EXAMPLES / "montage"))
 
-import pipelines  # noqa: E402 - from the examples' folder
-import pytest  # noqa: E402
-from fits import read_image, write_image  # noqa: E402
-from pipelines import run_by_asa, run_in_a_loop  # noqa: E402
+from fits import read_image, write_image  # noqa: E402 - from the examples' folder
 
 __all__ = [
     "EXAMPLES",
@@ -37,7 +38,7 @@ SMALL = "small"
 
 def pipeline_of(name):
     """Give a pipeline; the test is skipped where its programs are not installed."""
-    pipeline = pipelines.PIPELINES[name]
+    pipeline = whole_pipelines.PIPELINES[name]
     if why := pipeline.missing():
         pytest.skip(why)
     return pipeline
@@ -51,14 +52,14 @@ class Made:
         self.data, self.reference = root / "data", root / "loop"
         self.pipeline.make_data(self.data, SMALL)
         self.flow = self.pipeline.load(SMALL, width)
-        pipelines.new_work(self.data, self.reference)
+        whole_pipelines.new_work(self.data, self.reference)
         run_in_a_loop(self.flow, self.reference)
         self._root, self._count = root, 0
 
     def work(self):
         """Make a new folder to work in, whose data may be spoilt."""
         self._count += 1
-        work = pipelines.new_work(self.data, self._root / f"work{self._count}")
+        work = whole_pipelines.new_work(self.data, self._root / f"work{self._count}")
         for link in work.iterdir():
             target = link.resolve()
             link.unlink()
@@ -69,7 +70,7 @@ class Made:
         return self.pipeline.check(self.data, work)
 
     def likeness(self, work):
-        return pipelines.likeness(self.pipeline, self.reference, work)
+        return whole_pipelines.likeness(self.pipeline, self.reference, work)
 
 
 def with_program(flow, folder, name, text):

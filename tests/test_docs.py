@@ -3,9 +3,11 @@
 import ast
 import importlib
 import importlib.util
+import io
 import re
 import shlex
 import sys
+import tokenize
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +28,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = ROOT / "examples"
 OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, moments
+PAGE_LINES = 70
 OF_OTHERS = {"--bb"}  # options of Slurm's that are named
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
@@ -229,6 +232,19 @@ def test_options_that_are_named_alone_are_somebodys():
 # ---------------------------------------------------------------------- examples
 
 
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda example: example.stem)
+def test_an_example_is_under_a_page(example):
+    """A page is 70 lines of code; a whole backend may take two, for its contract has twelve methods."""
+    text = example.read_text()
+    words = {ast.Module, ast.ClassDef, ast.FunctionDef}
+    docstrings = [node.body[0] for node in ast.walk(ast.parse(text)) if type(node) in words and ast.get_docstring(node)]
+    told = {line for docstring in docstrings for line in range(docstring.lineno, docstring.end_lineno + 1)}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    code = {n for t in tokens if t.type not in silent for n in range(t.start[0], t.end[0] + 1)}
+    assert len(code - told) <= PAGE_LINES * (2 if example.stem == "small_backend" else 1)
+
+
 def _example(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     made = importlib.util.module_from_spec(spec)
@@ -262,7 +278,7 @@ def test_without_pytorch_the_objective_says_what_is_missing(capsys, monkeypatch)
     assert "pip install 'asa-client[dras]'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [*OWN, "own_backend"])
+@pytest.mark.parametrize("name", OWN)
 def test_examples_say_how_they_are_made_known(name):
     """The entry point in each docstring is of a group that asa looks through, and names what is there."""
     told = _docstring(name)

@@ -14,7 +14,7 @@ from forked import Command, asa
 from local_queue import Queue
 from slurm_testbed import until
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+TESTS = Path(__file__).parent
 
 
 class Place:
@@ -80,7 +80,7 @@ class Place:
 
 
 class OwnPlace(Place):
-    """One with the batch system of the example, which is installed as a package."""
+    """One with a batch system of somebody's own, which is installed as a package."""
 
     def __init__(self, root):
         super().__init__(root)
@@ -88,7 +88,7 @@ class OwnPlace(Place):
         package.mkdir(parents=True)
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: this-machine\nVersion: 0\n")
         (package / "entry_points.txt").write_text("[asa.backends]\nthis-machine = own_backend:ThisMachine\n")
-        self.environment["PYTHONPATH"] = f"{root / 'packages'}:{EXAMPLES}"
+        self.environment["PYTHONPATH"] = f"{root / 'packages'}:{TESTS}"
 
     @property
     def on(self):

@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError
+from asa.history import JobHistory
 from asa.plugins import unknown_name
 
-__all__ = ["PRESETS", "Rules", "preset_rules", "replay"]
+from .table import JobTable
+
+__all__ = ["PRESETS", "Rules", "preset_rules", "replay", "replayed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +135,41 @@ def replay(
     overruns = bool(np.any(columns[1] > columns[2]))
     lasting = rules.extra == "all" and rules.candidates == "request" and not rules.flags[3] and not overruns
     return schedule_all(columns, capacity, None if rules == Rules() and lasting else (*rules.flags, lasting))
+
+
+def replayed(jobs: JobTable, capacity: int, rules: Rules | None = None, *, source: str = "") -> JobHistory:
+    """Let the jobs of a log or a model queue, and give what there is to learn of their waits.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    capacity
+        Cores of the machine.
+    rules
+        Conventions; ours if not given.
+    source
+        Where the jobs are from, for people.
+
+    Returns
+    -------
+    JobHistory
+        All of them, for all of them start.
+
+    Examples
+    --------
+    >>> columns = [np.array(column) for column in ([0, 1, 2], [9, 9, 5], [9, 9, 5], [3, 4, 1])]
+    >>> replayed(JobTable(*columns), capacity=4).wait_s.tolist()
+    [0.0, 8.0, 0.0]
+    """
+    start = replay(jobs.submit, jobs.run, jobs.request, jobs.cores, capacity, rules)
+    return JobHistory(
+        submit_s=jobs.submit.astype(np.float64),
+        wait_s=(start - jobs.submit).astype(np.float64),
+        cores=jobs.cores,
+        walltime_s=jobs.request.astype(np.float64),
+        started=np.ones(len(jobs), dtype=np.bool_),
+        run_s=jobs.run.astype(np.float64),
+        machine_cores=capacity,
+        source=source,
+    )

@@ -3,13 +3,14 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from real_pipelines import EXAMPLES, SMALL, ended_well, read_image, run_by_asa, run_in_a_loop, write_image
+from real_pipelines import SMALL, ended_well, read_image, run_by_asa, run_in_a_loop, write_image
 
 
-def example(*words):
-    command = [sys.executable, EXAMPLES / "pipelines.py", *words]
+def beside_a_loop(*words):
+    command = [sys.executable, Path(__file__).parents[1] / "whole_pipelines.py", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -76,16 +77,16 @@ class TestChecksFindWhatIsWrong:
         assert statistics.verdict(work).startswith("BAD: 19977 rows in place of 19978")
 
 
-def test_the_example_tells_how_each_way_went(blast, settings, tmp_path):
+def test_the_study_tells_how_each_way_went(blast, settings, tmp_path):
     words = ["blast", "--strategies", "big-job,asa", "--folder", tmp_path / "new"]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    done = example(*words)
+    done = beside_a_loop(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("the same bytes") == 2
     assert "a plain loop, big-job, asa: good: 103 of 103 planted relatives found, 0 false hits" in done.stdout
 
 
-def test_the_example_models_a_queue(blast):
-    done = example("blast", "--backend", "simulated", "--strategies", "per-stage,asa")
+def test_the_study_models_a_queue(blast):
+    done = beside_a_loop("blast", "--backend", "simulated", "--strategies", "per-stage,asa")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "search on hpc2n" in done.stdout

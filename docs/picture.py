@@ -3,7 +3,7 @@
 A row is a job. It waits in the queue, then holds its cores; the dark part is what its stages use of them. Drawn is the
 moment, of twenty, at which all three makespans are nearest to their medians.
 
-    python examples/picture.py [FILE.svg]
+    python docs/picture.py [FILE.svg]
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ jobs and hears of them; and, since this computer has no batch system yet, a *ser
 process of its own, which any client starts and which ends when nothing is left to do. So jobs go on when the client is
 no more, and another client finds them: all that is known lies in files, each written beside its place and renamed.
 
-    python examples/own_backend.py
+    python tests/own_backend.py
 
 A package makes it known by an entry point, and then `asa run flow.toml --backend this-machine --set cores=4` takes it:
 
@@ -279,8 +279,8 @@ class Server:
         put(script, script_of(job.given, job.folder).encode())
         output = f"{job.given.output}.{job.folder.name}"
         with Path(f"{output}.out").open("ab") as out, Path(f"{output}.err").open("ab") as err:
-            child = subprocess.Popen(  # noqa: S603 - what the user wants run
-                ["sh", str(script)],  # noqa: S607 - wherever it is
+            child = subprocess.Popen(
+                ["sh", str(script)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -499,7 +499,7 @@ class ThisMachineBackend:
             pass
         if nobody_serves:
             self._started_s = time.monotonic()
-            subprocess.Popen(  # noqa: S603 - ourselves
+            subprocess.Popen(
                 [sys.executable, __file__, "serve", str(self._spool), str(self.capabilities.max_cores)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

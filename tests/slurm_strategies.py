@@ -4,8 +4,8 @@ The paper ran Montage at two centres for weeks. Here its nine stages last second
 throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts by itself, while another
 user keeps the cluster busy. Each strategy is a client of its own, with a run folder of its own; all meet the same load.
 
-    python examples/strategies_on_slurm.py --rounds 3          # the release that this computer has
-    python examples/strategies_on_slurm.py --newer             # Slurm 24.11, from the tree that the tests use
+    python tests/slurm_strategies.py --rounds 3          # the release that this computer has
+    python tests/slurm_strategies.py --newer             # Slurm 24.11, from the tree that the tests use
 
 It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
 """
@@ -13,7 +13,6 @@ It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld 
 import argparse
 import os
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +24,7 @@ from typing import Any
 from asa.backends.slurm.facility import SlurmRest
 from asa.workflows import montage
 from rich.console import Console
+from slurm_testbed import Testbed, missing
 
 import asa
 from asa.backend import Backend
@@ -33,9 +33,6 @@ from asa.metrics import measure
 from asa.report.comparison import render
 from asa.runner import RunFolder, RunPlan, drive
 from asa.workflow import Stage, Workflow
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from slurm_testbed import Testbed, missing  # type: ignore[import-not-found] # from the tests' folder
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive")
 NODES, CORES_PER_NODE = 16, 28
@@ -96,7 +93,7 @@ def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int
     run = RunFolder.create(folder, plan)
     result = drive(run, connect)
     metrics = measure(flow, result.records) if result.outcome == "completed" else None
-    return CompareRun(flow.name, "testbed", cores, strategy, seed, True, metrics, result.reason)  # noqa: FBT003 - as seen
+    return CompareRun(flow.name, "testbed", cores, strategy, seed, True, metrics, result.reason)
 
 
 def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
