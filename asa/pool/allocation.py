@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -10,7 +11,7 @@ from asa.waits import WaitForecast
 
 from .values import Shape, View
 
-__all__ = ["Allocation", "Phase"]
+__all__ = ["Allocation", "Phase", "workers_by_allocation"]
 
 
 class Phase(StrEnum):
@@ -133,3 +134,22 @@ class Allocation:
             "walltime_s": self.shape.walltime_s,
             "tags": sorted(self.shape.tags),
         }
+
+
+def workers_by_allocation(workers: Iterable[Any]) -> dict[str, list[Any]]:
+    """Sort workers, as dask's scheduler knows them, by the allocation that they are on.
+
+    Parameters
+    ----------
+    workers
+        Those that are here.
+
+    Returns
+    -------
+    dict
+        By the allocation's name in the pool; what is on none is by its own name.
+    """
+    told: dict[str, list[Any]] = {}
+    for worker in workers:
+        told.setdefault(str(worker.name).partition("-")[0], []).append(worker)
+    return told

@@ -29,11 +29,11 @@ from slurm_testbed import until
 
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitStore
-from asa.pool import AsaCluster, demand
-from asa.pool import cluster as cluster_module
+from asa.pool import AsaCluster, demand, departures
 from asa.pool.allocation import Phase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
+from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.values import Shape, Wave
 
@@ -66,6 +66,11 @@ def joined(allocation):
 
 def ended(allocation):
     return until(lambda: allocation.phase is Phase.ENDED and allocation, what=f"the end of {allocation.id}")
+
+
+def names(pool):
+    """Give the names of the workers that are here."""
+    return [worker.name for worker in list(pool.scheduler.workers.values())]
 
 
 def outlive(pool, one, left_s):
@@ -158,7 +163,7 @@ def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
             client.gather(tasks)
             ends(lone)
             ended(lone)
-            assert list(client.ncores()) == [pool._keeper.result().address]
+            assert names(pool) == [KEEPER]
             assert client.gather(tasks) == list(range(turn * 10, turn * 10 + 10))
             waiting = client.submit(sum, tasks)  # the one that keeps them is no worker
             time.sleep(0.2)
@@ -167,18 +172,18 @@ def test_the_client_keeps_the_only_copy_of_results(queue, tmp_path):
             assert waiting.result(timeout=30) == sum(range(turn * 10, turn * 10 + 10))
             assert set(runs(tmp_path).values()) == {1}
         del tasks, waiting
-        until(lambda: pool._keeper is None, what="the end of what keeps nothing any more")
+        until(lambda: KEEPER not in names(pool), what="the end of what keeps nothing any more")
 
 
-def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, monkeypatch):
+def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, monkeypatch, caplog):
     """It stays until its results can move to other workers, for the client is no place for them."""
-    monkeypatch.setattr(cluster_module, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(departures, "_KEPT_BYTES", 0)
     with cluster(queue, "much") as pool, Client(pool) as client:
         lone = joined(pool.ask())
         task = client.submit(counting(tmp_path / "runs"), 1)
         task.result(timeout=60)
         pool.release(lone)
-        until(lambda: lone.id in pool._again_s, what="the refusal")
+        until(lambda: f"{lone.id} stays" in caplog.text, what="the refusal")
         assert lone.phase is Phase.ALIVE
         assert client.submit(lambda x: x + 1, task).result(timeout=30) == 2
         assert runs(tmp_path / "runs") == {1: 1}
@@ -323,9 +328,9 @@ def test_all_is_encrypted_where_workers_are_elsewhere(queue, monkeypatch):
 def test_jobs_that_bring_no_worker_are_not_asked_for_for_ever(queue):
     """What is broken on the compute nodes costs three jobs, and says so."""
     with cluster(queue, "barren", python="/bin/false", n_workers=1) as pool:
-        until(lambda: pool._barren >= 3, what="three jobs without a worker")
+        until(lambda: pool.stuck, what="three jobs without a worker")
         count = len(pool.allocations)
-        pool.sync(pool._look_after)
+        pool.sync(pool.decide_now)
         assert len(pool.allocations) == count == 3
         assert "no worker comes" in pool.table().caption
 

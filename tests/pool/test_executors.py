@@ -10,7 +10,7 @@ pytest.importorskip("distributed", reason="dask.distributed is not installed")
 from local_queue import Queue
 
 from asa.errors import UnavailableError
-from asa.pool import cluster
+from asa.pool import jobs
 from asa.pool.executors import executor_of
 
 
@@ -38,7 +38,7 @@ def test_what_is_asked_for_brings_workers(here):
 
 def test_where_no_worker_ever_comes_nobody_waits_for_ever(here, monkeypatch):
     """The jobs begin and end, and no worker was in them."""
-    monkeypatch.setattr(cluster.AsaCluster, "_command", lambda *_: "exit 1")
+    monkeypatch.setattr(jobs.WorkerJobs, "_command", lambda *_: "exit 1")
     with (
         pytest.raises(UnavailableError, match=r"(?s)no worker comes: 3 jobs in a row .*logs"),
         executor_of("pool", 1) as executor,

@@ -1,0 +1,184 @@
+"""Which allocations of a pool are left, when, and where their last results go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .allocation import Allocation, Phase, workers_by_allocation
+from .demand import longest_task_s
+from .keeper import KEEPER, Keeper, gather_on, open_keeper, sole_bytes
+from .leaving import leave, others_run, throw_out
+from .planning import drain_from_s
+from .values import Shape
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+    from distributed.security import Security
+
+__all__ = ["Departures"]
+
+logger = logging.getLogger("asa.pool")
+
+_RETRY_S = 5.0  # before workers whose results could not move are asked to leave again
+_PATIENCE_S = 60.0  # for tasks that began on an allocation that is given back
+_LAST_SHARE = 0.7  # of the margin before the end of a walltime, for results to move
+_KEPT_BYTES = 2**30  # of results that an allocation need not be held for: the client keeps them
+
+
+class Departures:
+    """Has allocations leave a pool, each with all of its workers, so that no result is lost that can be saved.
+
+    Results move to workers that stay. Where there are none, a `Keeper` in this process takes them: at the end of a
+    walltime as much as there is time for, otherwise no more than it has room for; what is beyond that stays where it
+    is, and its allocation is asked to leave again and again.
+
+    Parameters
+    ----------
+    scheduler, security
+        Of the pool.
+    folder
+        For what is kept of results and does not fit into the memory.
+    margin_of
+        Tells how many seconds before the end of its walltime an allocation of a shape is left.
+    now
+        Reads the batch system's clock.
+    cancel
+        Cancels the job with a token.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        security: Security,
+        folder: Path,
+        *,
+        margin_of: Callable[[Shape], float],
+        now: Callable[[], float],
+        cancel: Callable[[str], None],
+    ) -> None:
+        self._scheduler, self._security, self._folder = scheduler, security, folder
+        self._margin_of, self._now, self._cancel = margin_of, now, cancel
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._again_s: dict[str, float] = {}  # when those that stayed are asked again
+        self._keeper: asyncio.Task[Keeper] | None = None
+
+    # ------------------------------------------------------------------ who leaves, and when
+
+    async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
+        """Have those leave whose time is up, and those again that nobody wants; let go of a keeper of nothing."""
+        task_s = longest_task_s(self._scheduler)
+        for one in allocations:
+            if one.phase is Phase.ALIVE and one.id not in self._leaving and now_s >= self._again_s.get(one.id, 0.0):
+                self._leave_in_time(one, now_s, task_s)
+                if one.unwanted:  # its results could move nowhere the last time
+                    self.give_back(one, one.unwanted)
+        if self._keeper is not None and self._keeper.done() and not self._leaving and not self._kept_bytes():
+            await self.close_keeper()
+
+    def give_back(self, one: Allocation, why: str) -> None:
+        """Have an allocation leave before its time: unless much is there that could move nowhere."""
+        self._have_leave(one, _PATIENCE_S, is_last=False, why=why)
+
+    async def stop(self) -> None:
+        """Have nobody leave any more."""
+        for task in list(self._leaving.values()):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _leave_in_time(self, one: Allocation, now_s: float, task_s: float) -> None:
+        ends_s = one.walltime_ends_s
+        if ends_s is None or one.start_s is None:
+            return
+        until_s = ends_s - self._margin_of(one.shape)
+        if now_s >= until_s:
+            self._have_leave(one, until_s - now_s, is_last=True)
+        elif now_s >= drain_from_s(until_s, task_s, one.start_s) and others_run(self._scheduler, self._addresses(one)):
+            self._have_leave(one, until_s - now_s, is_last=False)
+
+    def _have_leave(self, one: Allocation, patience_s: float, *, is_last: bool, why: str = "") -> None:
+        """Have an allocation's workers leave, and its job end with them."""
+        if one.id in self._leaving:
+            return
+        addresses = self._addresses(one)
+        if not is_last and not others_run(self._scheduler, addresses) and self._is_much(addresses):
+            if one.id not in self._again_s:
+                logger.warning("allocation %s stays: much is there that could move nowhere", one.id)
+            self._again_s[one.id] = self._now() + _RETRY_S
+            return
+        before_end_s = time.monotonic() + self._margin_of(one.shape) * _LAST_SHARE
+
+        async def go() -> None:
+            before, since_s = one.phase, self._now()
+            one.phase, one.drain_s = Phase.DRAINING, since_s
+            keep = partial(self._keep, until_s=before_end_s if is_last else None)
+            try:
+                connection = dict(self._security.get_connection_args("scheduler"))
+                if not await leave(self._scheduler, self._addresses(one), patience_s, connection, keep):
+                    if not is_last:
+                        one.phase, one.drain_s = before, None
+                        self._again_s[one.id] = self._now() + _RETRY_S
+                        return
+                    await throw_out(self._scheduler, self._addresses(one))
+                one.why = one.why or why or "its walltime was about to end"
+            except Exception:
+                logger.exception("the workers of allocation %s did not leave as they should", one.id)
+                one.why = one.why or why or "its workers could not leave"
+            finally:
+                self._leaving.pop(one.id, None)
+            self._cancel(one.token)
+
+        self._leaving[one.id] = asyncio.ensure_future(go())
+
+    def _addresses(self, one: Allocation) -> list[str]:
+        workers = workers_by_allocation(self._scheduler.workers.values())
+        return [worker.address for worker in workers.get(one.id, [])]
+
+    # ------------------------------------------------------------------ where results go
+
+    async def close_keeper(self) -> None:
+        """Let go of what this process keeps."""
+        if self._keeper is not None:
+            opened, self._keeper = self._keeper, None
+            with suppress(OSError, TimeoutError, ValueError):
+                await (await opened).close(nanny=False)
+
+    async def _keep(self, addresses: Collection[str], until_s: float | None) -> bool:
+        """Have this process keep what no other worker can take; as much as there is time for at the end of a walltime.
+
+        No allocation that is paid for is held for the sake of little.
+        """
+        if not sole_bytes(self._scheduler, addresses):
+            return True
+        if until_s is None and self._is_much(addresses):
+            return False
+        try:
+            async with asyncio.timeout(None if until_s is None else max(until_s - time.monotonic(), 0.0)):
+                if self._keeper is None:
+                    opening = open_keeper(self._scheduler, self._security, self._folder)
+                    self._keeper = asyncio.ensure_future(opening)
+                keeper = await asyncio.shield(self._keeper)
+                kept = await gather_on(keeper.address, self._scheduler, addresses)
+        except TimeoutError:
+            kept = False
+        except Exception:
+            logger.exception("results of %s could not be kept", " and ".join(addresses))
+            kept, self._keeper = False, None
+        if until_s is not None and not kept:
+            logger.warning("results of %s could not all move in time: their tasks run again", " and ".join(addresses))
+        return kept or until_s is not None
+
+    def _is_much(self, addresses: Collection[str]) -> bool:
+        """Whether some workers hold alone what is too much for this process, or cannot move."""
+        return sole_bytes(self._scheduler, addresses) + self._kept_bytes() > _KEPT_BYTES
+
+    def _kept_bytes(self) -> int:
+        """Count what this process keeps."""
+        return sum(worker.nbytes for worker in self._scheduler.workers.values() if worker.name == KEEPER)

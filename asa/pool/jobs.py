@@ -1,0 +1,94 @@
+"""What a job of a pool asks for and runs: dask's own workers, which find the pool's scheduler by themselves."""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from asa.backend import JobSpec
+
+from .values import Shape
+
+__all__ = ["WorkerJobs"]
+
+_DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJobs:
+    """Writes the jobs of one pool.
+
+    Parameters
+    ----------
+    pool
+        Its name, with which its jobs' names begin.
+    python
+        The interpreter on the compute nodes.
+    launcher
+        Starts a command once on each node of a job of several nodes.
+    interface
+        Of the network, over which workers are reached; dask's choice if there is none.
+    credentials
+        Files that let workers in, by the options of dask's worker that name them.
+    """
+
+    pool: str
+    python: str
+    launcher: str
+    interface: str | None
+    credentials: Mapping[str, Path]
+
+    def spec(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> JobSpec:
+        """Describe the job of one allocation, with a token of its own.
+
+        Parameters
+        ----------
+        one_id
+            The allocation's name in the pool, with which its workers' names begin.
+        shape
+            What it asks for.
+        scheduler
+            Address of the pool's scheduler.
+        lifetime_s
+            Seconds after which its workers end by themselves, should the scheduler be gone by then.
+        """
+        return JobSpec(
+            f"{self.pool}-{one_id}",
+            shape.cores,
+            shape.walltime_s,
+            command=self._command(one_id, shape, scheduler, lifetime_s),
+            nodes=shape.nodes,
+            memory_bytes=shape.memory_bytes,
+            gpus=shape.gpus,
+            partition=shape.partition,
+            account=shape.account,
+            options=shape.options,
+            cpus_per_task=shape.cores // max(shape.nodes, 1),
+            token=uuid.uuid4().hex,
+        )
+
+    def _command(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> str:
+        """Write what it runs: dask's own worker, a nanny for each process, so that a crash does not cost a wait."""
+        processes = shape.processes // max(shape.nodes, 1)
+        arguments = [self.python, "-m", "distributed.cli.dask_worker", scheduler]
+        options = {
+            "nworkers": processes,
+            "nthreads": shape.threads,
+            "memory-limit": shape.memory_bytes // shape.processes if shape.memory_bytes else "auto",
+            "resources": " ".join(f"{name}={amount:.12g}" for name, amount in shape.resources.items()),
+            "death-timeout": f"{_DEATH_S:.0f}s",
+            "lifetime": f"{lifetime_s:.0f}s",
+            **self.credentials,
+            **({"interface": self.interface} if self.interface else {}),
+        }
+        for name, value in options.items():
+            arguments += [f"--{name}", str(value)]
+        suffix = "" if processes > 1 else "-0"
+        if shape.nodes <= 1:
+            return f"exec {shlex.join([*arguments, '--no-dashboard', '--name', one_id + suffix])}"
+        # a word to the shell on each node, which knows its name
+        each = f'exec {shlex.join([*arguments, "--no-dashboard"])} --name "{one_id}-$(hostname -s){suffix}"'
+        return f"exec {self.launcher} sh -c {shlex.quote(each)}"

@@ -1,0 +1,198 @@
+"""Where the allocations of a pool stand, by what the desk tells of their jobs and by the workers that are here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from asa.backend import JobState, JobStatus
+
+from .allocation import Allocation, Phase
+from .desk import News
+from .values import Rules, Shape
+
+__all__ = ["Roster"]
+
+logger = logging.getLogger("asa.pool")
+
+_MOST_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
+_LEARN = 0.5  # weight of the latest startup
+_ASKED = "asked"  # tokens of jobs, in the pool's folder
+
+
+class Roster:
+    """All allocations that one pool ever asked for.
+
+    It takes in what is told, and does nothing about it.
+
+    Parameters
+    ----------
+    folder
+        Of the pool; the tokens of its jobs are kept there, for a pool that comes later.
+
+    Attributes
+    ----------
+    startup_s
+        Seconds from the start of a job until its workers work, learned from those that did.
+    trouble
+        Why the batch system cannot be asked; empty if it can.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._tokens_file, self._logs = folder / _ASKED, folder / "logs"
+        self._by_id: dict[str, Allocation] = {}
+        self._by_token: dict[str, Allocation] = {}
+        self._refused: set[Shape] = set()
+        self._refusal = ""
+        self._barren = 0
+        self._offset_s = 0.0
+        self._samples: list[tuple[float, int, int, int]] = []
+        self.startup_s = Rules().startup_s
+        self.trouble = ""
+
+    def __getitem__(self, one_id: str) -> Allocation:
+        return self._by_id[one_id]
+
+    # ------------------------------------------------------------------ what there is
+
+    def now(self) -> float:
+        """Read the batch system's clock."""
+        return time.time() + self._offset_s
+
+    def all(self) -> list[Allocation]:
+        """Give all, in the order in which they were asked for."""
+        return list(self._by_id.values())
+
+    def live(self) -> list[Allocation]:
+        """Give those that have not ended."""
+        return [one for one in self._by_id.values() if one.phase is not Phase.ENDED]
+
+    def useful(self) -> list[Allocation]:
+        """Give those that are part of the pool, or will be."""
+        return [one for one in self._by_id.values() if one.is_useful]
+
+    def has_ended(self, one_id: str) -> bool:
+        """Whether there was such a one, and is no more."""
+        return one_id in self._by_id and self._by_id[one_id].phase is Phase.ENDED
+
+    def records(self) -> dict[str, Any]:
+        """Give what a picture of the pool's time needs, as plain data; see `asa.pool.AsaCluster.timeline`."""
+        names = ("time_s", "alive", "busy", "waiting")
+        samples = [dict(zip(names, sample, strict=True)) for sample in self._samples]
+        return {"allocations": [one.record() for one in self.all()], "cores": samples}
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def left_over(self) -> list[str]:
+        """Give the tokens of the jobs that an earlier pool in the same folder asked for."""
+        return self._tokens_file.read_text(encoding="ascii").split() if self._tokens_file.exists() else []
+
+    def next_id(self) -> str:
+        """Give the name of the allocation that is asked for next."""
+        return f"a{len(self._by_id) + 1}"
+
+    def add(self, one: Allocation) -> None:
+        """Take in one that is asked for."""
+        self._by_id[one.id] = self._by_token[one.token] = one
+        with suppress(OSError), self._tokens_file.open("a", encoding="ascii") as file:
+            file.write(f"{one.token}\n")
+
+    def refuse(self, shape: Shape, why: str) -> None:
+        """Take in that there will never be one of a shape."""
+        self._refused.add(shape)
+        self._refusal = why
+
+    def is_possible(self, shape: Shape) -> bool:
+        """Whether there may be one of a shape, as far as is known."""
+        return shape not in self._refused
+
+    @property
+    def is_barren(self) -> bool:
+        """Whether so many jobs in a row had no worker that asking for more is of no use."""
+        return self._barren >= _MOST_BARREN
+
+    def hope_again(self) -> None:
+        """Forget how many jobs in a row had no worker."""
+        self._barren = 0
+
+    def stuck(self, offered: Iterable[Shape]) -> str:
+        """Tell why nothing is there and none of some shapes is asked for any more; empty if that is not so."""
+        if self.live():
+            return ""
+        if self.is_barren:
+            return f"{self._barren} jobs in a row ended without one; their output is in {self._logs}"
+        return self._refusal if self._refused.issuperset(offered) else ""
+
+    # ------------------------------------------------------------------ what is told
+
+    def hear(self, news: News) -> None:
+        """Take in what became known of jobs."""
+        self._offset_s = news.now_s - time.time()
+        self.trouble = news.trouble
+        for token, why in news.refused.items():
+            one = self._by_token[token]
+            if not one.why:
+                logger.warning("allocation %s was refused: %s", one.id, why)
+                self.refuse(one.shape, why)
+            self._end(one, news.now_s, why)
+        for token, status in news.statuses.items():
+            self._hear_of(self._by_token[token], status)
+
+    def _hear_of(self, one: Allocation, status: JobStatus) -> None:
+        one.job_id = status.job_id
+        one.start_s = status.start_s
+        one.expected_s = status.expected_start_s
+        if status.state is JobState.PENDING:
+            one.phase = Phase.PENDING  # again, if it was put back into the queue
+        elif status.state is JobState.RUNNING:
+            if one.is_waiting:
+                one.phase = Phase.STARTING
+                one.bare_since_s = self.now()
+        else:
+            told = f"{status.state}: {status.reason}" if status.reason else str(status.state)
+            self._end(one, status.end_s if status.end_s is not None else self.now(), told)
+
+    def _end(self, one: Allocation, at_s: float, why: str) -> None:
+        if one.phase is Phase.ENDED:
+            return
+        if one.start_s is not None and one.joined_s is None and not one.why:
+            self._barren += 1
+            if self._barren == _MOST_BARREN:
+                until = "no more is asked for until `scale`, `adapt` or `ask` say so"
+                logger.error("%d jobs in a row had no worker: see %s; %s", self._barren, self._logs, until)
+        one.why = one.why or why
+        one.phase, one.end_s = Phase.ENDED, at_s
+        one.idle_since_s = one.useless_since_s = None
+        one.workers = set()
+        logger.info("allocation %s ended: %s", one.id, one.why)
+
+    # ------------------------------------------------------------------ what is seen
+
+    def see_workers(self, one: Allocation, workers: Collection[Any], now_s: float) -> None:
+        """Take in which of an allocation's workers, as dask's scheduler knows them, are here, and whether they work."""
+        one.workers = {str(worker.name) for worker in workers}
+        if one.is_waiting:
+            return
+        if not workers:
+            one.bare_since_s = one.bare_since_s or now_s
+            return
+        one.bare_since_s = None
+        if one.phase is Phase.STARTING:
+            one.phase, one.joined_s = Phase.ALIVE, now_s
+            self._barren = 0
+            if one.start_s is not None:
+                self.startup_s += _LEARN * (max(now_s - one.start_s, 0.0) - self.startup_s)
+        is_busy = any(worker.processing for worker in workers)
+        one.idle_since_s = None if is_busy else one.idle_since_s or now_s
+
+    def sample(self, workers: Collection[Any], now_s: float) -> None:
+        """Note how many cores there are, how many work, and how many are waited for."""
+        alive = sum(worker.nthreads for worker in workers)
+        busy = sum(min(len(worker.processing), worker.nthreads) for worker in workers)
+        waiting = sum(one.shape.cores for one in self.live() if one.is_waiting)
+        if not self._samples or self._samples[-1][1:] != (alive, busy, waiting):
+            self._samples.append((now_s, alive, busy, waiting))

@@ -1,0 +1,323 @@
+"""What goes on in a pool by itself: it looks after its allocations, decides what it needs, asks, and gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asa.backend import Capabilities
+from asa.errors import SubmitRejectedError
+from asa.waits import WaitForecast
+
+from .allocation import Allocation, Phase, workers_by_allocation
+from .demand import read_demand
+from .departures import Departures
+from .desk import Desk, News
+from .jobs import WorkerJobs
+from .keeper import KEEPER
+from .leaving import throw_out
+from .planning import decide, surplus
+from .roster import Roster
+from .values import Decision, Rules, Shape
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+    from distributed.security import Security
+
+__all__ = ["Supervision"]
+
+logger = logging.getLogger("asa.pool")
+
+_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is told before
+_BARE_S = 300.0  # a job that runs without a worker for so long is of no use
+_MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
+
+
+class Supervision:
+    """Keeps one pool as its user wants it, for as long as the pool lives.
+
+    From `begin` to `end` it does so by itself, in the loop of dask's scheduler.
+
+    Parameters
+    ----------
+    roster
+        Of the pool's allocations.
+    desk
+        Speaks with the batch system.
+    jobs
+        Writes jobs.
+    capabilities
+        What the batch system can do.
+    shape
+        What a job asks for where nothing else is said.
+    price
+        Cores that one is ready to pay for as long as the work is not done.
+    margin_s
+        Seconds before the end of its walltime at which an allocation is left; a tenth of it, at most a minute, if None.
+    folder
+        Of the pool.
+
+    Attributes
+    ----------
+    is_over
+        Whether it does nothing any more.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        desk: Desk,
+        jobs: WorkerJobs,
+        capabilities: Capabilities,
+        *,
+        shape: Shape,
+        price: float,
+        margin_s: float | None,
+        folder: Path,
+    ) -> None:
+        self._roster, self._desk, self._jobs, self._capabilities = roster, desk, jobs, capabilities
+        self._margin_s, self._folder = margin_s, folder
+        self._usual = Rules(price=price, most_waiting=capabilities.most_queued, is_fixed=True)
+        self._rules, self._usual_shape = self._usual, shape
+        self._offered: tuple[Shape, ...] = (shape,)
+        self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with
+        self._wake, self._deciding = asyncio.Event(), asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._scheduler: Scheduler
+        self._departures: Departures
+        self.is_over = False
+
+    # ------------------------------------------------------------------ life
+
+    def begin(self, scheduler: Scheduler, security: Security) -> None:
+        """Look after the pool from now on, whose scheduler is there now."""
+        if self._task is None:
+            self._scheduler = scheduler
+            self._departures = Departures(
+                scheduler,
+                security,
+                self._folder / "kept",
+                margin_of=self._margin_of,
+                now=self._roster.now,
+                cancel=self._desk.cancel,
+            )
+            self._task = asyncio.ensure_future(self._go_on())
+
+    async def end(self) -> None:
+        """Have all jobs cancelled, and do nothing any more."""
+        if self.is_over or self._task is None:
+            return
+        self.is_over = True
+        self._rules = self._usual  # by which nothing is kept
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        await self._departures.stop()
+        for one in self._roster.live():
+            one.why = one.why or "the pool was closed"
+            self._desk.cancel(one.token)
+        await self._departures.close_keeper()
+
+    async def all_ended(self, within_s: float) -> None:
+        """Wait until no job is left, but no longer than so many seconds."""
+        ends_s = time.monotonic() + within_s
+        while self._roster.live() and (left_s := ends_s - time.monotonic()) > 0:
+            await self._news(left_s)
+
+    def wake(self) -> None:
+        """Have a look soon, as something has changed."""
+        self._wake.set()
+
+    def hear(self, news: News) -> None:
+        """Take in what became known of jobs."""
+        self._roster.hear(news)
+        self.wake()
+
+    async def _news(self, within_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._wake.wait()
+        self._wake.clear()
+
+    # ------------------------------------------------------------------ looking after
+
+    async def _go_on(self) -> None:
+        while not self.is_over:
+            try:
+                await self._look_after()
+            except Exception:
+                logger.exception("the pool could not be looked after")
+            await self._news(_LOOK_S)
+
+    async def _look_after(self) -> None:
+        """See who is here, have those leave whose time is up, and keep as many as were asked for."""
+        now_s = self._roster.now()
+        workers = workers_by_allocation(self._scheduler.workers.values())
+        for one in self._roster.live():
+            self._roster.see_workers(one, workers.get(one.id, []), now_s)
+            self._give_up_bare(one, now_s)
+        for one_id, theirs in workers.items():
+            if self._roster.has_ended(one_id):
+                await throw_out(self._scheduler, [worker.address for worker in theirs])
+        await self._departures.look_after(self._roster.live(), now_s)
+        if self._rules.is_fixed and self._rules.minimum:
+            await self.decide(1)
+        here = [worker for worker in self._scheduler.workers.values() if worker.name != KEEPER]
+        self._roster.sample(here, now_s)
+
+    def _give_up_bare(self, one: Allocation, now_s: float) -> None:
+        """Cancel a job that runs without a worker for too long."""
+        if one.is_waiting or one.workers or one.why or one.bare_since_s is None:
+            return
+        if now_s - one.bare_since_s >= _BARE_S:
+            one.why = f"it has had no worker for {_BARE_S:.0f} s; its output is in {self._folder / 'logs'}"
+            logger.warning("allocation %s: %s", one.id, one.why)
+            self._desk.cancel(one.token)
+
+    def _margin_of(self, shape: Shape) -> float:
+        """Tell how many seconds before the end of its walltime an allocation is left."""
+        if self._margin_s is not None:
+            return min(self._margin_s, shape.walltime_s / 2)
+        return min(shape.walltime_s * _MARGIN_SHARE, _MARGIN_S)
+
+    # ------------------------------------------------------------------ deciding
+
+    async def decide(self, wait_count: int) -> Decision:
+        """Decide what to ask for and what to give back, and do it; what is parted with was to be so many times."""
+        async with self._deciding:
+            return await self._decide(wait_count)
+
+    async def _decide(self, wait_count: int) -> Decision:
+        if self._roster.is_barren:
+            return Decision()
+        now_s = self._roster.now()
+        shapes = [shape for shape in self._offered if self._roster.is_possible(shape)]
+        forecasts = await asyncio.wrap_future(self._desk.forecasts(shapes))
+        # who waits so long for cores has tasks that are worth it: a wave asked for too small waits twice
+        unknown_s = min((forecast.at(0.5) for forecast in forecasts.values()), default=0.0)
+        waves = read_demand(self._scheduler, unknown_s, shapes)
+        views = [one.view(now_s, self._margin_of(one.shape)) for one in self._roster.useful()]
+        margin_s = max((self._margin_of(shape) for shape in shapes), default=0.0)
+        rules = replace(self._rules, margin_s=margin_s, startup_s=self._roster.startup_s)
+        decision = await asyncio.to_thread(decide, now_s, waves, views, forecasts, rules)
+        if self.is_over or self._rules.is_fixed != rules.is_fixed or self._roster.is_barren:
+            return Decision()
+        for one in self._roster.useful():
+            one.useless_since_s = (one.useless_since_s or now_s) if one.id in decision.useless else None
+        for shape in decision.ask:
+            if self._roster.is_possible(shape):
+                try:
+                    self._request(shape, forecasts.get(shape) or forecasts[shapes[0]])
+                except SubmitRejectedError as error:
+                    logger.warning("%s", error)
+        for reason in decision.reasons:
+            logger.info("%s", reason)
+        parted = {*decision.withdraw, *decision.give_back}
+        self._due = Counter({one_id: self._due[one_id] + 1 for one_id in parted})
+        for one_id in [one_id for one_id in parted if self._due[one_id] >= wait_count]:
+            self._part(self._roster[one_id], "it was of no more use")
+        return decision
+
+    def _request(self, shape: Shape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
+        """Ask for an allocation.
+
+        Raises
+        ------
+        SubmitRejectedError
+            There will never be such a one.
+        """
+        one_id = self._roster.next_id()
+        # should the scheduler be gone by then; a worker's clock begins a little late, and so half of the margin is kept
+        lifetime_s = shape.walltime_s - self._margin_of(shape) / 2
+        spec = self._jobs.spec(one_id, shape, self._scheduler.address, lifetime_s)
+        if (impossible := self._capabilities.impossible(spec)) is not None:
+            self._roster.refuse(shape, impossible)
+            raise SubmitRejectedError(impossible, where=f"pool {self._jobs.pool!r}", hint="Ask for less.")
+        one = Allocation(one_id, spec.token, shape, self._roster.now(), forecast, is_pinned)
+        self._roster.add(one)
+        self._desk.submit(spec, forecast)
+        return one
+
+    def _part(self, one: Allocation, why: str) -> None:
+        """Give back an allocation, or withdraw it while it waits."""
+        if one.phase in (Phase.ALIVE, Phase.DRAINING):
+            self._departures.give_back(one, why)
+        elif one.phase is not Phase.ENDED:
+            one.why = one.why or why
+            self._desk.cancel(one.token)
+            if one.phase is Phase.STARTING:
+                one.phase = Phase.DRAINING
+
+    # ------------------------------------------------------------------ what users want
+
+    async def ask(self, shape: Shape) -> Allocation:
+        """Ask for an allocation, which stays until somebody does not want it any more.
+
+        Raises
+        ------
+        SubmitRejectedError
+            There will never be such a one.
+        """
+        self._roster.hope_again()
+        forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
+        return self._request(shape, forecasts[shape], is_pinned=True)
+
+    def part_for_good(self, one: Allocation, why: str) -> None:
+        """Part with an allocation that somebody does not want any more: as soon as its results can move."""
+        one.unwanted = why
+        self._part(one, why)
+
+    def scale(self, cores: int) -> None:
+        """Have so many cores, and keep as many."""
+        self._roster.hope_again()
+        self._rules, self._offered = replace(self._usual, minimum=cores, maximum=cores), (self._usual_shape,)
+        now_s = self._roster.now()
+        pinned = [one for one in self._roster.useful() if one.is_pinned]
+        others = [one for one in self._roster.useful() if not one.is_pinned]
+        for one in others:
+            one.unwanted = ""  # it is decided anew who goes
+        views = [one.view(now_s, self._margin_of(one.shape)) for one in others]
+        part = surplus(now_s, views, max(cores - sum(one.shape.cores for one in pinned), 0))
+        for one_id in (*part.withdraw, *part.give_back):
+            self.part_for_good(self._roster[one_id], "fewer workers were asked for")
+        self.wake()
+
+    def close_workers(self, names: Collection[str]) -> None:
+        """Give back the allocations all of whose workers are named, and keep as much less."""
+        for one in self._roster.useful():
+            if one.workers and one.workers.issubset(names):
+                self._rules = replace(self._rules, minimum=max(self._rules.minimum - one.shape.cores, 0))
+                self.part_for_good(one, "its workers were to close")
+
+    def adapt(
+        self,
+        offered: tuple[Shape, ...],
+        *,
+        minimum: int,
+        maximum: float,
+        price: float | None,
+        target_s: float,
+    ) -> None:
+        """Go by what the work is worth from now on, with jobs of the shapes that are offered; see `Rules`."""
+        self._roster.hope_again()
+        self._offered = offered
+        self._rules = replace(
+            self._usual,
+            minimum=minimum,
+            maximum=maximum,
+            price=self._usual.price if price is None else price,
+            target_s=target_s,
+            is_fixed=False,
+        )
+
+    @property
+    def stuck(self) -> str:
+        """Why nothing is asked for any more, though nothing is there; empty if that is not so."""
+        return self._roster.stuck(self._offered)
