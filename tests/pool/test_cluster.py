@@ -193,6 +193,30 @@ def test_much_is_not_taken_from_an_allocation_that_could_stay(queue, tmp_path, m
         assert runs(tmp_path / "runs") == {1: 1}
 
 
+def test_an_allocation_stays_whose_last_results_come_to_be_too_much(queue, tmp_path, monkeypatch):
+    """It held nothing when it was given back; what ran there then ends with more than the client keeps."""
+    monkeypatch.setattr(departures, "_KEPT_BYTES", 1000)
+    count, end = counting(tmp_path / "runs"), tmp_path / "end"
+
+    def grow():
+        count(1)
+        while not end.exists():
+            time.sleep(0.02)
+        return bytes(10_000)
+
+    with cluster(queue, "grown") as pool, Client(pool) as client:
+        lone = joined(pool.ask())
+        task = client.submit(grow)
+        until(lambda: runs(tmp_path / "runs"), what="work under way")
+        pool.release(lone)
+        until(lambda: lone.phase is Phase.DRAINING, what="its leaving")
+        end.touch()
+        until(lambda: lone.phase is not Phase.DRAINING, what="that it stays, or ends")
+        assert lone.phase is Phase.ALIVE
+        assert client.submit(len, task).result(timeout=30) == 10_000
+        assert runs(tmp_path / "runs") == {1: 1}
+
+
 def test_tasks_of_a_killed_allocation_run_again_elsewhere(pool, tmp_path):
     """The pool loses a job without a word; each result arrives once."""
     pool, client = pool
