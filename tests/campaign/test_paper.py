@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from asa.campaign import paper
+from asa.campaign import paper_cells
 from asa.campaign.paper import BY_CONSTRUCTION, Campaign, PaperRun, Probes, conclude, run_campaign
 from asa.campaign.published import PROBES, SIZES, STRATEGIES, TABLE_1, TABLE_2, WORKFLOWS
 from asa.campaign.verdicts import average_above_best
@@ -27,7 +27,7 @@ GEOMETRIES = [(system, workflow, cores) for system, sizes in SIZES.items() for w
 def same_code():
     """The sources count as the same throughout, also where somebody works on them meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paper, "code_digest", lambda *_: "this")
+        patch.setattr(paper_cells, "code_digest", lambda *_: "this")
         yield
 
 
@@ -86,22 +86,22 @@ def test_what_is_learned_of_one_workflow_is_known_for_the_next(monkeypatch):
     """One estimator sees the jobs of all workflows and sizes of a centre."""
     banks = []
 
-    class Watched(paper.WaitBank):
+    class Watched(paper_cells.WaitBank):
         def __init__(self, *given, **named):
             super().__init__(*given, **named)
             banks.append(self)
 
-    monkeypatch.setattr(paper, "WaitBank", Watched)
+    monkeypatch.setattr(paper_cells, "WaitBank", Watched)
     [asa, naive] = [
         [c for c in SMALL.cells() if (c.what, c.system, c.strategy) == ("concurrent", "hpc2n", name)]
         for name in ("asa", "asa-naive")
     ]
-    runs = paper.run_cell(replace(*asa, seeds=1))
+    runs = paper_cells.run_cell(replace(*asa, seeds=1))
     assert len(runs) == 9
     assert len(banks) == 1
     stages = sum(len(run.stages) for run in runs)
     assert banks[0].own >= stages
-    [shown] = paper.run_cell(replace(*naive, seeds=1))
+    [shown] = paper_cells.run_cell(replace(*naive, seeds=1))
     assert (shown.workflow, shown.cores, shown.mode) == ("montage", 112, "concurrent")
     assert banks[1].own >= stages, "the one that is shown comes after others, and beside two"
 
@@ -112,7 +112,7 @@ def test_it_goes_on_where_it_was(outcomes, kept, tmp_path, monkeypatch):
     cut = tmp_path / "cut.jsonl"
     cut.write_text("".join(lines[:-2]) + lines[-2][:200])  # it was killed while it wrote
     ran = []
-    monkeypatch.setattr(paper, "run_cell", lambda cell, run=paper.run_cell: ran.append(cell) or run(cell))
+    monkeypatch.setattr(paper_cells, "run_cell", lambda cell, run=paper_cells.run_cell: ran.append(cell) or run(cell))
     assert run_campaign(SMALL, cut, jobs=1) == outcomes
     assert len(ran) == 2
     assert run_campaign(SMALL, cut, jobs=1) == outcomes
@@ -294,9 +294,9 @@ def test_what_other_code_did_is_run_again(outcomes, kept, tmp_path, monkeypatch)
     assert outcomes
     copied, ran = tmp_path / "copied.jsonl", []
     copied.write_bytes(kept.read_bytes())
-    monkeypatch.setattr(paper, "run_cell", lambda cell: ran.append(cell) or [])
+    monkeypatch.setattr(paper_cells, "run_cell", lambda cell: ran.append(cell) or [])
     run_campaign(SMALL, copied, jobs=1)
     assert not ran
-    monkeypatch.setattr(paper, "code_digest", lambda *_: "another")
+    monkeypatch.setattr(paper_cells, "code_digest", lambda *_: "another")
     run_campaign(SMALL, copied, jobs=1)
     assert len(ran) == 32
