@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa.intervals import Interval, as_ratio, beyond_chance, chance, mean_interval, pooled_interval, student_quantile
+from asa.intervals import (
+    Interval,
+    as_ratio,
+    beyond_chance,
+    chance,
+    mean_interval,
+    pooled_interval,
+    statistic_interval,
+    student_quantile,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +54,33 @@ def test_intervals_of_normal_values_hold_as_often_as_they_say(count):
     found = [mean_interval(rng.normal(5.0, 2.0, count).tolist()) for _ in range(2000)]
     held = sum(one.low <= 5.0 <= one.high for one in found) / 2000
     assert 0.935 < held < 0.965
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12))
+def test_of_a_plain_mean_the_jackknife_is_students(values):
+    found, known = statistic_interval(float, np.array(values)), mean_interval(values)
+    assert (found.mean, found.low, found.high) == pytest.approx((known.mean, known.low, known.high), abs=1e-6)
+    assert found.freedom == pytest.approx(known.freedom)
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_intervals_of_a_change_in_percent_hold_as_often_as_they_say(count):
+    """Of means that go up and down together."""
+    rng = np.random.default_rng(count)
+    held = 0
+    for _ in range(2000):
+        luck = rng.normal(0.0, 30.0, count)
+        rows = np.column_stack([100 + luck + rng.normal(0, 5, count), 50 + luck / 2 + rng.normal(0, 5, count)])
+        found = statistic_interval(lambda mean: 100 * (mean[1] / mean[0] - 1), rows)
+        held += found.low <= -50.0 <= found.high
+    assert 0.93 < held / 2000 < 0.965
+
+
+def test_a_statistic_leaves_out_what_is_not_known():
+    rows = np.array([[1.0, 2.0], [math.nan, 7.0], [3.0, 4.0]])
+    assert statistic_interval(lambda mean: mean[1] / mean[0], rows).mean == 1.5
+    assert math.isnan(statistic_interval(float, np.array([5.0])).half)
+    assert math.isnan(statistic_interval(float, np.array([math.nan])).mean)
 
 
 def test_of_several_worlds_each_has_its_own_spread():

@@ -10,6 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from asa.intervals import Interval, mean_interval
+
 from .comparison import Outcome
 from .distance import Distance
 from .paper import BEST, CHANGES, FIGURES, PART_CHANGES
@@ -18,7 +20,6 @@ from .tables import (
     MEASURES,
     SSD_MEASURES,
     By,
-    Estimate,
     Grid,
     Measure,
     Standing,
@@ -26,7 +27,6 @@ from .tables import (
     arrange,
     breakdown,
     change,
-    estimate,
     flat,
     has_ssd,
     kiviat,
@@ -80,7 +80,8 @@ def _print_machine(console: Console, machine: str, grid: Grid, measures: Sequenc
     console.print(f"\n[bold]{title}[/bold]: {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer")
     for one in measures:
         found = {
-            method: [estimate(values(of[method], one.name) * one.scale) for of in grid.values()] for method in methods
+            method: [mean_interval((values(of[method], one.name) * one.scale).tolist()) for of in grid.values()]
+            for method in methods
         }
         best = [{method for method, stand in standings(of, one).items() if stand == "best"} for of in grid.values()]
         papers = _papers(grid, one)
@@ -113,7 +114,7 @@ def _print_estimates(
     console: Console,
     title: str,
     headings: Sequence[str],
-    found: Mapping[str, Sequence[Estimate]],
+    found: Mapping[str, Sequence[Interval]],
     digits: int,
     *,
     sign: str = "",
@@ -234,7 +235,7 @@ def _print_sensitivity(console: Console, outcomes: Sequence[Outcome]) -> None:
                 table.add_row(
                     _words(one) if solver == solvers[0] else "",
                     solver,
-                    *(_written(estimate(some), one.digits) for some in found),
+                    *(_written(mean_interval(some.tolist()), one.digits) for some in found),
                 )
             papers = FIGURES.get((name, method, one.name), {})
             if papers:
@@ -318,11 +319,11 @@ def _put(console: Console, title: str, table: Table) -> None:
     console.print(table)
 
 
-def _written(found: Estimate, digits: int, *, with_half: bool = True, sign: str = "") -> str:
-    if math.isnan(found.value):
+def _written(found: Interval, digits: int, *, with_half: bool = True, sign: str = "") -> str:
+    if math.isnan(found.mean):
         return "-"
     half = "" if math.isnan(found.half) or not with_half else f" +-{found.half:,.{digits}f}"
-    return f"{found.value:{sign},.{digits}f}{half}"
+    return f"{found.mean:{sign},.{digits}f}{half}"
 
 
 def _ms(milliseconds: float) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.intervals import student_quantile
+from asa.intervals import Interval, mean_interval
 
 from .comparison import Outcome, Part
 from .paper import WINDOW
@@ -21,7 +21,6 @@ __all__ = [
     "MEASURES",
     "SSD_MEASURES",
     "By",
-    "Estimate",
     "Grid",
     "Measure",
     "Standing",
@@ -29,7 +28,6 @@ __all__ = [
     "arrange",
     "breakdown",
     "change",
-    "estimate",
     "flat",
     "has_ssd",
     "kiviat",
@@ -97,22 +95,6 @@ SSD_MEASURES: Final = (
 """What it compares where jobs ask for SSD, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over seeds, and half its 95 % interval (Student's t); nan where one seed tells no spread.
-
-    Parameters
-    ----------
-    value
-        The mean.
-    half
-        Half the interval.
-    """
-
-    value: float
-    half: float
-
-
 class Standing(StrEnum):
     """How a method stands among others.
 
@@ -143,27 +125,12 @@ def values(outcomes: Sequence[Outcome], measure: str) -> NDArray[np.float64]:
     return np.array([getattr(one, measure) for one in outcomes], dtype=np.float64)
 
 
-def estimate(found: NDArray[np.float64]) -> Estimate:
-    """Average over seeds.
-
-    Examples
-    --------
-    >>> estimate(np.array([1.0, 2.0, 3.0])).value
-    2.0
-    """
-    freedom = len(found) - 1
-    if not freedom:
-        return Estimate(float(found[0]), math.nan)
-    half = student_quantile(0.975, freedom) * float(found.std(ddof=1)) / math.sqrt(len(found))
-    return Estimate(float(found.mean()), half)
-
-
-def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: str) -> Estimate:
+def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: str) -> Interval:
     """Say by how many percent a figure is more than with the baseline, seed by seed; nan where that has none."""
     ours, theirs = values(outcomes, measure), values(baseline, measure)
     if not theirs.all():
-        return Estimate(math.nan, math.nan)
-    return estimate(100 * (ours / theirs - 1))
+        return Interval(math.nan, math.nan, math.nan)
+    return mean_interval((100 * (ours / theirs - 1)).tolist())
 
 
 def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Standing]:
@@ -173,12 +140,12 @@ def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dic
     leader = (min if measure.is_loss else max)(means, key=means.__getitem__)
     told = {}
     for method, mean in means.items():
-        behind = estimate(found[method] - found[leader])
+        behind = mean_interval((found[method] - found[leader]).tolist())
         if mean == means[leader]:
             told[method] = Standing.BEST
         elif abs(mean - means[leader]) <= _TIE * abs(means[leader]):
             told[method] = Standing.TIED
-        elif abs(behind.value) <= behind.half:
+        elif abs(behind.mean) <= behind.half:
             told[method] = Standing.CLOSE
         else:
             told[method] = Standing.WORSE

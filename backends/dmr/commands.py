@@ -210,7 +210,7 @@ def _table(title: str, first: Sequence[str], groups: Sequence[str]) -> Table:
         table.add_column(heading, no_wrap=True)
     for group in groups:
         table.add_column("\npaper", justify="right", no_wrap=True)
-        table.add_column(f"{group}\nours", justify="right", no_wrap=True)
+        table.add_column(f"{group}\nours", justify="right")  # of few seeds it may be too wide, and then takes two lines
     return table
 
 
@@ -218,7 +218,7 @@ def _pair(row: Row, digits: int) -> tuple[str, str]:
     """Write the paper's number and ours."""
     ours = row.ours
     paper = "-" if row.paper is None else f"{row.paper:,.{digits}f}"
-    if math.isnan(ours.value):
+    if math.isnan(ours.mean):
         return paper, "-"
-    spread = "" if math.isnan(ours.low) else f" +-{(ours.high - ours.low) / 2:,.{digits}f}"
-    return paper, f"{ours.value:,.{digits}f}{spread}"
+    spread = "" if math.isnan(ours.low) else f" +-{ours.half:,.{digits if ours.half < 10 else 0}f}"
+    return paper, f"{ours.mean:,.{digits}f}{spread}"

@@ -9,35 +9,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.intervals import Interval, mean_interval, statistic_interval
+
 from .paper import TABLE_2, TABLE_3, TABLE_4, TABLE_4_MEASURES
 from .study import VERSIONS, Actions, Study, Version, Which
 
-__all__ = ["Estimate", "Row", "estimate", "table_2", "table_3", "table_4"]
+__all__ = ["Row", "table_2", "table_3", "table_4"]
 
-_RESAMPLES = 1000
 Means = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A statistic of means over seeds, with its 95 % interval; nan where one seed tells no spread.
-
-    Parameters
-    ----------
-    value
-        The mean.
-    low, high
-        Ends of the interval.
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, float | None]:
-        """Give it as JSON has it, where nothing is nan."""
-        bounds = {"value": self.value, "low": self.low, "high": self.high}
-        return {name: None if math.isnan(bound) else bound for name, bound in bounds.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +41,13 @@ class Row:
     version: Version | str
     what: str
     paper: float | None
-    ours: Estimate
+    ours: Interval
 
     def as_dict(self) -> dict[str, object]:
         """Give it as JSON has it."""
         told = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
-        return {**told, "ours": self.ours.as_dict()}
-
-
-def estimate(statistic: Callable[[Means], float], values: Means) -> Estimate:
-    """Work out a statistic of means over seeds, and its interval by the percentile bootstrap.
-
-    Parameters
-    ----------
-    statistic
-        Of an array of means.
-    values
-        A row for each seed; those that hold a nan are left out.
-
-    Examples
-    --------
-    >>> estimate(float, np.array([1.0, 2.0, 3.0])).value
-    2.0
-    """
-    kept = values[~np.isnan(values).reshape(len(values), -1).any(axis=1)]
-    if not len(kept):
-        return Estimate(math.nan, math.nan, math.nan)
-    value = statistic(kept.mean(axis=0))
-    if len(kept) == 1:
-        return Estimate(value, math.nan, math.nan)
-    drawn = np.random.Generator(np.random.PCG64(0)).integers(len(kept), size=(_RESAMPLES, len(kept)))
-    low, high = np.quantile([statistic(kept[rows].mean(axis=0)) for rows in drawn], [0.025, 0.975])
-    return Estimate(value, float(low), float(high))
+        ours = {"value": self.ours.mean, "low": self.ours.low, "high": self.ours.high}
+        return {**told, "ours": {name: None if math.isnan(bound) else bound for name, bound in ours.items()}}
 
 
 def _measured(study: Study, which: Which, version: Version, jobs: int, what: str) -> list[float]:
@@ -108,7 +62,7 @@ def table_2(study: Study) -> list[Row]:
         papers = TABLE_2[version] if jobs == 400 else {}
         for field in fields(Actions):
             values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
-            rows.append(Row(jobs, version, field.name, papers.get(field.name), estimate(float, np.array(values))))
+            rows.append(Row(jobs, version, field.name, papers.get(field.name), mean_interval(values)))
     return rows
 
 
@@ -129,7 +83,7 @@ def table_3(study: Study) -> list[Row]:
             for paper, name, statistic in zip(
                 papers[version], (what, f"{what}, deviation"), (_mean, _std), strict=True
             ):
-                rows.append(Row(None, version, name, paper, estimate(_of(statistic, by_size), by_seed)))
+                rows.append(Row(None, version, name, paper, statistic_interval(_of(statistic, by_size), by_seed)))
     return rows
 
 
@@ -144,9 +98,9 @@ def table_4(study: Study) -> list[Row]:
             papers = [TABLE_4[jobs][version][place] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
-                rows.append(Row(jobs, version, what, paper, estimate(float, by_seed[:, column])))
+                rows.append(Row(jobs, version, what, paper, statistic_interval(float, by_seed[:, column])))
             paper = change(np.array(papers)) if papers else None
-            rows.append(Row(jobs, "change", what, paper, estimate(change, by_seed)))
+            rows.append(Row(jobs, "change", what, paper, statistic_interval(change, by_seed)))
     return rows
 
 

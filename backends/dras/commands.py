@@ -21,9 +21,10 @@ from asa.errors import InputError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from asa.backends.bbsched.tables import Estimate
     from rich.console import Console
     from rich.table import Table
+
+    from asa.intervals import Interval
 
     from .asked import Order
     from .evaluation import Outcome, Split
@@ -503,7 +504,7 @@ def _as_dict(tested: Split, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
     def told(some: Sequence[Outcome], measure: str) -> dict[str, float | None]:
         found = of(some, measure)
-        return {"mean": found.value, "half_95": None if math.isnan(found.half) else found.half}
+        return {"mean": found.mean, "half_95": None if math.isnan(found.half) else found.half}
 
     return {
         "schema": _SCHEMA,
@@ -568,9 +569,9 @@ def _print_ablation(tested: Split, outcomes: Sequence[Outcome], words: Mapping[s
         console.print(f"{name}: {words[name]}", style="dim")
 
 
-def _cell(found: Estimate, measure: Measure) -> str:
+def _cell(found: Interval, measure: Measure) -> str:
     half = "" if math.isnan(found.half) else f" +-{measure.scale * found.half:.{measure.digits}f}"
-    return f"{measure.scale * found.value:.{measure.digits}f}{half}"
+    return f"{measure.scale * found.mean:.{measure.digits}f}{half}"
 
 
 def _print_modes(console: Console, methods: Mapping[str, Sequence[Outcome]]) -> None:

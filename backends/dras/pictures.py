@@ -115,7 +115,7 @@ def draw_weeks(outcomes: Sequence[Outcome], path: Path) -> None:
     above.set_ylabel("million core-hours submitted")
     for (name, some), (colour, line) in zip(methods.items(), _styles(), strict=False):
         waits = np.mean([[week.mean_wait_s / 3600 for week in one.weeks] for one in some], axis=0)
-        label = f"{name} ({of(some, 'mean_wait_s').value / 3600:.1f} h)"
+        label = f"{name} ({of(some, 'mean_wait_s').mean / 3600:.1f} h)"
         below.plot([week.number for week in weeks], waits, color=colour, linestyle=line, label=label)
     below.set_ylabel("mean wait (h)")
     below.set_xlabel("week of the test")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from asa.backends.bbsched.tables import Estimate, estimate
 from numpy.typing import NDArray
+
+from asa.intervals import Interval, mean_interval
 
 from .evaluation import Outcome, Part, Share
 
@@ -62,23 +63,23 @@ def grouped(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return methods
 
 
-def of(outcomes: Sequence[Outcome], measure: str) -> Estimate:
+def of(outcomes: Sequence[Outcome], measure: str) -> Interval:
     """Average a measure over runs of a method."""
-    return estimate(np.array([float(getattr(one, measure)) for one in outcomes]))
+    return mean_interval([float(getattr(one, measure)) for one in outcomes])
 
 
-def change(some: Sequence[Outcome], others: Sequence[Outcome], measure: str) -> Estimate:
+def change(some: Sequence[Outcome], others: Sequence[Outcome], measure: str) -> Interval:
     """Average by how much a measure is more for some runs than for others.
 
     Runs of the same number are compared, as they share their seed; if there is a single one, it is compared with each.
     """
     ours, theirs = ([float(getattr(one, measure)) for one in each] for each in (some, others))
-    return estimate(np.array(ours) - np.array(theirs))
+    return mean_interval((np.array(ours) - np.array(theirs)).tolist())
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]]) -> dict[str, NDArray[np.float64]]:
     """Normalise measures as Fig. 6 does: 1 for the best method, 0 for the worst; of losses, the reciprocals."""
-    means = np.array([[of(some, one.name).value for one in MEASURES] for some in methods.values()])
+    means = np.array([[of(some, one.name).mean for one in MEASURES] for some in methods.values()])
     goods = np.where([one.is_loss for one in MEASURES], 1 / np.maximum(means, 1e-9), means)
     spread = np.ptp(goods, axis=0)
     is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
@@ -134,10 +135,10 @@ def target(methods: Mapping[str, Sequence[Outcome]], ours: str) -> dict[str, boo
             for measure in ("mean_wait_s", "slowdown")
         )
     if BASELINE in methods:
-        most = _MOST_WAIT * of(methods[BASELINE], "max_wait_s").value
+        most = _MOST_WAIT * of(methods[BASELINE], "max_wait_s").mean
         told["longest wait"] = max(one.max_wait_s for one in methods[ours]) <= most
     return told
 
 
-def _clearly_less(one: Estimate, other: Estimate) -> bool:
-    return bool(one.value + np.nan_to_num(one.half) < other.value - np.nan_to_num(other.half))
+def _clearly_less(one: Interval, other: Interval) -> bool:
+    return bool(one.mean + np.nan_to_num(one.half) < other.mean - np.nan_to_num(other.half))
