@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 from asa.backends.dras.patient import Patient
-from asa.backends.dras.ppo import Proximal, ProximalLearning
-from asa.backends.dras.ranking import COLUMNS, RankJudge, rank
+from asa.backends.dras.ppo import Proximal, ProximalLearning, _Met, _Trying
+from asa.backends.dras.ranking import COLUMNS, RankJudge, first_ranks, rank
 from asa.backends.dras.rewards import Capacity, Forgone
 from asa.backends.dras.scoring import score
 from asa.backends.dras.training import Config, Material, Training, Varied
@@ -17,6 +17,7 @@ from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 
 from asa.errors import InputError
+from asa.intervals import mean_interval
 
 NODES = 16
 MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=3.7, log2_widest=4.0)
@@ -54,18 +55,45 @@ class LongFirst:
         return (requests_s > 3000) / 3600.0
 
 
-def test_it_learns_what_it_is_charged_for():
-    """What it begins with puts short jobs first; with this cost, long ones should be."""
-    how = dataclasses.replace(LEARNING, rate=0.02, schedules=4, epochs=4, batch=64, patience=100.0)
-    learner = Proximal(how, LongFirst(), seed=1)
+def undecided(seed, **how):
+    """Make a learner that begins with no order at all, for a cost that only long jobs pay."""
+    parameters = first_ranks(np.random.default_rng(seed))
+    parameters["straight"][:] = parameters["rank"][:] = 0.0
+    how = dataclasses.replace(LEARNING, patience=100.0, **how)
+    return Proximal(how, LongFirst(), seed=seed, parameters=parameters)
+
+
+def test_what_a_choice_is_worth_points_to_what_is_better():
+    """Also where a cost counts little after a time that is shorter than jobs run: those are not to be shunned."""
+    learner = undecided(1, horizon_s=3600)
+    pulls = []
+    for seed in range(12):
+        met = []
+        for _ in range(4):
+            trying = _Trying(learner.parameters, learner._rng, learner.how)
+            score(crowd(seed), NODES, learner.how.scheduler(trying, learner.cost))
+            met.append(trying.met)
+        worth, _ = learner._worth(met, np.zeros(sum(len(one.chosen) for one in met)))
+        # each is drawn with the same chance: how much longer than the mean is what the likelihood's slope is
+        asked = [told[:, COLUMNS.index("logarithm of the request")] for one in met for told in one.told]
+        chosen = [place for one in met for place in one.chosen]
+        longer = [some[place] - some.mean() for some, place in zip(asked, chosen, strict=True)]
+        pulls.append(float(np.mean(worth * np.array(longer))))
+    assert mean_interval(pulls).low > 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_it_learns_what_it_is_charged_for(seed):
+    learner = undecided(seed, rate=0.02, schedules=4, epochs=4, batch=64, horizon_s=3600)
 
     def cost(judge):
-        return -score(crowd(99), NODES, Patient(judge, patience=100.0, cost=LongFirst())).reward
+        scores = [score(crowd(day), NODES, Patient(judge, patience=100.0, cost=LongFirst())) for day in (97, 98, 99)]
+        return -sum(one.reward for one in scores)
 
     best = cost(Longest())
-    assert cost(RankJudge(learner.parameters)) > 1.1 * best
-    for seed in range(4):
-        learner.practise(crowd(seed), NODES)
+    assert cost(RankJudge(first_ranks(np.random.default_rng(seed)))) > 1.1 * best, "short jobs first"
+    for day in range(4):
+        learner.practise(crowd(day), NODES)
     assert cost(RankJudge(learner.parameters)) < 1.02 * best
 
 
@@ -87,8 +115,6 @@ def test_tensors_and_numbers_rank_alike(torch):
 def test_what_came_after_a_choice_counts_the_less_the_later():
     """Two schedules, by hand: each is measured by what the other met at the same time."""
     learner = Proximal(dataclasses.replace(LEARNING, horizon_s=100), seed=0)
-    from asa.backends.dras.ppo import _Met
-
     one = _Met(chosen=[0, 0], time=[0, 100], reward=[-1.0, -2.0], lasted=[100, 100])
     two = _Met(chosen=[0], time=[50], reward=[-4.0], lasted=[100])
     worth, came = learner._worth([one, two], np.array([0.5, 0.0, 1.0]))
