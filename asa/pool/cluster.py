@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -167,6 +168,8 @@ class AsaCluster(SpecCluster):
         name = name or time.strftime("pool-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
         self.folder = _made(Path(folder or Path(os.environ.get("ASA_POOLS") or "asa-pools") / name))
         self._wanted_cores: int | None = None
+        self._news: deque[News] = deque()
+        self._is_listening = False
         self._roster = Roster(self.folder)
         self._desk = self._open_desk(opened.facility, bank=bank, estimator=estimator)
         self.capabilities = self._desk.connected.result()
@@ -255,6 +258,8 @@ class AsaCluster(SpecCluster):
             return
         await super()._start()
         self._supervision.begin(self.scheduler, self.security)
+        self._is_listening = True
+        self._hear()
         if self._wanted_cores is not None:
             self._supervision.scale(self._wanted_cores)
             self._wanted_cores = None
@@ -281,9 +286,15 @@ class AsaCluster(SpecCluster):
         return started().__await__()
 
     def _post(self, news: News) -> None:
-        """Hand over what the desk's thread tells."""
-        with suppress(RuntimeError):  # nobody listens any more
-            self.loop.add_callback(self._supervision.hear, news)
+        """Take what the desk's thread tells, which may be before there is dask's loop."""
+        self._news.append(news)
+        if self._is_listening:
+            with suppress(RuntimeError):  # nobody listens any more
+                self.loop.add_callback(self._hear)
+
+    def _hear(self) -> None:
+        while self._news:
+            self._supervision.hear(self._news.popleft())
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         super()._update_worker_status(op, msg)

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -27,12 +28,14 @@ from local_queue import Queue
 from rich.console import Console
 from slurm_testbed import until
 
-from asa.errors import InputError, SubmitRejectedError
+from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import AsaCluster, demand, departures
+from asa.pool import cluster as cluster_module
 from asa.pool.allocation import Phase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
+from asa.pool.desk import Desk
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.values import Shape, Wave
@@ -452,3 +455,24 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
     assert [wave.tasks for wave in mixed] == [8, 4, 7, 3]
     assert mixed[1].needs == frozenset({("cores", 4)})
     assert phase in (Phase.ASKED, Phase.PENDING, Phase.STARTING)
+
+
+def test_a_batch_system_that_is_away_before_there_is_a_scheduler_is_asked_again(queue, monkeypatch):
+    """What it says while the cluster is still being made is heard later."""
+    is_told, look, keep = threading.Event(), Desk._look, cluster_module.keep_credentials
+
+    def look_in_vain_once(desk):
+        if is_told.is_set():
+            return look(desk)
+        is_told.set()
+        raise UnavailableError("is away", where="the queue", hint="Wait.")
+
+    def keep_once_told(security, folder):
+        assert is_told.wait(30)
+        time.sleep(0.3)  # for the desk to say so
+        return keep(security, folder)
+
+    monkeypatch.setattr(Desk, "_look", look_in_vain_once)
+    monkeypatch.setattr(cluster_module, "keep_credentials", keep_once_told)
+    with cluster(queue, "away-at-first", n_workers=1) as pool, Client(pool) as client:
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
