@@ -33,19 +33,19 @@ class Pipeline(NamedTuple):
 
 PIPELINES = {
     "montage": Pipeline(
-        maker="make_sky.py {data} --tiles=6 --size=100",
+        maker="make_sky.py . --tiles=6 --size=100",
         flow="mosaic.toml --set tiles=6 --set project=mProjectPP",
         checker="check_mosaic.py sky.json mosaic.fits",
         program="mProjectPP",
     ),
     "blast": Pipeline(
-        maker="make_sequences.py {data} --megabases=1 --queries=200",
+        maker="make_sequences.py . --megabases=1 --queries=200",
         flow="search.toml --set parts=4",
         checker="check_hits.py planted.tsv best.tsv",
         program="blastn",
     ),
     "statistics": Pipeline(
-        maker="make_power.py {data} --rows=20000",
+        maker="make_power.py . --rows=20000",
         flow="power.toml --set parts=4",
         checker="check_summary.py truth.json summary.json",
         program="python3",
@@ -63,7 +63,7 @@ def run(name: str, pipeline: Pipeline, data: Path) -> None:
         subprocess.run(command, check=True, cwd=data)  # noqa: S603 - ours
 
     data.mkdir(parents=True)
-    call(sys.executable, pipeline.maker.format(data=data))
+    call(sys.executable, pipeline.maker)
     for file in pipeline.beside:
         shutil.copy(HERE / name / file, data)
     call(ASA, f"{pipeline.flow} --backend local --bank bank --set width=2", "run")

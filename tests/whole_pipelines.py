@@ -383,7 +383,7 @@ def testbed(*, newer: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
         cluster.stop()
 
 
-# ---------------------------------------------------------------------- the example
+# ---------------------------------------------------------------------- the study
 
 
 def run_pipeline(console: Console, name: str, given: argparse.Namespace, place: Place) -> list[Result]:
