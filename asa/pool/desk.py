@@ -61,12 +61,15 @@ class News:
         Why a job will never be accepted, by its token.
     trouble
         Why the batch system cannot be asked, if so.
+    told_s
+        The same time, on this process's clock: it may be heard later.
     """
 
     now_s: float
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
+    told_s: float = field(default_factory=time.time)
 
 
 @dataclass(slots=True)
@@ -139,6 +142,7 @@ class Desk(threading.Thread):
         self._clear_s = 0.0
         self._trouble = ""  # with the last that could not be cancelled
         self._looked_s = self._outlook_s = float("-inf")
+        self._is_in_trouble = False  # and has said so
         self._backend: Backend
         self._bank: WaitBank
         self.connected: Future[Capabilities] = Future()
@@ -203,16 +207,20 @@ class Desk(threading.Thread):
             try:
                 self._look()
             except AsaError as error:
-                self._tell(News(self._backend.now(), trouble=str(error)))
-                self._is_wanted.wait(_AGAIN_S[0])
+                self._tell_trouble(str(error))
             except Exception as error:  # a fault of a backend's: without this thread the pool would stand still
                 logger.exception("the batch system could not be asked")
-                self._tell(News(self._backend.now(), trouble=f"{type(error).__name__}: {error}"))
-                self._is_wanted.wait(_AGAIN_S[0])
+                self._tell_trouble(f"{type(error).__name__}: {error}")
         self._settle()
         if self._bank.store is not None:
             self._bank.store.close()
         self._ended.set_result(None)
+
+    def _tell_trouble(self, trouble: str) -> None:
+        """Say that the batch system cannot be asked, and leave it alone for a moment."""
+        self._is_in_trouble = True
+        self._tell(News(self._backend.now(), trouble=trouble))
+        self._is_wanted.wait(_AGAIN_S[0])
 
     def _serve(self) -> bool:
         """Do what was asked for; tell whether to go on."""
@@ -284,7 +292,7 @@ class Desk(threading.Thread):
         if self._bank.store is not None:
             self._bank.refresh()
         live = [job_id for job_id, token in self._tokens.items() if not self._sent[token].is_over]
-        if live or now_s - self._looked_s >= _IDLE_S:
+        if is_asked := bool(live) or now_s - self._looked_s >= _IDLE_S:
             self._looked_s = now_s
             self._bank.follow(backend.queue_events(_HISTORY, ends=self._bank.sees_queue))
         if live or self._wanted:
@@ -301,7 +309,8 @@ class Desk(threading.Thread):
             if token is not None and status != self._sent[token].told:
                 self._hear(token, status)
                 changed[token] = status
-        if changed or refused or live:
+        if changed or refused or live or (is_asked and self._is_in_trouble):
+            self._is_in_trouble = False
             self._tell(News(backend.now(), changed, refused, backend.condition.trouble))
 
     def _cancel_due(self, now_s: float) -> None:

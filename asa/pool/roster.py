@@ -131,7 +131,7 @@ class Roster:
 
     def hear(self, news: News) -> None:
         """Take in what became known of jobs."""
-        self._offset_s = news.now_s - time.time()
+        self._offset_s = news.now_s - news.told_s
         self.trouble = news.trouble
         for token, why in news.refused.items():
             one = self._by_token[token]

@@ -3,6 +3,7 @@
 import queue
 import subprocess
 import sys
+import time
 
 import pytest
 from slurm_testbed import until
@@ -11,7 +12,8 @@ from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import desk
-from asa.pool.desk import Desk
+from asa.pool.desk import Desk, News
+from asa.pool.roster import Roster
 from asa.pool.values import Shape
 from asa.waits import LEVELS, WaitForecast
 
@@ -314,6 +316,33 @@ def test_a_trouble_at_the_beginning_is_raised_where_it_is_waited_for(tmp_path):
     made.start()
     with pytest.raises(UnavailableError, match="no route"):
         made.connected.result(timeout=30)
+
+
+def test_what_was_wrong_is_taken_back_once_there_are_answers_again(open_desk, monkeypatch):
+    """Also by a desk without jobs, which has nothing else to tell."""
+    monkeypatch.setattr(desk, "_AGAIN_S", (0.01,))
+
+    class Away(Site):
+        def now(self):
+            self.clock_s += 1.0
+            return self.clock_s
+
+        def queue_events(self, most, *, ends):
+            if self.clock_s < 1010.0:
+                raise UnavailableError("is away", where="the queue", hint="Wait.")
+            return super().queue_events(most, ends=ends)
+
+    _, news = open_desk(Away())
+    while "is away" not in news.get(timeout=30).trouble:
+        pass
+    while news.get(timeout=30).trouble:
+        pass
+
+
+def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):
+    roster = Roster(tmp_path)
+    roster.hear(News(5000.0, told_s=time.time() - 60.0))
+    assert 5060.0 <= roster.now() < 5065.0
 
 
 def test_without_dask_the_extra_is_named():
