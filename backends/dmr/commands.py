@@ -210,7 +210,7 @@ def _table(title: str, first: Sequence[str], groups: Sequence[str]) -> Table:
         table.add_column(heading, no_wrap=True)
     for group in groups:
         table.add_column("\npaper", justify="right", no_wrap=True)
-        table.add_column(f"{group}\nours", justify="right")  # of few seeds it may be too wide, and then takes two lines
+        table.add_column(f"{group}\nours", justify="right")  # with few seeds the interval may be too wide for one line
     return table
 
 
@@ -220,5 +220,6 @@ def _pair(row: Row, digits: int) -> tuple[str, str]:
     paper = "-" if row.paper is None else f"{row.paper:,.{digits}f}"
     if math.isnan(ours.mean):
         return paper, "-"
-    spread = "" if math.isnan(ours.low) else f" +-{ours.half:,.{digits if ours.half < 10 else 0}f}"
+    half = max(ours.mean - ours.low, ours.high - ours.mean)  # the other one may end where the measure does
+    spread = "" if math.isnan(half) else f" +-{half:,.{digits if half < 10 else 0}f}"
     return paper, f"{ours.mean:,.{digits}f}{spread}"

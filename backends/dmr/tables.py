@@ -62,12 +62,17 @@ def table_2(study: Study) -> list[Row]:
         papers = TABLE_2[version] if jobs == 400 else {}
         for field in fields(Actions):
             values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
-            rows.append(Row(jobs, version, field.name, papers.get(field.name), mean_interval(values)))
+            rows.append(
+                Row(jobs, version, field.name, papers.get(field.name), _possible(field.name, mean_interval(values)))
+            )
     return rows
 
 
 def table_3(study: Study) -> list[Row]:
-    """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs."""
+    """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs.
+
+    Deviations have no interval: where sizes hardly differ it would not hold.
+    """
     rows = []
     for what, papers in TABLE_3.items():
         measure = what.removesuffix(" gain")
@@ -80,10 +85,10 @@ def table_3(study: Study) -> list[Row]:
                 for of in ("fixed", version)
             ]
             by_seed = np.moveaxis(np.array(values), 2, 0)
-            for paper, name, statistic in zip(
-                papers[version], (what, f"{what}, deviation"), (_mean, _std), strict=True
-            ):
-                rows.append(Row(None, version, name, paper, statistic_interval(_of(statistic, by_size), by_seed)))
+            mean, deviation = (statistic_interval(_of(statistic, by_size), by_seed) for statistic in (_mean, _std))
+            rows.append(Row(None, version, what, papers[version][0], mean))
+            no_more = Interval(deviation.mean, math.nan, math.nan)
+            rows.append(Row(None, version, f"{what}, deviation", papers[version][1], no_more))
     return rows
 
 
@@ -98,10 +103,16 @@ def table_4(study: Study) -> list[Row]:
             papers = [TABLE_4[jobs][version][place] for version in ("fixed", "flexible")] if jobs in TABLE_4 else None
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
-                rows.append(Row(jobs, version, what, paper, statistic_interval(float, by_seed[:, column])))
+                found = mean_interval(by_seed[:, column].tolist())
+                rows.append(Row(jobs, version, what, paper, _possible(what, found)))
             paper = change(np.array(papers)) if papers else None
             rows.append(Row(jobs, "change", what, paper, statistic_interval(change, by_seed)))
     return rows
+
+
+def _possible(what: str, found: Interval) -> Interval:
+    """Leave out of a measure's interval what the measure cannot be."""
+    return found.within(0.0, {"utilisation": 100.0, "timed_out": 1.0}.get(what, math.inf))
 
 
 def _of(statistic: Callable[[Means], float], by_size: Callable[[Means], Means]) -> Callable[[Means], float]:
