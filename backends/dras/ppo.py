@@ -138,9 +138,9 @@ class _Trying:
     def elapse(self, cost: float, seconds: int, now: int) -> None:
         met, self._now = self.met, now
         if met.reward:
-            begin, end = met.lasted[-1] / self._horizon_s, (met.lasted[-1] + seconds) / self._horizon_s
             if seconds:  # it counts the less the later also within a time in which nothing happened
-                met.reward[-1] -= cost * (math.exp(-begin) - math.exp(-end)) / (end - begin)
+                part = seconds / self._horizon_s
+                met.reward[-1] -= cost * math.exp(-met.lasted[-1] / self._horizon_s) * -math.expm1(-part) / part
             met.lasted[-1] += seconds
 
 
