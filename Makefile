@@ -62,11 +62,12 @@ lint: build/installed/.made  ## Check style and layers.
 
 types: build/installed/.made  ## Check types.
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p asa
-	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples ../../docs/picture.py ../../tests/own_backend.py
 
 examples: $(VENV)/.dev  ## Run every example.
 	@mkdir -p out
 	@set -e; for example in examples/*.py; do echo "== $$example"; $(BIN)/python $$example; done
+	$(BIN)/python docs/picture.py out/picture.svg
 
 bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
 	$(BIN)/python tests/bench.py

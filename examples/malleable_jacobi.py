@@ -1,9 +1,9 @@
 """A program that shrinks and grows while it runs: Jacobi's method on Laplace's equation, its rows over processes.
 
 Every so many iterations it asks the resource manager whether to change its number of processes, does so, and moves its
-rows. The demonstration starts a manager of four nodes on this machine, and the program on all of them. Then comes a
-rigid program that needs two: the first one shrinks, and grows again once the other has ended. What it computes is, to
-the last bit, what it computes without a manager, on four processes from beginning to end.
+rows. The demonstration starts a manager of four nodes on this machine, the program on all of them, and behind it in the
+queue a rigid program that needs two: the first one shrinks, and grows again once the other has ended. What it computes
+is, to the last bit, what it computes without a manager, on four processes from beginning to end.
 
     python examples/malleable_jacobi.py                                  # the demonstration
     python examples/malleable_jacobi.py --out plate.npy                  # the program alone
@@ -11,7 +11,7 @@ the last bit, what it computes without a manager, on four processes from beginni
 
 from __future__ import annotations
 
-import os
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -51,27 +51,25 @@ def iterate(part: dmr.Part, first: int, iterations: int) -> None:
 
 
 def solve(out: Path) -> None:
-    """Solve for a plate of which the upper edge is hot, and tell how it goes; half way there is a file that says so."""
+    """Solve for a plate of which the upper edge is hot, and tell how it goes."""
     plate = np.zeros((POINTS, POINTS))
     plate[0] = 1.0
     with dmr.Pool(dmr.processes(NODES), {"even": plate, "odd": plate}) as pool:
-        print(at(time.time(), f"jacobi begins on {pool.processes} processes"))
+        print(at(time.time(), f"jacobi begins on {pool.processes} processes"), flush=True)
         for done in range(CHECK_EACH, ITERATIONS + 1, CHECK_EACH):
             pool.run(iterate, done - CHECK_EACH, CHECK_EACH)
             if answer := dmr.check_status(minimum=1, maximum=NODES, factor=2):
                 pool.resize(answer.processes)
                 dmr.acknowledge()
                 goes_on = f"goes on with {pool.processes} after {done:,} iterations"
-                print(at(time.time(), f"jacobi {goes_on} ({answer.action}: {answer.why})"))
-            if done == ITERATIONS // 2:
-                out.with_suffix(".half").touch()
+                print(at(time.time(), f"jacobi {goes_on} ({answer.action}: {answer.why})"), flush=True)
         print(at(time.time(), f"jacobi ends on {pool.processes} processes"))
         np.save(out, pool.collect("even"))
 
 
 def at(time_s: float, what: str) -> str:
     """Write down something that happened, with the time of day."""
-    return f"{datetime.fromtimestamp(time_s):%H:%M:%S.%f}  {what}"  # noqa: DTZ006 - as on the wall
+    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S.%f}  {what}"  # noqa: DTZ006 - as on the wall
 
 
 def demonstrate(folder: Path) -> None:
@@ -79,24 +77,27 @@ def demonstrate(folder: Path) -> None:
     malleable, alone = folder / "malleable.npy", folder / "alone.npy"
     with LocalManager(NODES) as manager:
         jacobi = manager.submit([sys.executable, __file__, "--out", str(malleable)], NODES, name="jacobi")
-        until_half = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.1; done', str(malleable.with_suffix(".half"))]
-        rigid = manager.submit(until_half, 2, name="rigid")
-        told = manager.wait(jacobi).output.read_text().splitlines()
-        other = manager.wait(rigid)
+        rigid = manager.submit(["sleep", "600"], 2, name="rigid")
+        while not (ours := manager.wait(jacobi, 0.02)).state.is_final and "shrink" not in ours.output.read_text():
+            pass
+        manager.cancel(rigid)  # as if that had been all
+        told, other = manager.wait(jacobi).output.read_text().splitlines(), manager.job(rigid)
     for what, time_s in (("submitted", other.submit_s), ("started", other.start_s), ("ended", other.end_s)):
-        told.append(at(time_s or 0.0, f"(job {rigid}, rigid, on {other.nodes} nodes: {what})"))
-    print("\n".join(sorted(told)))
+        told += [] if time_s is None else [at(time_s, f"(job {rigid}, rigid, on {other.nodes} nodes: {what})")]
+    print(words := "\n".join(sorted(told)))
+    if not malleable.exists() or "(shrink:" not in words or "(expand:" not in words:
+        sys.exit("It should have shrunk, grown, and come to its end.")
     print("Once more, without a manager:", flush=True)
-    unmanaged = {name: value for name, value in os.environ.items() if name != "ASA_DMR"}
-    subprocess.run([sys.executable, __file__, "--out", str(alone)], env=unmanaged, check=True)  # noqa: S603 - ourselves
-    if not np.array_equal(np.load(malleable), np.load(alone)):
-        sys.exit("The results are NOT THE SAME.")
+    subprocess.run([sys.executable, __file__, "--out", str(alone)], check=True)  # noqa: S603 - ourselves
+    assert np.array_equal(np.load(malleable), np.load(alone)), "the results are NOT THE SAME"
     print("The results are the same, to the last bit.")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--out"]:
-        solve(Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description="Jacobi's method, on a number of processes that changes.")
+    parser.add_argument("--out", type=Path, metavar="FILE.npy", help="solve, and write the result here")
+    if target := parser.parse_args().out:
+        solve(target)
     else:
         with tempfile.TemporaryDirectory() as place:
             demonstrate(Path(place))

@@ -9,6 +9,7 @@ is not installed is left out (Debian: montage montage-gridtools ncbi-blast+).
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -60,20 +61,24 @@ def run(name: str, pipeline: Pipeline, data: Path) -> None:
     def call(program: Path | str, words: str, *more: str) -> None:
         file, *arguments = words.split()
         command = [str(program), *more, str(HERE / name / file), *arguments]
-        subprocess.run(command, check=True, cwd=data)  # noqa: S603 - ours
+        if subprocess.run(command, check=False, cwd=data).returncode:  # noqa: S603 - ours
+            sys.exit(f"{name}: {file} failed, in {data}")
 
     data.mkdir(parents=True)
     call(sys.executable, pipeline.maker)
     for file in pipeline.beside:
         shutil.copy(HERE / name / file, data)
-    call(ASA, f"{pipeline.flow} --backend local --bank bank --set width=2", "run")
+    call(ASA, f"{pipeline.flow} --backend local --bank bank --set width=2 --set cores=2", "run")
     call(sys.executable, pipeline.checker)
 
 
 if __name__ == "__main__":
-    for asked in sys.argv[1:] or PIPELINES:
-        if asked not in PIPELINES:
-            sys.exit(f"There is no pipeline {asked!r}: {', '.join(PIPELINES)}")
+    parser = argparse.ArgumentParser(description="Real programs under asa, on made-up data.")
+    parser.add_argument("pipelines", nargs="*", metavar="PIPELINE", help=f"of {', '.join(PIPELINES)}; all if none")
+    names = parser.parse_args().pipelines or list(PIPELINES)
+    if unknown := [name for name in names if name not in PIPELINES]:
+        parser.error(f"there is no pipeline {unknown[0]!r}: {', '.join(PIPELINES)}")
+    for asked in names:
         if shutil.which(PIPELINES[asked].program) is None:
             print(f"{asked} is not run: {PIPELINES[asked].program} is not installed")
             continue

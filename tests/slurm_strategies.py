@@ -114,8 +114,8 @@ def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
     return runs
 
 
-def main() -> None:
-    """Start a cluster, run, print."""
+def main() -> int:
+    """Start a cluster, run, print; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cores", type=int, default=112)
@@ -124,7 +124,7 @@ def main() -> None:
     console = Console()
     if reason := missing(options.newer):
         console.print(f"Nothing is run: {reason}")
-        return
+        return 0
     os.umask(0)  # the cluster's user is not this script's, and writes into its folders
     root = Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp"))
     root.chmod(0o755)
@@ -143,7 +143,8 @@ def main() -> None:
     for run in runs:
         if run.metrics is None:
             console.print(f"{run.strategy}: {run.reason}")
+    return 0 if all(run.metrics is not None for run in runs) else 1
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -39,6 +39,7 @@ from rich.table import Table
 
 from asa import plugins
 from asa.backend import Backend
+from asa.errors import AsaError
 from asa.experiment import Comparison, compare
 from asa.metrics import RunMetrics, measure
 from asa.parallel import available_cores
@@ -350,7 +351,7 @@ class Place:
 @contextmanager
 def place_of(given: argparse.Namespace) -> Iterator[Place]:
     """Find or make the place that was asked for."""
-    settings = dict(setting.split("=", 1) for setting in given.settings)
+    settings = given.settings
     if not given.testbed:
         folder = given.folder or Path("out") / f"pipelines-{time.strftime('%Y%m%d-%H%M%S')}"
         yield Place(given.backend, settings, folder.absolute())
@@ -411,7 +412,7 @@ def run_pipeline(console: Console, name: str, given: argparse.Namespace, place: 
 
 def simulate(console: Console, name: str, given: argparse.Namespace) -> None:
     """Run a pipeline's stages as a model, on a simulated queue: nothing is computed."""
-    settings = {"system": "hpc2n", **dict(setting.split("=", 1) for setting in given.settings)}
+    settings = {"system": "hpc2n", **given.settings}
     site = plugins.load("asa.backends", SIMULATED)(**settings)
     runs = compare(
         Comparison(
@@ -442,6 +443,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     given = parser.parse_args(words)
     if unknown := [name for name in given.pipelines if name not in PIPELINES]:
         parser.error(f"there is no pipeline {unknown[0]!r}")
+    if wrong := [setting for setting in given.settings if "=" not in setting]:
+        parser.error(f"--set {wrong[0]}: is not KEY=VALUE")
+    given.settings = dict(setting.split("=", 1) for setting in given.settings)
     given.pipelines = given.pipelines or list(PIPELINES)
     return given
 
@@ -472,4 +476,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except AsaError as error:
+        sys.exit(str(error))
