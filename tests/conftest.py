@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import signal
 import sys
 import types
 from pathlib import Path
@@ -23,6 +24,10 @@ settings.load_profile("asa")
 # What is compiled is kept: else each process of the tests, and all that they start, compile all of it again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Whoever runs them in the background ignores interrupts, and so would all that they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def scope_of(nodeid):

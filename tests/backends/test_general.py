@@ -105,7 +105,7 @@ outages_of_a_load = st.lists(
 POOLS = {"cores": CORES, "bb": 5}
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(jobs_of_a_load, orders, backfills)
 def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
     """One partition, two pools."""
@@ -123,7 +123,7 @@ def narrow(*jobs):
     ]
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(
     jobs_of_a_load,
     orders,

@@ -46,7 +46,7 @@ def columns(jobs):
 
 
 @pytest.mark.data
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(jobs_of_a_log, st.booleans())
 @example([(0, 2, 1, 3), (0, 1, 1, 6), (0, 1, 2, 3), (1, 1, 1, 3)], True)
 def test_every_start_equals_the_reference_under_every_rule(reference, jobs, keep):

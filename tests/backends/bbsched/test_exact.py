@@ -84,7 +84,7 @@ def of_two(jobs, free):
 # ---------------------------------------------------------------------- it is the front
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(case=cases())
 def test_it_is_the_front_of_all_selections(case):
     """For any number of resources and kinds of nodes, with forced jobs, for some goals or all of them."""

@@ -69,7 +69,7 @@ def spans(core):
     return list(zip(*(column.tolist() for column in core.spans), strict=True))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(JOBS, POPULATIONS, COSTS, st.booleans(), st.sampled_from([0.0, 0.5, 5.0]))
 def test_it_does_what_a_plain_machine_does(jobs, population, costs, asynchronous, older_s):
     """Which asks everybody at every second, and has no queue that it keeps sorted."""

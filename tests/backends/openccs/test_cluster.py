@@ -101,7 +101,7 @@ def booked(cluster, text, since=BEGIN):
 # ---------------------------------------------------------------------- against the plain planner
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(RANDOMS)
 def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(random):
     """One with several sorts of chunks may come later, as its chunks are placed greedily, but never wrongly."""
@@ -136,7 +136,7 @@ def test_a_request_gets_the_first_start_at_which_it_fits_on_the_cheapest_nodes(r
     both.assert_same()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(RANDOMS)
 def test_no_second_is_overlooked_where_much_begins_and_ends_at_once(random):
     """Few nodes full of short jobs, one of which begins in the second in which another ends, or in the one before."""
