@@ -2,25 +2,17 @@
 
 import os
 import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import whole_pipelines
-from whole_pipelines import run_by_asa, run_in_a_loop
+from whole_pipelines import read_image, run_by_asa, run_in_a_loop, write_image
 
 from asa.records import StageEnded
 from asa.runner import list_runs
 from asa.workflow import Workflow
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-sys.path.append(str(EXAMPLES / "montage"))
-
-from fits import read_image, write_image  # noqa: E402 - from the examples' folder
-
 __all__ = [
-    "EXAMPLES",
     "SMALL",
     "Made",
     "ended_well",

@@ -64,6 +64,7 @@ def test_a_trace_and_a_spreadsheet_come_in_its_place(folder):
     ("arguments", "said"),
     [
         (("nothing",), "nothing"),
+        (("nothing.json",), "nothing.json: cannot be read"),
         (("--out", "no/where.html"), "cannot be written"),
         (("--out", ""), "is empty"),
         (("--out", "a-folder.html"), "it is a folder"),

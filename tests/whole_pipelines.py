@@ -58,7 +58,10 @@ SIMULATED, SEEDS = "simulated", 3
 NODES, CORES_PER_NODE = 16, 28  # of a throw-away cluster
 _PIXELS = 1e-4  # of a mosaic may differ
 
-sys.path.append(str(EXAMPLES / "montage"))  # for FITS files
+sys.path.append(str(EXAMPLES / "montage"))
+from fits import read_image, write_image  # noqa: E402 - from an example's folder
+
+__all__ = ["PIPELINES", "likeness", "new_work", "read_image", "run_by_asa", "run_in_a_loop", "write_image"]
 
 
 # ---------------------------------------------------------------------- what there is to run
@@ -282,8 +285,6 @@ def likeness(pipeline: Pipeline, reference: Path, work: Path) -> str:
 
 def differing_pixels(one: Path, other: Path) -> tuple[int, float]:
     """Count the pixels in which two images differ; also tells which share of all that is."""
-    from fits import read_image
-
     (first, _), (second, _) = read_image(one), read_image(other)
     if first.shape != second.shape:
         return first.size, 1.0

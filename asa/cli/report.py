@@ -85,7 +85,8 @@ def report(
 
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """
-    told = _of_comparison(Path(run)) if Path(run).is_file() else _of_run(open_run(runs, run))
+    is_comparison = Path(run).is_file() or Path(run).suffix == ".json"
+    told = _of_comparison(Path(run)) if is_comparison else _of_run(open_run(runs, run))
     if out is None and trace is None and table is None:
         out = Path(f"{told.name}.html")
     check_page(out, told.name, option="--out", of=told.of)

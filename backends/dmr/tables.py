@@ -86,6 +86,7 @@ def table_3(study: Study) -> list[Row]:
             ]
             by_seed = np.moveaxis(np.array(values), 2, 0)
             mean, deviation = (statistic_interval(_of(statistic, by_size), by_seed) for statistic in (_mean, _std))
+            mean = _possible(what, mean) if what == measure else mean
             rows.append(Row(None, version, what, papers[version][0], mean))
             no_more = Interval(deviation.mean, math.nan, math.nan)
             rows.append(Row(None, version, f"{what}, deviation", papers[version][1], no_more))

@@ -212,6 +212,17 @@ def test_the_command_prints_tables_and_draws(tmp_path):
     assert figures == ["figure-6.png", "figure-7.png", "figure-8.png", "figures-4-5.png"]
 
 
+def test_intervals_end_where_a_measure_does():
+    """Two seeds tell little: without these ends some would go on below nothing, and above all."""
+    told = json.loads(run("--jobs", 10, "--seeds", 2, "--json").stdout)
+    rows = [row for table in ("table_2", "table_3", "table_4") for row in told[table] if row["ours"]["low"] is not None]
+    measures = [row for row in rows if row["version"] != "change" and not row["what"].endswith("gain")]
+    shares = [row for row in measures if row["what"] == "utilisation"]
+    assert {row["ours"]["high"] for row in shares} >= {100.0}
+    assert all(row["ours"]["high"] <= 100.0 for row in shares)
+    assert min(row["ours"]["low"] for row in measures) == 0.0
+
+
 def test_the_command_prints_json():
     done = run("--jobs", 10, "--seeds", 1, "--json", "--checkpoints")
     assert done.exit_code == 0, done.output
