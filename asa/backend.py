@@ -102,6 +102,9 @@ class Step:
         What the step would ask for in a job of its own, which is all that it is to see of the job where the batch
         system tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as
         many as the job has, 0 nodes for as few as may be.
+    post
+        Token that is posted when the step has ended well; empty for none. A step whose token is posted already is not
+        run again.
     slot_s
         From when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
         `JobSpec.run_s`.
@@ -114,6 +117,7 @@ class Step:
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
+    post: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,10 @@ class JobSpec:
         Tokens that other jobs post when they end well. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.
     posts
-        Tokens that this job posts when it ends well.
+        Tokens that this job posts when it ends well. A job of which all are posted already runs nothing.
+    supersedes
+        Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
+        more, it runs nothing.
     run_s
         How long the payload really runs. Known to simulators, which need it; never shown to a strategy, and ignored
         by real sites.
@@ -196,6 +203,7 @@ class JobSpec:
     options: tuple[str, ...] = ()
     local: bool = False
     burst_buffer_bytes: int = 0
+    supersedes: tuple[str, ...] = ()
 
 
 class JobState(StrEnum):

@@ -21,7 +21,7 @@ from datetime import timedelta
 from functools import update_wrapper
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, TypedDict, Unpack, cast
+from typing import Any, Generic, Literal, ParamSpec, TypedDict, Unpack, cast
 
 from asa.backend import Backend, Facility
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
@@ -57,6 +57,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
     "local": (bool, "True or False"),
+    "when": (str, "success, failed or always"),
 }
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
 
@@ -80,7 +81,7 @@ class Resources(TypedDict, total=False):
         Paths, one or several.
     retries, retry_walltime_factor
         After a failure.
-    local, input_size
+    local, input_size, when
         As in `asa.Stage`.
     """
 
@@ -102,6 +103,7 @@ class Resources(TypedDict, total=False):
     retry_walltime_factor: float
     local: bool
     input_size: float
+    when: Literal["success", "failed", "always"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,7 @@ class Flow:
         bank: str | Path | None = "",
         history: int = 2000,
         seed: int = 0,
+        fail_fast: bool = False,
         check: bool = True,
         on_record: Callable[[Record], None] = lambda _: None,
     ) -> RunResult:
@@ -344,6 +347,8 @@ class Flow:
             Past jobs of everybody to learn at the beginning, where the site shows them.
         seed
             Of whatever is drawn.
+        fail_fast
+            End the run as soon as a stage has failed; by default what does not depend on it goes on.
         check
             Raise an error if it does not complete.
         on_record
@@ -388,6 +393,7 @@ class Flow:
                 bank=kept_in,
                 history=history,
                 seed=seed,
+                fail_fast=fail_fast,
             )
             run = RunFolder.create(runs_folder, plan)
             result = _drive_and_close(run, with_local_stages(plan.backend, plan.stages, opened.facility), on_record)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from asa.workflow import Stage
 
-__all__ = ["HOPELESS_EXITS", "INPUT_EXIT", "OUTPUT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
+__all__ = ["HOPELESS_EXITS", "INPUT_EXIT", "OUTPUT_EXIT", "SHORT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -23,6 +23,9 @@ INPUT_EXIT = 84
 OUTPUT_EXIT = 85
 """Exit code of a stage whose command ended well and left something missing or empty that it was to make."""
 
+SHORT_EXIT = 88
+"""Exit code of a job with fewer cores than its next stage needs, as after a requeue: that has not begun."""
+
 HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
 
@@ -30,6 +33,7 @@ _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
     OUTPUT_EXIT: "its command ended well, but an output is missing or empty",
+    SHORT_EXIT: "its job has fewer cores than it needs",
     126: "what it was to run cannot be executed",
     127: "what it was to run was not found",
 }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Literal
 
 import networkx as nx
 
@@ -21,6 +22,7 @@ __all__ = [
     "MOST_RETRY_FACTOR",
     "NAME_PATTERN",
     "VARIABLE_PATTERN",
+    "WHENS",
     "Slot",
     "Stage",
     "Workflow",
@@ -48,6 +50,9 @@ _MOST_SPREAD = 3.0
 MOST_RETRY_FACTOR = 10
 """By how much its walltime may grow each time."""
 
+WHENS: Final = ("success", "failed", "always")
+"""When a stage runs: after those that it follows ended well, after one of them failed, or however they ended."""
+
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
 _MOST_MEMORY_BYTES = 1 << 60
@@ -70,7 +75,11 @@ class Stage:
     run_spread
         How far its run times stray: the standard deviation of their logarithm; 0 where nothing is known of that.
     after
-        Names of the stages that must have ended well before.
+        Names of the stages that must have ended before, well unless `when` says otherwise.
+    when
+        ``success``: it runs once all stages that it follows have ended well. ``failed``: it runs once they have all
+        ended, if one of them failed, or could not run since another failed. ``always``: it runs once they have ended,
+        however.
     command
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
@@ -135,6 +144,7 @@ class Stage:
     input_size: float | None = None
     run_spread: float = 0.0
     burst_buffer_bytes: int = 0
+    when: Literal["success", "failed", "always"] = "success"
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -167,7 +177,14 @@ class Stage:
             )
         if not 0 <= self.run_spread <= _MOST_SPREAD:
             raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
+        self._check_turn()
         self._check_payload()
+
+    def _check_turn(self) -> None:
+        if self.when not in WHENS:
+            raise self._error(f"is to run when {self.when!r}", f"Give one of {', '.join(WHENS)}.")
+        if self.when != "success" and not self.after:
+            raise self._error(f"is to run when {self.when!r}, and follows no stage", "Name stages with `after`.")
 
     def _check_payload(self) -> None:
         ways = [
@@ -287,6 +304,20 @@ class Workflow:
         return tuple(nx.lexicographical_topological_sort(self.graph, key=position.__getitem__))
 
     @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.order)}
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Put some stages into the order of all; O(n log n) for n of them."""
+        return sorted(set(names), key=self._position.__getitem__)
+
+    @cached_property
+    def fronts(self) -> dict[str, tuple[str, ...]]:
+        """By stage, those that it follows; where several stages follow the same ones it is one and the same tuple."""
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        return {name: known.setdefault(stage.after, stage.after) for name, stage in self.stages.items()}
+
+    @cached_property
     def critical_path(self) -> tuple[str, ...]:
         """The stages on the way through the graph that is expected to take longest."""
         ends_s: dict[str, float] = {}
@@ -338,7 +369,7 @@ class Workflow:
     def layout(self, names: Iterable[str], run_s: Mapping[str, float] | None = None) -> tuple[Slot, ...]:
         """Place stages inside one allocation: one after the other, branches too, as a batch script runs them.
 
-        An allocation of all stages lasts the sum of their run times (equation 1 of the ASA paper). O(s) for s stages.
+        An allocation of all stages lasts the sum of their run times (equation 1 of the ASA paper). O(s log s).
 
         Parameters
         ----------
@@ -352,9 +383,9 @@ class Workflow:
         tuple of Slot
             In order of start.
         """
-        chosen, end_s = set(names), 0.0
+        end_s = 0.0
         slots = []
-        for name in (n for n in self.order if n in chosen):
+        for name in self.in_order(names):
             start_s = end_s
             end_s += self.stages[name].expected_s if run_s is None else run_s[name]
             slots.append(Slot(name, start_s, end_s))

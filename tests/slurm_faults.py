@@ -95,7 +95,7 @@ class Trial:
         (folder / "run").mkdir()
         self.flow = workflow(folder / "ran")
 
-    def client(self, *, retry=False):
+    def client(self, *, retry=False, fail_fast=False):
         """Live a client's life: until the run has ended, or until it is killed."""
         self.clients += 1
         slurm = self.slurm
@@ -112,7 +112,13 @@ class Trial:
         with WaitStore(self.folder / "bank", durable=False) as store:
             bank = WaitBank("last", store=store, user="me")
             run = Run(
-                self.flow, load_strategy(self.strategy), bank=bank, id="run0run0run0", journal=journal, retry=retry
+                self.flow,
+                load_strategy(self.strategy),
+                bank=bank,
+                id="run0run0run0",
+                journal=journal,
+                retry=retry,
+                fail_fast=fail_fast,
             )
             try:
                 [result] = run_all(backend, [run], history=0)

@@ -70,6 +70,14 @@ def run(
     history: HistoryOption = 2000,
     seed: SeedOption = 0,
     cores: CoresOption = None,
+    fail_fast: Annotated[
+        bool,
+        typer.Option(
+            "--fail-fast",
+            help="End the run as soon as a stage has failed, and cancel what runs. [default: what does not depend "
+            "on it goes on]",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be submitted, when and why; submit nothing.")
     ] = False,
@@ -109,7 +117,7 @@ def run(
     facility = facility_for(chosen, asked.opened, asked.workflow)
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
-        plan = asked.planned(world, chosen, name=name or "")
+        plan = replace(asked.planned(world, chosen, name=name or ""), fail_fast=fail_fast)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank))
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)

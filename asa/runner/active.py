@@ -9,7 +9,7 @@ from typing import Literal
 from asa.backend import Capabilities, JobSpec, JobState
 from asa.errors import StateError
 from asa.estimators import WaitBank
-from asa.records import Ended, Record
+from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Begun, Entry
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
@@ -56,6 +56,9 @@ class Run:
         walltime of the whole; as before if not given.
     place
         Folder in which stages keep what they remember when they are run again; empty for none.
+    fail_fast
+        End the run as soon as a stage has failed, and cancel what still runs. By default what does not depend on the
+        failure goes on.
     """
 
     workflow: Workflow
@@ -71,6 +74,7 @@ class Run:
     revised: tuple[Stage, ...] = ()
     walltime_s: float | None = None
     place: str = ""
+    fail_fast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,8 @@ class Active:
         What is still to be told to the bank: job, forecast, observation, and the job's id.
     trouble
         With learning; empty for none.
+    predicted_s
+        The waits that were predicted last, by stages.
     """
 
     run: Run
@@ -151,6 +157,7 @@ class Active:
     swept: bool = False
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
     trouble: str = ""
+    predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def commit(self, entry: Entry) -> None:
         """Write down what happened, and let it change the state; learn what there is to learn."""
@@ -191,6 +198,8 @@ class Active:
 
     def note(self, record: Record) -> None:
         """Keep a record, and show it."""
+        if isinstance(record, Predicted):
+            self.predicted_s[record.stages] = record.wait_s
         self.records.append(record)
         self.emit(record)
 
@@ -216,8 +225,10 @@ class Active:
         """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""
         return [
             job_id
-            for job_id, job in self.state.jobs.items()
-            if job.giving_up and not job.given_up and job.status.state is not JobState.COMPLETED
+            for job_id in self.state.condemned
+            if (job := self.state.jobs[job_id]).giving_up
+            and not job.given_up
+            and job.status.state is not JobState.COMPLETED
         ]
 
 

@@ -36,6 +36,7 @@ def plan_run(
     parameters: Mapping[str, Setting] | None = None,
     folder: Path | None = None,
     only_look: bool = False,
+    fail_fast: bool = False,
 ) -> RunPlan:
     """Put together what a run is, and refuse one that cannot go well.
 
@@ -63,6 +64,8 @@ def plan_run(
         Where the stages' commands run; here if not given.
     only_look
         Nothing will be submitted: stages may have nothing to run, and the bank is not touched.
+    fail_fast
+        End the run as soon as a stage has failed.
 
     Raises
     ------
@@ -94,6 +97,7 @@ def plan_run(
         version=version("asa-client"),
         source=source,
         parameters=dict(parameters or {}),
+        fail_fast=fail_fast,
     )
     if not only_look:
         check_commands(source or f"workflow {workflow.name!r}", plan.stages)

@@ -88,6 +88,7 @@ def drive(
             revised=tuple(revised.stages.values()) if revised is not None else (),
             walltime_s=revised.walltime_s if revised is not None else None,
             place=str(folder.path),
+            fail_fast=plan.fail_fast,
         )
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:

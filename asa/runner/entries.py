@@ -23,6 +23,7 @@ __all__ = [
     "GivenUp",
     "GivingUp",
     "Intended",
+    "Refused",
     "Retried",
     "Stopped",
     "Surplus",
@@ -41,9 +42,12 @@ class Begun:
     ----------
     at_s
         When.
+    fail_fast
+        Whether the run ends as soon as a stage has failed.
     """
 
     at_s: float
+    fail_fast: bool = True  # as it was before there was a choice
     kind: Literal["begun"] = "begun"
 
 
@@ -125,6 +129,26 @@ class Unsent:
     reason: str = ""
     doubtful: bool = False
     kind: Literal["unsent"] = "unsent"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The batch system will never take the job of a token: its stages have failed.
+
+    Parameters
+    ----------
+    token
+        Of the job.
+    at_s
+        When.
+    reason
+        Why.
+    """
+
+    token: str
+    at_s: float
+    reason: str
+    kind: Literal["refused"] = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +269,7 @@ class Retried:
     kind: Literal["retried"] = "retried"
 
 
-Entry = Begun | Intended | Again | Accepted | Unsent | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
+Entry = Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
 

@@ -75,6 +75,8 @@ class RunPlan:
         Path of the file that the workflow was read from; empty if it was from none.
     parameters
         With which that was read, where they differ from what the file says.
+    fail_fast
+        Whether it ends as soon as a stage has failed.
     """
 
     id: str
@@ -95,6 +97,7 @@ class RunPlan:
     version: str = ""
     source: str = ""
     parameters: Mapping[str, Setting] = field(default_factory=dict)
+    fail_fast: bool = False
     schema: int = _SCHEMA
 
     def make_workflow(self) -> Workflow:

@@ -263,7 +263,7 @@ def _act(backend: Backend, one: Active) -> float | None:
         return one.begins_s
     if not one.begun:
         one.begun = True
-        one.commit(Begun(now))
+        one.commit(Begun(now, one.run.fail_fast))
     if not catch_up(backend, one):
         return now + AGAIN_S[0]
     one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
@@ -277,6 +277,7 @@ def _act(backend: Backend, one: Active) -> float | None:
 
 
 def _follow_plan(backend: Backend, one: Active) -> float | None:
+    """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
     now = backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
@@ -289,13 +290,24 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
         times = [max(job.submit_s, one.state.earliest_s(job)) for job in submissions]
-        due = next((job for job, time in zip(submissions, times, strict=True) if time <= now), None)
-        if due is None or now < one.again_s:
+        due = [job for job, time in zip(submissions, times, strict=True) if time <= now]
+        if not due or now < one.again_s:
             _note_predictions(one, plan, now)
             wakes = [max(time, one.again_s) for time in times if time < math.inf]
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
-        submit(backend, one, due)  # it changes what is true: the rest is planned on that
+        for job in due:
+            if not _may_submit(one, job, now):
+                break
+            submit(backend, one, job)
     return None
+
+
+def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
+    """Whether a plan still holds after its first jobs were submitted."""
+    state = one.state
+    if state.outcome is not None or state.open_intent is not None or now_s < one.again_s or one.to_cancel():
+        return False
+    return bool(planned.joins) or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
 def _fulfil(backend: Backend, active: Sequence[Active], wish: Wish) -> None:
@@ -312,13 +324,11 @@ def _fulfil(backend: Backend, active: Sequence[Active], wish: Wish) -> None:
 
 
 def _note_predictions(one: Active, plan: Plan, now: float) -> None:
-    told = {r.stages: r for r in one.records if isinstance(r, Predicted)}
     for planned in plan.submissions:
         if planned.prediction is None:
             continue
         needed = planned.needed_s if planned.needed_s is not None else planned.submit_s
-        last = told.get(planned.stages)
-        if last is None or last.wait_s != planned.prediction.wait_s:
+        if one.predicted_s.get(planned.stages) != planned.prediction.wait_s:
             one.note(
                 Predicted(
                     time_s=now,

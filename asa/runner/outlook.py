@@ -232,7 +232,7 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
         for name in (name for job in planned for name in job.stages):
             view = state.stages[name]
             ended_s = now_s + view.stage.expected_s
-            state.stages[name] = replace(view, phase=Phase.DONE, started_s=now_s, ended_s=ended_s)
+            state.stages.put(name, replace(view, phase=Phase.DONE, started_s=now_s, ended_s=ended_s))
         is_first = False
     for name in state.workflow.order:
         if state.stages[name].phase is Phase.WAITING:

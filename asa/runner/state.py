@@ -11,7 +11,7 @@ from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobSt
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
-from asa.payload import HOPELESS_EXITS, meaning, payload_text
+from asa.payload import HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
     Cancelled,
     Deferred,
@@ -38,25 +38,32 @@ from asa.runner.entries import (
     GivenUp,
     GivingUp,
     Intended,
+    Refused,
     Retried,
     Stopped,
     Surplus,
     Told,
     Unsent,
 )
+from asa.runner.stages import Stages
 from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob, RunView, StageView
 from asa.units import core_hours
 from asa.workflow import Slot, Stage, Workflow
 
-__all__ = ["Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
+__all__ = ["ENDED_WELL", "TWIN", "Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
 
 TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 
+ENDED_WELL = "EndedWell"
+"""Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
+
 _HOPELESS = "DependencyNeverSatisfied"
+_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Told)  # of themselves; see `RunState.lost_jobs`
 _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
+_MOST_SHORT = 5  # times that a job may come back with too few cores
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
@@ -96,8 +103,9 @@ class Job:
     @property
     def is_void(self) -> bool:
         """What depends on it can never start."""
-        ended_badly = self.status.state.is_final and self.status.state is not JobState.COMPLETED
-        return bool(self.giving_up) or (ended_badly and self.status.reason != TWIN)
+        status = self.status
+        ended_badly = status.state.is_final and (status.state is not JobState.COMPLETED or status.reason == ENDED_WELL)
+        return bool(self.giving_up) or (ended_badly and status.reason != TWIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +169,8 @@ class RunState:
         How the run ended; None until then.
     planned
         What the strategy meant to submit when it was last asked; for show, and in no journal.
+    fail_fast
+        Whether the run ends as soon as a stage has failed, rather than when no other can run any more.
     """
 
     name: str
@@ -169,7 +179,7 @@ class RunState:
     unique: str
     run_s: Mapping[str, float] | None = None
     place: str = ""
-    stages: dict[str, StageView] = field(init=False)
+    stages: Stages = field(init=False)
     jobs: dict[str, Job] = field(default_factory=dict)
     open_intent: Intended | None = None
     intents: dict[str, Intended] = field(default_factory=dict)
@@ -179,20 +189,42 @@ class RunState:
     outcome: Outcome | None = None
     reason: str = ""
     planned: tuple[PlannedJob, ...] = ()
+    condemned: dict[str, None] = field(default_factory=dict, init=False)  # jobs that were to be cancelled
+    twins: list[Job] = field(default_factory=list, init=False)  # that ended at once for another of their token
+    fail_fast: bool = True  # as runs were that began before there was a choice
+    _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
+    _pauses_s: dict[str, float] | None = field(default=None, init=False)
+    _may_have_lost: bool = field(default=True, init=False)
+    _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
+    _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
+    _growing: list[Job] = field(default_factory=list, init=False)
+    _elastic: list[Job] = field(default_factory=list, init=False)
+    _spent_core_hours: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self.stages = {name: StageView(stage) for name, stage in self.workflow.stages.items()}
+        self.stages = Stages(self.workflow)
 
     def view(self, now_s: float) -> RunView:
         """Show what is true now to a strategy."""
-        spent = sum(map(self._core_hours, self.jobs.values()))
-        growths = tuple(_growth_view(job) for job in self.jobs.values() if job.planned.joins)
-        return RunView(self.workflow, dict(self.stages), now_s, self.capabilities, spent, growths)
+        return RunView(
+            self.workflow,
+            self.stages.copy(),
+            now_s,
+            self.capabilities,
+            spent_core_hours=self._spent_core_hours + sum(map(self._core_hours, self._elastic)),
+            growths=tuple(map(_growth_view, self._growing)),
+            ready=self.stages.ready,
+            turn=self.stages.turn,
+            first=self.stages.first,
+        )
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
+        self._pauses_s = None
+        self._may_have_lost |= not isinstance(entry, _HARMLESS)
         match entry:
-            case Begun(at_s=at_s):
+            case Begun(at_s=at_s, fail_fast=fail_fast):
+                self.fail_fast = fail_fast
                 yield RunStarted(time_s=at_s, run=self.name)
             case Intended():
                 self.open_intent = self.intents[entry.token] = entry
@@ -214,12 +246,17 @@ class RunState:
                 yield from self._update(status)
             case GivingUp(job_id=job_id, reason=reason):
                 self.jobs[job_id].giving_up = reason
+                self.condemned[job_id] = None
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
                 job = self.jobs[job_id]
                 job.giving_up, job.given_up = reason, True
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
                 yield from self._steps_done(job)
                 self._ask_again(job)
+            case Refused(token=token, at_s=at_s, reason=reason):
+                self.open_intent = None
+                self.refused |= dict.fromkeys(self.intents[token].planned.stages, reason)
+                yield from self._fail(self.intents[token].planned.stages, reason, at_s)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
                 if refused and (intent := self.open_intent) is not None and intent.token == refused:
                     self.open_intent = None
@@ -249,7 +286,7 @@ class RunState:
             walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
-        waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else []
+        waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else ()
         walltime += planned.spare_walltime_s
         if planned.keep is not Keep.NOTHING:
             walltime += self._local_before(before)
@@ -275,6 +312,7 @@ class RunState:
             # a dependency that a site drops starts the job, but not the payload
             awaits=self._awaited(before) if planned.keep is not Keep.NOTHING else (),
             posts=tuple(self._token(name) for name in planned.stages),
+            supersedes=self._superseded(planned),
             run_s=max(slot.end_s for slot in slots),
         )
 
@@ -303,7 +341,15 @@ class RunState:
 
     def _awaited(self, before: Iterable[str]) -> tuple[str, ...]:
         """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
-        return tuple(self._token(name) for name in before if self.stages[name].phase is not Phase.DONE)
+        return tuple(dict.fromkeys(self._token(name) for name in before if not self.stages[name].phase.is_settled))
+
+    def _superseded(self, planned: PlannedJob) -> tuple[str, ...]:
+        """Name the jobs that were to run some stages before."""
+        if not any(self.stages[name].resubmissions for name in planned.stages):
+            return ()
+        stages, token = set(planned.stages), self.token_of(planned)
+        former = (job for job in self.jobs.values() if not job.planned.joins and job.spec.token != token)
+        return tuple(dict.fromkeys(job.spec.token for job in former if stages.intersection(job.planned.stages)))
 
     def _steps(self, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
         """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
@@ -329,6 +375,7 @@ class RunState:
             tasks=cores // stage.cpus_per_task,
             cpus_per_task=stage.cpus_per_task,
             nodes=stage.nodes or 0,
+            post=self._token(stage.name),
         )
 
     def _jobs_before(self, before: Iterable[str]) -> set[str]:
@@ -336,21 +383,41 @@ class RunState:
 
         A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
         """
-        unmet = [name for name in before if self.stages[name].phase is not Phase.DONE]
-        return set().union(
-            *(
-                self._jobs_before(self.stages[name].stage.after)
-                if self.stages[name].stage.local
-                else {self._job_of(name)}
-                for name in unmet
-            )
-        )
+        jobs, to_see, seen = set[str](), list(before), set[str]()
+        while to_see:
+            name = to_see.pop()
+            view = self.stages[name]
+            if name in seen or view.phase.is_settled:
+                continue
+            seen.add(name)
+            if view.stage.local:
+                to_see.extend(view.stage.after)
+            else:
+                jobs.add(self._job_of(name))
+        return jobs
 
     def _local_before(self, before: Iterable[str]) -> float:
         """Say for how many seconds an allocation may idle since the client has yet to run local stages."""
-        views = [self.stages[name] for name in before]
-        local = [view.stage for view in views if view.stage.local and view.phase is not Phase.DONE]
-        return max((stage.expected_s + _NOTICE_S + self._local_before(stage.after) for stage in local), default=0.0)
+        known: dict[str, float] = {}
+
+        def idle_s(names: Iterable[str]) -> float:
+            return max((known.get(name, 0.0) for name in names), default=0.0)
+
+        for name in self._local_to_run(before):
+            stage = self.stages[name].stage
+            known[name] = stage.expected_s + _NOTICE_S + idle_s(stage.after)
+        return idle_s(before)
+
+    def _local_to_run(self, before: Iterable[str]) -> list[str]:
+        """Name local stages that have not ended, of those given and those right before such, in order."""
+        found, to_see = set[str](), list(before)
+        while to_see:
+            name = to_see.pop()
+            view = self.stages[name]
+            if name not in found and view.stage.local and not view.phase.is_settled:
+                found.add(name)
+                to_see.extend(view.stage.after)
+        return self.workflow.in_order(found)
 
     def token_of(self, planned: PlannedJob) -> str:
         """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
@@ -366,7 +433,7 @@ class RunState:
 
         What comes before such stages in a planned job is asked for first.
         """
-        if planned.joins:
+        if planned.joins or not self.doubtful:
             return planned
         group_of = {name: group for group in self._in_doubt() for name in group.stages}
         if not (shared := [name for name in planned.stages if name in group_of]):
@@ -392,20 +459,16 @@ class RunState:
         """
         if planned.joins:
             return -math.inf
-        views = [self.stages[name] for name in planned.stages]
-        before = {name for view in views for name in view.stage.after} - set(planned.stages)
-        if all(view.stage.local for view in views) and any(
-            self.stages[name].phase is not Phase.DONE for name in before
+        if all(self.stages[name].stage.local for name in planned.stages) and any(
+            not self.stages[before].phase.is_settled
+            for name in planned.stages
+            for before in self.stages[name].stage.after
+            if before not in planned.stages
         ):
             return math.inf
-        return max(*(view.not_before_s for view in views), self._pause_before(before))
-
-    def _pause_before(self, before: Iterable[str]) -> float:
-        """Say until when stages without jobs pause that some stages follow."""
-        waiting = [view for name in before if (view := self.stages[name]).phase is Phase.WAITING]
-        return max(
-            (max(view.not_before_s, self._pause_before(view.stage.after)) for view in waiting), default=-math.inf
-        )
+        if self._pauses_s is None:
+            self._pauses_s = self.stages.pauses_s()
+        return max(self._pauses_s.get(name, -math.inf) for name in planned.stages)
 
     def _at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
         """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
@@ -420,15 +483,15 @@ class RunState:
 
     def live_jobs(self) -> list[str]:
         """Jobs that have not ended and that the client has not given up."""
-        return [i for i, job in self.jobs.items() if not job.status.state.is_final and not job.giving_up]
+        return [i for i, job in self._unfinished.items() if not job.giving_up]
 
     def unfinished_jobs(self) -> list[str]:
         """Jobs that have not ended, given up or not."""
-        return [i for i, job in self.jobs.items() if not job.status.state.is_final]
+        return list(self._unfinished)
 
     def _accepted(self, token: str, status: JobStatus) -> Record:
         intent, self.open_intent = self.open_intent, None
-        former = next((job for job in self.jobs.values() if job.spec.token == token), None)
+        former = self._by_token.get(token)
         if former is not None and (intent is None or intent.token != token):
             former.giving_up, former.given_up = "another job of its token runs the payload", True
             planned, spec, observed = former.planned, former.spec, former.observed
@@ -438,18 +501,29 @@ class RunState:
             planned, spec, observed = intent.planned, intent.spec, False
         # however far it has come: that is for the next entry to tell
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
-        self.jobs[status.job_id] = Job(planned, spec, pending, observed=observed)
+        self._may_have_lost |= former is not None or any(self.stages[name].phase.is_settled for name in planned.stages)
+        job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
+            planned, spec, pending, observed=observed
+        )
+        if planned.joins:
+            self._growing.append(job)
+        if _is_elastic(planned):
+            self._elastic.append(job)
         predicted = planned.prediction.wait_s if planned.prediction else None
+        widths = {step.name: step.cores for step in spec.steps} if planned.widths else {}
         for name in planned.stages if not planned.joins else ():
-            self.stages[name] = replace(
+            if self.stages[name].phase.is_settled:
+                continue
+            queued = replace(
                 self.stages[name],
                 phase=Phase.QUEUED,
                 job_id=status.job_id,
                 submit_s=status.submit_s,
                 keep=planned.keep,
                 predicted_wait_s=predicted,
-                cores=next((step.cores for step in spec.steps if step.name == name), 0) if planned.widths else 0,
+                cores=widths.get(name, 0),
             )
+            self.stages.put(name, queued)
         again = len(self._former_growths(planned)) if planned.joins else self.stages[planned.stages[0]].resubmissions
         return Submitted(
             time_s=status.submit_s,
@@ -469,7 +543,7 @@ class RunState:
         """Give the jobs that were to join the same one for the same stage, and have ended, or are about to."""
         return [
             job
-            for job in self.jobs.values()
+            for job in self._growing
             if job.planned.joins == planned.joins
             and job.planned.stages == planned.stages
             and (job.status.state.is_final or job.giving_up)
@@ -486,13 +560,17 @@ class RunState:
         """Let every stage that has not ended well wait for another job, and those that are to be run once more."""
         self.outcome, self.reason, self.open_intent = None, "", None
         self.refused.clear()
+        self._reasons.clear()
         once_more = self.workflow.with_followers(stages)
-        for name, view in self.stages.items():
+        known, self.stages = self.stages.copy(), Stages(self.workflow)
+        for name, view in known.items():
             if name in once_more:  # what it posted and noted the last time does not count any more
                 self.generations[name] = self.generations.get(name, 0) + 1
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
-                self.stages[name] = StageView(self.workflow.stages[name], resubmissions=again)
+                view = StageView(self.workflow.stages[name], resubmissions=again)  # noqa: PLW2901
+            self.stages.put(name, view)
+        self.stages.settle_anew()
         anew = tuple(name for name in self.workflow.order if name in once_more)
         return RunResumed(time_s=at_s, run=self.name, anew=anew)
 
@@ -500,9 +578,11 @@ class RunState:
 
     def _update(self, status: JobStatus) -> Iterator[News]:
         job = self.jobs[status.job_id]
-        was, job.status = job.status, status
-        if was.state.is_final:
+        if job.status.state.is_final:
+            self._revive(job, status)
             return
+        was, job.status = job.status, status
+        self._note_end(job)
         requeued = status.restarts > was.restarts or (was.start_s is not None and status.start_s is None)
         if requeued:
             yield from self._requeued(job, was)
@@ -531,11 +611,53 @@ class RunState:
                 reason=status.reason,
             )
             yield from self._ended(job)
-        elif job.planned.joins:
-            return
-        elif status.reason == _HOPELESS and self.outcome is None and self._is_hopeless(job):
-            reason = f"{_names(job)} can never start: a stage that it depends on failed"
-            yield self._end("failed", reason, status.submit_s)
+
+    def _revive(self, job: Job, status: JobStatus) -> None:
+        """Note that a job which had ended was started once more, by hand: it is nobody's any more."""
+        if not status.state.is_final and not job.planned.joins:
+            job.status, job.giving_up, job.given_up = status, "", False
+            self._unfinished[status.job_id] = job
+            self._may_have_lost = True
+
+    def _note_end(self, job: Job) -> None:
+        """Keep count of jobs that have ended, or that others can no longer depend on."""
+        self._may_have_lost |= job.is_void or job.status.reason == _HOPELESS
+        if job.status.state.is_final:
+            del self._unfinished[job.status.job_id]
+            if not _is_elastic(job.planned):
+                self._spent_core_hours += self._core_hours(job)
+            if job.status.reason == TWIN:
+                self.twins.append(job)
+
+    def lost_jobs(self) -> list[tuple[str, str]]:
+        """Name live jobs that are of no use any more, and say why; looked for only after something went wrong."""
+        lost = [(one, why) for one in self.live_jobs() if (why := self._lost(one))] if self._may_have_lost else []
+        self._may_have_lost = bool(lost)
+        return lost
+
+    def _lost(self, job_id: str) -> str:
+        """Say why a job that has not begun its payload is of no use any more; empty if it is."""
+        job = self.jobs[job_id]
+        if job.planned.joins or job.giving_up or job.status.payload_start_s is not None:
+            return ""
+        own = [view for name in job.planned.stages if (view := self.stages[name]).job_id == job_id]
+        if not own and job.status.reason != TWIN:
+            return "its stages have another job"
+        if blocked := next((view.reason for view in own if view.phase is Phase.BLOCKED), ""):
+            return blocked
+        if (void := next((one for one in self._needed(job) if one.is_void), None)) is not None:
+            return f"job {void.status.job_id}, which it depends on, is no more"
+        if job.status.reason == _HOPELESS and all(self._has_ended(one) for one in self._needed(job)):
+            return "the batch system says that it can never start"
+        return ""
+
+    def _has_ended(self, job: Job) -> bool:
+        return job.status.state.is_final and job.status.reason != TWIN
+
+    def _left_of(self, job: Job) -> list[str]:
+        """Name the stages of a job that are its own still, and not settled."""
+        views = (self.stages[name] for name in job.planned.stages)
+        return [v.stage.name for v in views if v.job_id == job.status.job_id and not v.phase.is_settled]
 
     def _requeued(self, job: Job, was: JobStatus) -> Iterator[News]:
         """Note that the batch system put a job that had started back into the queue: its stages have not begun."""
@@ -549,53 +671,22 @@ class RunState:
         job.observed = True  # what it waited at first was told, or is not known; what it waits now began in the middle
         job.resized = 0
         if not job.given_up and not job.planned.joins:
-            for name in job.planned.stages:
-                self.stages[name] = replace(
-                    self.stages[name],
+            ended = {step.name for step in was.steps if step.end_s is not None}
+            for name in self._left_of(job):
+                view = self.stages[name]
+                queued = replace(
+                    view,
                     phase=Phase.QUEUED,
-                    started_s=None,
-                    ended_s=None,
+                    started_s=view.started_s if name in ended else None,
+                    ended_s=view.ended_s if name in ended else None,
                     hold_until_s=None,
                     limit_s=None,
                     submit_s=job.status.submit_s,
                 )
-
-    def _is_hopeless(self, job: Job) -> bool:
-        """Whether a job that can never start ends the run; else what it waits for does, or is asked for again."""
-        return all(one.status.state.is_final for one in self._needed(job)) and not self._is_wanted_no_more(job)
-
-    def _is_wanted_no_more(self, job: Job) -> bool:
-        """Whether a job is being cancelled, or depends on one that is, or that gave way to another of its token."""
-        return bool(job.giving_up) or any(one.is_void or one.status.reason == TWIN for one in self._needed(job))
+                self.stages.put(name, queued)
 
     def _needed(self, job: Job) -> list[Job]:
         return [self.jobs[d.job_id] for d in job.spec.dependencies if d.job_id in self.jobs]
-
-    def _in_order(self, stage: str, at_s: float) -> float:
-        """Move a time of a stage to where what is known of those before and after it lets it be.
-
-        A batch system may tell of an end some time after others began for which it was waited, or not know of it until
-        long after; clocks differ, and seconds are rounded. That a stage begins when those that it follows have ended
-        is certain.
-        """
-        graph = self.workflow.graph
-        for began_s, ended_s in self._nearest(stage, graph.pred):
-            at_s = max(at_s, began_s if ended_s is None else ended_s)
-        return min([at_s, *(began_s for began_s, _ in self._nearest(stage, graph.succ))])
-
-    def _nearest(self, stage: str, neighbours: Mapping[str, Iterable[str]]) -> Iterator[tuple[float, float | None]]:
-        """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order."""
-        to_see, seen = list(neighbours[stage]), set[str]()
-        while to_see:
-            name = to_see.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            view = self.stages[name]
-            if view.started_s is None:
-                to_see.extend(neighbours[name])
-            else:
-                yield view.started_s, view.ended_s
 
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status
@@ -613,11 +704,11 @@ class RunState:
     def _payload_began(self, job: Job, at_s: float) -> Iterator[Record]:
         if job.given_up or job.planned.joins:
             return
-        for name in job.planned.stages:
-            self.stages[name] = replace(self.stages[name], phase=Phase.RUNNING)
+        for name in self._left_of(job):
+            self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
-        began_s = self._in_order(first, at_s)
-        self.stages[first] = replace(self.stages[first], started_s=began_s)
+        began_s = self.stages.in_order(first, at_s)
+        self.stages.put(first, replace(self.stages[first], started_s=began_s))
         if len(job.planned.stages) == 1:  # of several, when each began is told in the end
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
@@ -627,14 +718,14 @@ class RunState:
         for step in job.status.steps:
             view = self.stages[step.name]
             is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING and len(job.planned.stages) > 1
-            if is_its and step not in known:
+            if is_its and step not in known and view.ended_s is None:
                 self._note_times(step.name, step.start_s, step.end_s)
 
     def _note_times(self, stage: str, start_s: float, end_s: float | None) -> tuple[float, float]:
         """Note when a stage began and ended, in the workflow's order; give what was noted."""
-        start_s = self._in_order(stage, start_s)
-        known_end_s = None if end_s is None else max(start_s, self._in_order(stage, end_s))
-        self.stages[stage] = replace(self.stages[stage], started_s=start_s, ended_s=known_end_s)
+        start_s = self.stages.in_order(stage, start_s)
+        known_end_s = None if end_s is None else max(start_s, self.stages.in_order(stage, end_s))
+        self.stages.put(stage, replace(self.stages[stage], started_s=start_s, ended_s=known_end_s))
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _resized(self, job: Job) -> Iterator[Record]:
@@ -654,7 +745,7 @@ class RunState:
             one.resized = len(changes)
 
     def _growths_of(self, job_id: str) -> list[Job]:
-        return [job for job in self.jobs.values() if job.planned.joins == job_id]
+        return [job for job in self._growing if job.planned.joins == job_id]
 
     def _widths_of(self, job: Job) -> list[tuple[float, int]]:
         """Tell since when a job had how many cores of its own. What was asked for last is given back first."""
@@ -694,29 +785,62 @@ class RunState:
         end = status.end_s if status.end_s is not None else status.submit_s
         if status.state is JobState.COMPLETED and status.payload_start_s is not None:
             yield from self._stages_done(job, status.payload_start_s, end)
-        elif status.state is JobState.TIMEOUT and status.payload_start_s is None:
-            self._ask_again(job)  # an allocation that idled until its limit: the stage never began
-        elif status.state is JobState.TIMEOUT and _stood_still(job):
-            yield from self._steps_done(job)
-            self._ask_again(job)
+            return
+        yield from self._steps_done(job)
+        if not (left := self._left_of(job)):
+            yield from self._end_if_settled(end)
+        elif status.state is JobState.TIMEOUT and (status.payload_start_s is None or _stood_still(job)):
+            self._ask_again(job)  # an allocation that idled until its limit
         elif self.outcome is not None:
             return
         elif status.start_s is None and any(before.is_void for before in self._needed(job)):
             self._ask_again(job)  # the batch system cancelled what could never start
-        elif (failed := self._to_retry(job)) is not None:
+        elif self._is_short(job, left[0]):
+            self._ask_again(job)
+            why = "its job came back with fewer cores than it needs"
+            yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=why)
+        elif (failed := self._to_retry(job, left[0])) is not None:
             self._ask_again(job)
             self._count_attempt(failed, status.state, end)
             why = _why(status)
-            yield Retrying(time_s=end, run=self.name, stages=job.planned.stages, job_id=status.job_id, reason=why)
+            yield Retrying(time_s=end, run=self.name, stages=tuple(left), job_id=status.job_id, reason=why)
         else:
-            yield self._end("failed", f"{_names(job)} ended as {_why(status)}", end)
+            # who cancels a job wants none of what is left in it
+            failed_now = left if status.state is JobState.CANCELLED else left[:1]
+            one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
+            yield from self._fail(failed_now, f"{one} ended as {_why(status)}", end)
+            self._ask_again(job)
 
-    def _to_retry(self, job: Job) -> str | None:
+    def _is_short(self, job: Job, stage: str) -> bool:
+        """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
+        is_short = job.status.state is JobState.FAILED and job.status.exit_code == SHORT_EXIT
+        return is_short and self.stages[stage].resubmissions < _MOST_SHORT
+
+    def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
+        """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""
+        self._reasons.append(reason)
+        for name in stages:
+            self.stages.put(name, replace(self.stages[name], phase=Phase.FAILED, hold_until_s=None, reason=reason))
+        if self.fail_fast and self.outcome is None:
+            yield self._end("failed", reason, at_s)
+        else:
+            yield from self._end_if_settled(at_s)
+
+    def _end_if_settled(self, at_s: float) -> Iterator[Record]:
+        """End the run once nothing is left to do."""
+        if self.outcome is not None or not self.stages.are_settled:
+            return
+        if not self._reasons:
+            last_s = max((view.ended_s or 0.0 for view in self.stages.values()), default=at_s)
+            yield self._end("completed", "", last_s)
+            return
+        first, *others = self._reasons
+        yield self._end("failed", f"{first}; so did {len(others)} more" if others else first, at_s)
+
+    def _to_retry(self, job: Job, failed: str) -> str | None:
         """Name the stage of a job that failed, if it may be tried again."""
-        ended = {step.name for step in job.status.steps if step.end_s is not None}
-        failed = next((name for name in job.planned.stages if name not in ended), job.planned.stages[0])
         view = self.stages[failed]
-        if job.status.state is JobState.CANCELLED or view.job_id != job.status.job_id:
+        if job.status.state is JobState.CANCELLED:
             return None  # somebody wanted its end
         if job.status.state is JobState.FAILED and job.status.exit_code in HOPELESS_EXITS:
             return None  # it would fail again
@@ -730,38 +854,48 @@ class RunState:
             longer = self._at_most(stage.walltime_s * stage.retry_walltime_factor, [name], stage.partition)
             stage = replace(stage, walltime_s=longer, expected_run_s=min(stage.walltime_s, longer))
         pause_s = min(_PAUSE_S * 2**view.attempts, _LONGEST_PAUSE_S)
-        self.stages[name] = replace(view, stage=stage, attempts=view.attempts + 1, not_before_s=end_s + pause_s)
+        self.stages.put(name, replace(view, stage=stage, attempts=view.attempts + 1, not_before_s=end_s + pause_s))
 
     def _steps_done(self, job: Job) -> Iterator[Record]:
-        """Note what ended well in a job that was to run further, with more cores, and did not get them."""
-        for step in job.status.steps if job.planned.widths else ():
-            view = self.stages[step.name]
-            if step.end_s is not None and view.job_id == job.status.job_id:
-                stages, job_id = (step.name,), job.status.job_id
-                start_s, end_s = self._note_times(step.name, step.start_s, step.end_s)
-                self.stages[step.name] = replace(self.stages[step.name], phase=Phase.DONE, hold_until_s=None)
-                yield StageStarted(time_s=start_s, run=self.name, stages=stages, job_id=job_id)
-                yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
+        """Note what ended well in a job of several stages that did not run to its end."""
+        steps = {step.name: step for step in job.status.steps if step.end_s is not None}
+        for name in self._left_of(job) if len(job.planned.stages) > 1 else ():
+            step, view = steps.get(name), self.stages[name]
+            if step is not None and step.end_s is not None:
+                yield from self._stage_done(job, name, step.start_s, step.end_s)
+            elif view.started_s is not None and view.ended_s is not None:  # as was heard of it before
+                yield from self._stage_done(job, name, view.started_s, view.ended_s)
+
+    def _stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
+        """Note that a stage ended well, as one of several of its job."""
+        stages, job_id, view = (name,), job.status.job_id, self.stages[name]
+        if (
+            view.started_s is not None and view.ended_s is not None
+        ):  # before its job was put back into the queue, perhaps
+            start_s, end_s = view.started_s, view.ended_s
+        start_s, end_s = self._note_times(name, start_s, end_s)
+        self.stages.put(name, replace(self.stages[name], phase=Phase.DONE, hold_until_s=None))
+        yield StageStarted(time_s=start_s, run=self.name, stages=stages, job_id=job_id)
+        yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
 
     def _stages_done(self, job: Job, began_s: float, end_s: float) -> Iterator[Record]:
         job_id = job.status.job_id
         slots = self.workflow.layout(job.planned.stages, self.run_s)
-        told = {step.name: step for step in job.status.steps}
+        steps = {step.name: step for step in job.status.steps}
         for slot in slots:
-            alone = len(slots) == 1
-            start, end = (began_s, end_s) if alone else (began_s + slot.start_s, min(began_s + slot.end_s, end_s))
-            if (step := told.get(slot.stage)) is not None:
-                start, end = step.start_s, end_s if step.end_s is None else step.end_s
-            if alone and (known := self.stages[slot.stage].started_s) is not None:
-                start = known
-            start, end = self._note_times(slot.stage, start, end)
-            self.stages[slot.stage] = replace(self.stages[slot.stage], phase=Phase.DONE)
-            if not alone:
-                yield StageStarted(time_s=start, run=self.name, stages=(slot.stage,), job_id=job_id)
+            if self.stages[slot.stage].phase is Phase.DONE:
+                continue
+            if len(slots) > 1:
+                start, end = began_s + slot.start_s, min(began_s + slot.end_s, end_s)
+                if (step := steps.get(slot.stage)) is not None:
+                    start, end = step.start_s, end_s if step.end_s is None else step.end_s
+                yield from self._stage_done(job, slot.stage, start, end)
+                continue
+            known = self.stages[slot.stage].started_s
+            _, end = self._note_times(slot.stage, began_s if known is None else known, end_s)
+            self.stages.put(slot.stage, replace(self.stages[slot.stage], phase=Phase.DONE))
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
-        if all(stage.phase is Phase.DONE for stage in self.stages.values()):
-            last = max(stage.ended_s or 0.0 for stage in self.stages.values())
-            yield self._end("completed", "", last)
+        yield from self._end_if_settled(end_s)
 
     # ------------------------------------------------------------------
 
@@ -770,17 +904,15 @@ class RunState:
             limit_s = start_s + job.spec.walltime_s
             needed_s = sum(self.stages[name].stage.walltime_s for name in job.planned.stages)
             hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
-            for name in job.planned.stages:
-                self.stages[name] = replace(
-                    self.stages[name], phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s
-                )
+            for name in self._left_of(job):
+                view = self.stages[name]
+                self.stages.put(name, replace(view, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s))
 
     def _ask_again(self, job: Job) -> None:
-        for name in job.planned.stages:
-            stage = self.stages[name]
-            if stage.job_id == job.status.job_id and stage.phase is not Phase.DONE:
-                again = stage.resubmissions + 1
-                self.stages[name] = StageView(stage.stage, resubmissions=again, attempts=stage.attempts)
+        """Let what is left of a job be asked for again."""
+        for name in self._left_of(job):
+            view = self.stages[name]
+            self.stages.put(name, StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts))
 
     def _job_of(self, stage: str) -> str:
         job_id = self.stages[stage].job_id
@@ -799,6 +931,11 @@ class RunState:
         """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
         generation = self.generations.get(stage, 0)
         return f"{stage}@{generation}" if generation else stage
+
+
+def _is_elastic(planned: PlannedJob) -> bool:
+    """Whether a job's cores may change while it runs."""
+    return bool(planned.joins or planned.widths or planned.shrinks)
 
 
 def _growth_view(job: Job) -> GrowthView:

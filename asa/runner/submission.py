@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from asa.backend import Backend, Growing, JobSpec, JobState, JobStatus
@@ -15,9 +15,9 @@ from asa.errors import (
     UnavailableError,
 )
 from asa.runner.active import LATE_S, Active, queues
-from asa.runner.entries import Accepted, Again, GivenUp, GivingUp, Intended, Stopped, Surplus, Told, Unsent
+from asa.runner.entries import Accepted, Again, GivenUp, GivingUp, Intended, Refused, Stopped, Surplus, Told, Unsent
 from asa.runner.forecasts import LearnedForecast
-from asa.runner.state import TWIN, Job
+from asa.runner.state import Job
 from asa.strategies.base import PlannedJob
 
 __all__ = [
@@ -145,6 +145,9 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
         What its strategy wants submitted.
     """
     spec = one.state.spec_of(planned)
+    if not _are_over(backend, spec.supersedes):
+        one.again_s = backend.now() + AGAIN_S[0]
+        return
     before = one.state.intents.get(spec.token)
     is_again = before is not None and before.spec == spec
     one.commit(Again(spec.token, backend.now()) if is_again else Intended(spec.token, planned, spec, backend.now()))
@@ -156,7 +159,8 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
             _send_later(backend, one, str(error), doubtful=False)
             return
         why = f"{_stages(planned)} refused: {error.message}"
-        one.commit(Stopped("failed", f"{why}. {error.hint}" if error.hint else why, backend.now(), spec.token))
+        why, now_s = f"{why}. {error.hint}" if error.hint else why, backend.now()
+        one.commit(Stopped("failed", why, now_s, spec.token) if planned.joins else Refused(spec.token, now_s, why))
     except SubmitInDoubtError:
         one.again_s = backend.now()  # `clear_up` sees to it
     except (SubmitDeferredError, UnavailableError) as error:
@@ -172,6 +176,19 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
         except BackendError:  # it was accepted, whatever can be asked
             status = JobStatus(job_id, JobState.PENDING, backend.now())
         _begin_job(one, status)
+
+
+def _are_over(backend: Backend, tokens: Sequence[str]) -> bool:
+    """See to it that earlier jobs of what is to be submitted do not run, as one does that was requeued by hand."""
+    if not tokens:
+        return True
+    try:
+        alive = [job for found in backend.find(tokens).values() for job in found if not job.state.is_final]
+        for job in alive:
+            backend.cancel(job.job_id)
+    except BackendError:
+        return False
+    return not alive
 
 
 def _send(backend: Backend, planned: PlannedJob, spec: JobSpec) -> str:
@@ -262,6 +279,8 @@ def look_for_twins(backend: Backend, one: Active) -> float | None:
         The run.
     """
     now, nexts = backend.now(), []
+    if not one.doubtful and not one.state.twins:
+        return None
     have = {job.spec.token for job in one.state.jobs.values()}
     for token, since in one.doubtful.items():
         done = one.late_looks.get(token, 0)
@@ -271,7 +290,7 @@ def look_for_twins(backend: Backend, one: Active) -> float | None:
             one.late_looks[token] = done = sum(now >= since + late for late in LATE_S)
         if done < len(LATE_S):
             nexts.append(min(max(since + LATE_S[done], now + 1), now + LATE_S[done]))
-    displaced = [job for job in one.state.jobs.values() if job.status.reason == TWIN and not job.given_up]
+    displaced = [job for job in one.state.twins if not job.given_up]
     nexts += [_follow_twin(backend, one, job) for job in displaced if one.state.outcome is None]
     return min(nexts, default=None)
 
@@ -321,9 +340,9 @@ def _cancel_strays(backend: Backend, found: Iterable[JobStatus]) -> bool:
 
 
 def give_up_orphans(backend: Backend, one: Active) -> float | None:
-    """Cancel what can never start since a job was given up, or failed, that it depends on; return when to go on.
+    """Cancel what can never start, or is of no use any more; return when to go on.
 
-    Its stages are asked for again, and so are those that depend on them in turn.
+    Of its stages those are asked for again that may still run, and so are those that depend on them in turn.
 
     Parameters
     ----------
@@ -334,22 +353,10 @@ def give_up_orphans(backend: Backend, one: Active) -> float | None:
     """
     if one.state.outcome is not None:
         return None
-    while orphans := list(_orphans(one)):
-        reason = "job {}, which it depends on, is no more"
-        decided = [cancel(backend, one, job_id, reason.format(before)) for job_id, before in orphans]
-        if not any(decided):
+    while orphans := one.state.lost_jobs():
+        if not any([cancel(backend, one, job_id, why) for job_id, why in orphans]):  # noqa: C419 - each is cancelled
             break  # they have ended, or nothing can be decided now
     return backend.now() + AGAIN_S[0] if orphans or one.to_cancel() else None
-
-
-def _orphans(one: Active) -> Iterator[tuple[str, str]]:
-    """Find live jobs that depend on one that was given up or failed, and name that."""
-    jobs = one.state.jobs
-    for job_id in one.state.live_jobs():
-        needed = (dependency.job_id for dependency in jobs[job_id].spec.dependencies)
-        before = next((other for other in needed if other in jobs and jobs[other].is_void), None)
-        if before is not None:
-            yield job_id, before
 
 
 def _cancel_surplus(backend: Backend, one: Active, token: str, surplus: Iterable[JobStatus]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -363,8 +363,14 @@ class StageSpec(StageSettings):
     )
     after: list[str] = Field(
         default_factory=list,
-        description="Names of the stages that must have ended well before.",
+        description="Names of the stages that must have ended before; well, unless `when` says otherwise.",
         examples=[["fetch"]],
+    )
+    when: Literal["success", "failed", "always"] = Field(
+        default="success",
+        description="When it runs: once all stages in `after` have ended well (success); once they have all ended, if "
+        "one of them failed or could not run (failed); or once they have all ended, however (always).",
+        examples=["failed"],
     )
 
     def build(self, script: str) -> Stage:
@@ -393,6 +399,7 @@ class StageSpec(StageSettings):
             walltime_s=LOCAL_WALLTIME_S if self.walltime is None else self.walltime,
             expected_run_s=expected.until,
             after=tuple(map(str, self.after)),
+            when=self.when,
             command=str(self.command or ""),
             memory_bytes=self.memory or 0,
             gpus=self.gpus or 0,

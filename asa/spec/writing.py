@@ -71,6 +71,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
     lines = ["[[stage]]", f"name = {_text(stage.name)}"]
     for key, value in (
         ("after", _list(stage.after)),
+        ("when", _text(stage.when) if stage.when != "success" else ""),
         ("command", _text(stage.command) if stage.command else ""),
         ("script", _script(stage, script)),
         ("tasks", _list(stage.tasks)),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Protocol, cast, runtime_checkable
 
 from asa import plugins
@@ -43,6 +44,22 @@ class Phase(StrEnum):
     """Its job holds resources, but its predecessors have not ended."""
     RUNNING = "running"
     DONE = "done"
+    CONDITIONAL = "conditional"
+    """Whether it is to run is known only when the stages that it follows have ended: it cannot be asked for ahead."""
+    FAILED = "failed"
+    """It failed for good, or was cancelled."""
+    BLOCKED = "blocked"
+    """It does not run, since a stage failed that it follows."""
+    SKIPPED = "skipped"
+    """It does not run, since no stage failed that it is there for."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more is going to happen to the stage."""
+        return self in _SETTLED
+
+
+_SETTLED = frozenset({Phase.DONE, Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED})
 
 
 class Keep(StrEnum):
@@ -100,6 +117,8 @@ class StageView:
         How often it failed and is to be tried again.
     not_before_s
         When that is, at the earliest.
+    reason
+        Why it failed, or does not run; empty otherwise.
     """
 
     stage: Stage
@@ -116,6 +135,7 @@ class StageView:
     resubmissions: int = 0
     attempts: int = 0
     not_before_s: float = float("-inf")
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +187,12 @@ class RunView:
         What the run's jobs held that have ended, however they ended.
     growths
         More cores for its jobs, in the order in which they were asked for.
+    ready
+        The stages of which all that they follow are settled; found out from `stages` if not given.
+    turn
+        Those of them that wait to be asked for; likewise.
+    first
+        All stages before this place in the workflow's order are settled.
     """
 
     workflow: Workflow
@@ -175,10 +201,27 @@ class RunView:
     capabilities: Capabilities
     spent_core_hours: float = 0.0
     growths: tuple[GrowthView, ...] = ()
+    ready: frozenset[str] | None = None
+    turn: frozenset[str] | None = None
+    first: int = 0
+
+    def left(self, most: int | None = None) -> Iterator[str]:
+        """Name the stages that are not settled, in the workflow's order; the first so many of them."""
+        order, stages = self.workflow.order, self.stages
+        unsettled = (order[i] for i in range(self.first, len(order)) if not stages[order[i]].phase.is_settled)
+        return islice(unsettled, most)
+
+    def to_run_now(self) -> list[str]:
+        """Name the stages that wait to be asked for, and of which all that they follow are settled, in order."""
+        if self.turn is not None:
+            return self.workflow.in_order(self.turn)
+        return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
 
     def is_ready(self, name: str) -> bool:
-        """All stages that this one follows have ended well."""
-        return all(self.stages[before].phase is Phase.DONE for before in self.stages[name].stage.after)
+        """All stages that this one follows are settled; if it waits to be asked for, it may run at once."""
+        if self.ready is not None:
+            return name in self.ready
+        return all(self.stages[before].phase.is_settled for before in self.stages[name].stage.after)
 
 
 class Forecast(Protocol):

@@ -14,7 +14,7 @@ class BigJob:
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:  # noqa: ARG002 - it predicts nothing
         """Submit everything as one job at once."""
-        left = tuple(name for name in view.workflow.order if view.stages[name].phase is not Phase.DONE)
+        left = tuple(name for name in view.left() if view.stages[name].phase is not Phase.CONDITIONAL)
         if not left or any(view.stages[name].phase is not Phase.WAITING for name in left):
             return Plan()
         what = "the whole workflow" if len(left) == len(view.workflow.order) else "what is left"

@@ -28,6 +28,6 @@ class Chained:
                 Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY,
                 "everything is submitted at the start",
             )
-            for name in view.workflow.order
+            for name in view.left()
             if view.stages[name].phase is Phase.WAITING
         )

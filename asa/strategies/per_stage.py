@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
+from .base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView
 
 __all__ = ["PerStage"]
 
@@ -16,6 +16,5 @@ class PerStage:
         """Submit the stages whose predecessors have ended."""
         return Plan.of(
             PlannedJob((name,), view.now_s, Keep.NOTHING, "all stages that it follows have ended")
-            for name in view.workflow.order
-            if view.stages[name].phase is Phase.WAITING and view.is_ready(name)
+            for name in view.to_run_now()
         )

@@ -144,11 +144,8 @@ class Planned:
 
 def _a_job_a_stage(view: RunView) -> Iterator[PlannedJob]:
     """Plan as Per-Stage does."""
-    for name in view.workflow.order:
-        if view.stages[name].phase is Phase.WAITING and view.is_ready(name):
-            yield PlannedJob(
-                (name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage"
-            )
+    for name in view.to_run_now():
+        yield PlannedJob((name,), view.now_s, Keep.NOTHING, "nothing is known of this queue's waits yet: a job a stage")
 
 
 def reason(job: Job, keep: Keep, in_s: float) -> str:

@@ -31,7 +31,7 @@ from asa.backend import (
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
-from .explanations import LOST, TWIN, advice
+from .explanations import ENDED_WELL, LOST, TWIN, advice
 from .feed import QueueFeed
 from .spool import Changes, Order, Spool, Standing, is_same_machine
 
@@ -204,6 +204,7 @@ class LocalBackend:
         name = job_name(spec.name, spec.token)
         output = f"{name}-{uuid.uuid4().hex[:6]}"  # of two submissions of a token neither writes over the other's
         script = self._script(spec, name)
+        self._folder.supersede(spec.supersedes)
         self._folder.keep_script(name if spec.token else output, script)
         try:
             number = self._spool.next_number()
@@ -515,6 +516,10 @@ class LocalBackend:
             if began is None and state is JobState.COMPLETED:
                 payload_start_s = least_s  # it did run, whatever became of its marks
         marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
+        if state.is_final and state is not JobState.COMPLETED and job.kept.token and not is_twin:
+            ended = self._folder.ended(job.job_id, job.kept.token)
+            if ended is not None and ended.exit_code == 0:  # whatever ended the job after that
+                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=ENDED_WELL)
         return replace(
             status,
             payload_start_s=payload_start_s,

@@ -6,11 +6,13 @@ from typing import Final
 
 from asa.backend import Advice
 
-__all__ = ["LOST", "TWIN", "advice"]
+__all__ = ["ENDED_WELL", "LOST", "TWIN", "advice"]
 
 LOST: Final = "Lost"
 """Reason of a job that vanished without an exit code."""
 
+ENDED_WELL: Final = "EndedWell"
+"""Reason of a job whose payload had ended well when the job was ended."""
 TWIN: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 

@@ -187,6 +187,22 @@ class RunFolder:
         """
         return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
 
+    def supersede(self, tokens: Iterable[str]) -> None:
+        """See to it that jobs of some tokens run nothing any more, should the batch system start them once more.
+
+        Raises
+        ------
+        UnavailableError
+            It cannot be written, as on a full disk.
+        """
+        for token in tokens:
+            path = self.marks / token / "superseded"
+            try:
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
+            except OSError as error:
+                raise _unwritable(path, error) from error
+
     def began(self, job_id: str, token: str) -> Mark | None:
         """Tell when a job's payload began; None if it has not."""
         return self._mark(job_id, token, "began")

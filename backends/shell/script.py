@@ -1,11 +1,14 @@
 """The batch script around a payload, and the marks that it leaves.
 
-The script keeps four promises which a batch system alone does not:
+The script keeps five promises which a batch system alone does not:
 
 - of several jobs of one token, at most one runs the payload, as when a submission was sent twice: the first takes the
   claim, a symbolic link that names its job, which file systems make for one only, NFS too;
+- what has posted that it ended well is not run again, in this job or in another: each step of a job has a post of its
+  own, which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
 - a payload that awaits others begins when these have posted that they ended well, not before;
-- when it began and how it ended is written down where the client finds it, whatever the batch system forgets;
+- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Room for
+  that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
 - what cannot be written down makes the job fail: nobody is to depend on it.
 """
 
@@ -20,6 +23,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
+from asa.payload import SHORT_EXIT
 
 __all__ = [
     "TWIN_EXIT",
@@ -34,7 +38,7 @@ __all__ = [
 ]
 
 TWIN_EXIT = 86
-"""Exit code of a job that did not run its payload since another job of its token does, or did."""
+"""Exit code of a job that did not run its payload, for another job does, or did."""
 
 UNABLE_EXIT = 87
 """Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
@@ -187,9 +191,11 @@ def batch_script(
         f"folder={shlex.quote(payload.folder)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
-    run = []
+    run: list[str] = []
     for number, (step, before) in enumerate(zip_longest(payload.steps, payload.before[: len(payload.steps)]), start=1):
-        run += [*(before or ()), f"step {number} {shlex.quote(step.name)} {_run(step.command)}"]
+        which = f"{number} {shlex.quote(step.name)} {shlex.quote(file_name(step.post))}"
+        lines = [*(before or ()), f"step {which} {_run(step.command)}"]
+        run += [f"if due {which}; then", *(f"  {line}" for line in lines), "fi"]
     if not run:
         run = [_run(payload.command)]
     called = [functions] if any(payload.before) else []
@@ -246,6 +252,8 @@ heard=0 # of any kind
 child=
 kept= # cores, once others were given back
 seen= # in place of what the environment says
+over= # the payload, or the step, has ended
+ending= # told to end after that
 
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
@@ -260,12 +268,35 @@ facts() {{
   [ -z "$kept" ] || printf 'cores=%s\\n' "$kept"
   [ -z "$1" ] || printf 'code=%s\\nsignals=%s\\n' "$1" "$signals"
 }}
-mark() {{ prepare "$marks/$1" "" && commit "$marks/$1" || give_up "cannot write into $marks"; }}
+mark() {{ patiently write "$marks/$1" "" || give_up "cannot write into $marks"; }}
+write() {{ prepare "$1" "$2" && commit "$1"; }}
+
+# A full disk may have room again soon.
+patiently() {{
+  until "$@"; do
+    [ "$patience" -gt 0 ] && [ "$signals" -eq 0 ] || return 1
+    patience=$((patience - 2))
+    sleep 2 || :
+  done
+}}
+
+# Room is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
+reserve() {{ patiently prepare "$1" "$2" || give_up "cannot write into ${{1%/*}}"; }}
+settle() {{
+  if [ -e "$(draft "$1")" ]; then
+    {{ facts "$2" | cat 1<>"$(draft "$1")"; }} 2>/dev/null || :
+    patiently commit "$1"
+  else
+    patiently write "$1" "$2"
+  fi
+}}
 
 # What the batch system tells the script alone, as a warning that time runs out, is for the payload.
 pass_on() {{
   heard=$((heard + 1))
-  [ "$1" != TERM ] || signals=$((signals + 1))
+  if [ "$1" = TERM ]; then
+    if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
+  fi
   [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null || :
 }}
 
@@ -279,38 +310,45 @@ await_child() {{
     case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
     [ "$before" -ne "$heard" ] || break
   done
+  over=1
   child=
 }}
 
-# Posts are made before the mark of the end, so that a node may fail in between.
 all_posted() {{
   [ -n "$posted" ] || return 1
+  ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
   for post in $posted; do
-    grep -qx "job=$job" "$posts/$post" 2>/dev/null || return 1
+    [ -e "$posts/$post" ] || return 1
   done
 }}
 
+# Posts are made before the mark of the end, so that a node may fail in between.
 finish() {{
   code=$1
   [ "$code" -ne 0 ] || [ "$signals" -eq 0 ] || code=143
   if [ "$code" -eq 0 ]; then
     for post in $posted; do
-      prepare "$posts/$post" "" || {{ say "cannot post $post in $posts"; code={UNABLE_EXIT}; break; }}
+      [ -e "$posts/$post" ] || settle "$posts/$post" "" ||
+        give_up "it ended well, but that cannot be written into $posts"
     done
+    settle "$marks/ended" 0 || give_up "it ended well, but that cannot be written into $marks"
+  else
+    for post in $posted; do rm -f "$(draft "$posts/$post")"; done
+    write "$marks/ended" "$code" || give_up "cannot write into $marks"
   fi
-  prepare "$marks/ended" "$code" || give_up "cannot write into $marks"
-  if [ "$code" -eq 0 ]; then
-    for post in $posted; do
-      commit "$posts/$post" || give_up "cannot post $post in $posts"
-    done
-  fi
-  commit "$marks/ended" || give_up "cannot write into $marks"
   exit "$code"
+}}
+
+superseded() {{
+  say "what this job was to run was asked for again in another: nothing more is run here"
+  exit {TWIN_EXIT}
 }}
 
 for signal in CONT HUP INT TERM USR1 USR2; do trap "pass_on $signal" "$signal"; done
 
-mkdir -p "$marks" || give_up "cannot make $marks"
+patience=${{ASA_PATIENCE_S:-60}}
+patiently mkdir -p "$marks" || give_up "cannot make $marks"
+[ ! -e "$marks/superseded" ] || superseded
 if [ -n "$token" ]; then
   if ! ln -s "$job" "$marks/claim" 2>/dev/null; then
     holder=$(readlink "$marks/claim") || give_up "cannot write into $marks"
@@ -323,14 +361,18 @@ if [ -n "$token" ]; then
       say "the payload ended well before this job was put back into the queue"
       exit 0
     fi
-    if all_posted; then
-      say "this job had posted that the payload ended well before it was put back into the queue"
-      prepare "$marks/ended" 0 && commit "$marks/ended" || give_up "cannot write into $marks"
-      exit 0
-    fi
+  fi
+  if all_posted; then
+    say "the payload has ended well before"
+    settle "$marks/ended" 0 || give_up "cannot write into $marks"
+    exit 0
   fi
 fi
-rm -f "$marks/began" "$marks/ended" "$marks"/step-* || give_up "cannot write into $marks"
+# Of the steps of an earlier run those that ended well are still true.
+for file in "$marks"/step-*-began; do
+  [ -e "${{file%-began}}-ended" ] || rm -f "$file" || give_up "cannot write into $marks"
+done
+rm -f "$marks/began" "$marks/ended" || give_up "cannot write into $marks"
 
 set -- $pauses
 for post in $awaits; do
@@ -348,10 +390,14 @@ done
 [ "$signals" -eq 0 ] || finish 143
 
 cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}
+[ ! -e "$marks/superseded" ] || superseded
+reserve "$marks/ended" 0
+[ -n "$steps" ] || for post in $posted; do reserve "$posts/$post" ""; done
 mark began
 
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
+  over=
   if env --default-signal=INT,QUIT true 2>/dev/null; then
     env --default-signal=INT,QUIT $seen sh -c -- "$1" &
   else
@@ -360,6 +406,7 @@ run() {{
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
   await_child
+  [ "$code" -ne {SHORT_EXIT} ] || code=1 # which says something else of a job
 }}
 
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
@@ -373,12 +420,27 @@ run_file() {{
   rm -f "$file"
 }}
 
+# Whether a step is still to be run.
+due() {{
+  [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143
+  [ ! -e "$marks/superseded" ] || superseded
+  [ -n "$3" ] || return 0
+  ls "$posts" >/dev/null 2>&1 || :
+  [ -e "$posts/$3" ] || return 0
+  say "step $2 has ended well before"
+  [ -e "$marks/step-$1-ended" ] || {{ mark "step-$1-began"; mark "step-$1-ended"; }}
+  return 1
+}}
+
 step() {{
   mark "step-$1-began"
+  [ -z "$3" ] || reserve "$posts/$3" ""
+  reserve "$marks/step-$1-ended" ""
   say "step $2"
-  "$3" "$4"
+  "$4" "$5"
   [ "$code" -eq 0 ] && [ "$signals" -eq 0 ] || finish "$code"
-  mark "step-$1-ended"
+  [ -z "$3" ] || settle "$posts/$3" "" || give_up "step $2 ended well, but that cannot be written into $posts"
+  settle "$marks/step-$1-ended" "" || give_up "cannot write into $marks"
 }}
 
 # The payload."""

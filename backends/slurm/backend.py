@@ -151,6 +151,7 @@ class SlurmBackend:
         name = job_name(spec.name, spec.token)
         number = uuid.uuid4().hex[:6]  # of two submissions of a token neither writes over the other's output
         script = self._script(spec, name)
+        self._folder.supersede(spec.supersedes)
         self._folder.keep_script(name if spec.token else f"{name}-{number}", script)
         job = self._slurm_job(spec, name, f"{name}-{number}", script, passed)
         before_s = self._clock()
@@ -397,7 +398,7 @@ class SlurmBackend:
             job = self._jobs.get(record.job_id)
             if job is None or not job.is_ours(record):
                 job = self._track(record.job_id, self._kept_of(record))
-            if job.is_live:
+            if job.is_live or record.restarts > job.status.restarts:
                 self._hear(job, record)
             found[_token_of(record.name)].append(job)
         for job in self._jobs.values():

@@ -6,6 +6,7 @@ from asa.backends.shell import script
 from asa.backends.shell.script import Payload
 
 from asa.backend import JobSpec, Step
+from asa.payload import SHORT_EXIT
 
 __all__ = ["LONGEST_SCRIPT_BYTES", "batch_script", "before_step"]
 
@@ -37,6 +38,15 @@ keep() {
   else
     say "could not give back all but $1 nodes, and goes on with them"
   fi
+}
+
+# Begins no step that the job has too few cores for: one that gave some back may be requeued without them.
+room() {
+  has=$(printf '%s\\n' "${SLURM_JOB_CPUS_PER_NODE:-}" |
+    awk -F, '{ for (i = 1; i <= NF; i++) { split($i, p, /[(x)]+/); sum += p[1] * (p[2] ? p[2] : 1) } print sum + 0 }')
+  [ "${has:-0}" -gt 0 ] && [ "$has" -lt "$1" ] || return 0
+  say "it has $has cores, and its next step needs $1: what is left is for another job"
+  finish SHORT_EXIT
 }
 
 # Has a step see so many tasks, of so many cores each and at most so many a node, as in a job of its own: else what
@@ -72,7 +82,8 @@ def batch_script(payload: Payload) -> str:
     payload
         What the job is to run.
     """
-    return script.batch_script(payload, "SLURM_JOB_ID", functions=_FUNCTIONS)
+    functions = _FUNCTIONS.replace("SHORT_EXIT", str(SHORT_EXIT))
+    return script.batch_script(payload, "SLURM_JOB_ID", functions=functions)
 
 
 def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
@@ -91,9 +102,9 @@ def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
     --------
     >>> step = Step("b", "srun ./b", cores=56, tasks=30)
     >>> before_step(step, JobSpec("a+b", 112, 60, steps=(Step("a", "srun ./a", 112, tasks=112), step)), 28)
-    ['keep 2 56', 'share 30 1 30']
+    ['room 30', 'keep 2 56', 'share 30 1 30']
     """
-    lines = []
+    lines = [f"room {step.tasks * step.cpus_per_task}"] if step.tasks else []
     if 0 < step.cores < spec.cores and cores_per_node:
         lines.append(f"keep {-(-step.cores // cores_per_node)} {step.cores}")
     if _is_shared(spec):

@@ -15,8 +15,10 @@ from asa.errors import UnavailableError
 from .link import SlurmRecord
 from .states import HELD, status_of
 
-__all__ = ["IGNORED_DEPENDENCY", "TWIN", "VANISHED", "TrackedJob"]
+__all__ = ["ENDED_WELL", "IGNORED_DEPENDENCY", "TWIN", "VANISHED", "TrackedJob"]
 
+ENDED_WELL: Final = "EndedWell"
+"""Reason of a job whose payload ended well, though Slurm has it down as ended otherwise, and starts no dependents."""
 TWIN: Final = "Twin"
 """Reason of a job that ran nothing since another job of its token has the payload."""
 VANISHED: Final = "Vanished"
@@ -154,10 +156,14 @@ class TrackedJob:
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
     def _become(self, status: JobStatus) -> bool:
-        if not self.is_live:
+        if not self.is_live and not self._is_back(status):
             return False
         was, self.status = self.status, status
         return _essence(was) != _essence(status)
+
+    def _is_back(self, status: JobStatus) -> bool:
+        """Say whether a job that had ended was started once more, as `scontrol requeue` does."""
+        return not status.state.is_final and status.restarts > self.status.restarts
 
     def _refined(self, told: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
         """Add what Slurm does not tell."""
@@ -172,9 +178,15 @@ class TrackedJob:
             payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
             steps = self.status.steps if same else ()
         status = replace(status, payload_start_s=payload_start_s, steps=steps)
+        if not status.state.is_final or status.state is JobState.COMPLETED:
+            return status
+        ended = folder.ended(job_id, kept.token)
+        ended_well = bool(kept.token) and ended is not None and ended.exit_code == 0
+        if ended_well and status.start_s is not None:  # whatever ended the job after that
+            return replace(status, state=JobState.COMPLETED, exit_code=0, reason=ENDED_WELL)
         if status.state is not JobState.FAILED:
             return status
-        code, ended = status.exit_code, folder.ended(job_id, kept.token)
+        code = status.exit_code
         if code is None and ended is not None and record.states[0] == "FAILED" and self._is_recent(ended):
             code = ended.exit_code or None
         is_twin = code == TWIN_EXIT and bool(kept.token) and folder.holder(kept.token) != job_id
@@ -220,7 +232,7 @@ class TrackedJob:
                 began.cores,
             )
             for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
-            if began.time_s >= least_s - _CLOCKS_S
+            if self.kept.token or began.time_s >= least_s - _CLOCKS_S
         )
 
     def _is_recent(self, mark: Mark) -> bool:

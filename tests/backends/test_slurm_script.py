@@ -11,13 +11,13 @@ from contextlib import suppress
 import pytest
 from asa.backends.shell.marks import RunFolder
 from asa.backends.shell.script import TWIN_EXIT, UNABLE_EXIT, Payload, file_name, job_name, token_of_file, traits
-from asa.backends.slurm.script import batch_script
+from asa.backends.slurm.script import batch_script, before_step
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm_testbed import until
 
-from asa.backend import Step
-from asa.payload import payload_text
+from asa.backend import JobSpec, Step
+from asa.payload import SHORT_EXIT, payload_text
 from asa.workflow import Stage
 
 SHELLS = [
@@ -43,7 +43,7 @@ def start(request, folder, tmp_path):
         text = batch_script(Payload("fit.a", command, str(work), folder.marks, folder.posts, **options))
         script = tmp_path / f"{len(started)}.sh"
         script.write_text(text)
-        environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path), **dict(slurm)}
+        environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path), "ASA_PATIENCE_S": "0", **dict(slurm)}
         process = subprocess.Popen(
             [*request.param, str(script)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -301,26 +301,101 @@ def test_what_a_payload_starts_may_be_interrupted(start):
     assert done(start("sh -c 'kill -INT $$; echo ignored'"))[1] == ""
 
 
-def test_a_full_disk_lets_no_post_be_believed(start, folder):
-    """Writing to the file beside the post says that there is no space."""
+def test_a_full_disk_lets_no_payload_begin(start, folder, tmp_path):
+    """Where it could not be written down that it ended well; writing beside the post says that there is no space."""
     (folder.posts / ".x.7").symlink_to("/dev/full")
-    code, _, errors = done(start("true", token="a", posted=("y", "x")))
+    code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("y", "x")))
     assert code == UNABLE_EXIT
-    assert "cannot post x" in errors
+    assert "cannot write into" in errors
+    assert not (tmp_path / "ran").exists()
     assert not (folder.posts / "x").exists()
-    assert not (folder.posts / "y").exists(), "none, if not all"
-    assert folder.ended("7", "a").exit_code == UNABLE_EXIT
+    assert not (folder.posts / "y").exists()
+
+
+def test_a_disk_that_is_full_for_a_moment_only_delays(start, folder, tmp_path):
+    blocked = folder.posts / ".x.7"
+    blocked.symlink_to("/dev/full")
+    process = start(f"echo x >>'{tmp_path}/ran'", token="a", posted=("x",), slurm={"ASA_PATIENCE_S": "60"})
+    until(lambda: folder.holder("a"))
+    time.sleep(1)
+    assert process.poll() is None
+    blocked.unlink()
+    assert done(process)[0] == 0
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert (folder.posts / "x").exists()
+
+
+def test_that_a_payload_ended_well_is_kept_though_the_disk_filled_up_meanwhile(start, folder, tmp_path):
+    """The command fills the disk: `cat`, by which files are written, fails from then on."""
+    tools, full = tmp_path / "tools", tmp_path / "full"
+    tools.mkdir()
+    cat = f'#!/bin/sh\n[ ! -e "{full}" ] || {{ echo no space >&2; exit 1; }}\nexec {shutil.which("cat")} "$@"\n'
+    (tools / "cat").write_text(cat)
+    (tools / "cat").chmod(0o755)
+    steps = (Step("a", f"touch '{full}'", post="x/a"), Step("b", "true", post="x/b"))
+    path = f"{tools}:{os.environ['PATH']}"
+    assert done(start(f"touch '{full}'", token="a", posted=("x",), path=path))[0] == 0
+    assert (folder.posts / "x").exists()
+    assert folder.ended("7", "a").exit_code == 0
+    full.unlink()
+    assert done(start(token="b", steps=steps, posted=("x/a", "x/b"), path=path))[0] == UNABLE_EXIT
+    assert (folder.posts / file_name("x/a")).exists(), "the first step's end is kept, the second does not begin"
+    assert [end is not None for _, end in folder.steps("7", "b", 2)] == [True]
 
 
 @pytest.mark.parametrize("kind", ["began", "ended"])
-def test_without_its_marks_a_job_fails(start, folder, kind, tmp_path):
+def test_without_its_marks_a_job_does_not_begin(start, folder, kind, tmp_path):
     (folder.marks / "a").mkdir()
     (folder.marks / "a" / f".{kind}.7").symlink_to("/dev/full")
     code, _, errors = done(start(f"touch '{tmp_path}/ran'", token="a", posted=("x",)))
     assert code == UNABLE_EXIT
     assert "cannot write" in errors
-    assert (tmp_path / "ran").exists() == (kind == "ended")
+    assert not (tmp_path / "ran").exists()
     assert not (folder.posts / "x").exists()
+
+
+def test_steps_that_ended_well_are_not_run_again(start, folder, tmp_path):
+    """After a requeue, with what is left failing and then not; nor in another job that has them, too."""
+    ran, now = tmp_path / "ran", tmp_path / "now"
+
+    def steps(names):
+        command = {n: f"echo {n} >>'{ran}'" for n in names} | {"b": f"echo b >>'{ran}'; [ -e '{now}' ]"}
+        return {"steps": tuple(Step(n, command[n], post=f"r/{n}") for n in names), "posted": [f"r/{n}" for n in names]}
+
+    assert done(start(token="t1", **steps("abc")))[0] == 1
+    assert done(start(token="t1", **steps("abc")))[0] == 1
+    assert ran.read_text().split() == ["a", "b", "b"]
+    assert [end is not None for _, end in folder.steps("7", "t1", 3)] == [True, False]
+    now.touch()
+    assert done(start(token="t2", job="8", **steps("abd")))[0] == 0
+    assert ran.read_text().split() == ["a", "b", "b", "b", "d"]
+    assert [end is not None for _, end in folder.steps("8", "t2", 3)] == [True, True, True]
+    assert done(start(token="t1", **steps("abc")))[0] == 0
+    assert ran.read_text().split() == ["a", "b", "b", "b", "d", "c"]
+
+
+@pytest.mark.parametrize("when", ["before it begins", "between its steps"])
+def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_path, when):
+    ran = tmp_path / "ran"
+    if when == "before it begins":
+        folder.supersede(["t1"])
+    first = f"echo a >>'{ran}'; touch {shlex.quote(f'{folder.marks}/t1/superseded')}"
+    steps = (Step("a", first, post="r/a"), Step("b", f"echo b >>'{ran}'", post="r/b"))
+    assert done(start(token="t1", steps=steps, posted=("r/a", "r/b")))[0] == TWIN_EXIT
+    assert (ran.read_text() if ran.exists() else "") == ("" if when == "before it begins" else "a\n")
+
+
+def test_a_step_that_a_job_has_too_few_cores_for_does_not_begin(start, folder, tmp_path):
+    """As after a requeue of a job that had given some back."""
+    ran = tmp_path / "ran"
+    steps = (Step("a", f"echo a >>'{ran}'", tasks=8, post="r/a"), Step("b", f"echo b >>'{ran}'", tasks=28, post="r/b"))
+    before = [before_step(step, JobSpec("x", 28, 60, steps=steps), 28) for step in steps]
+    slurm = {"SLURM_JOB_CPUS_PER_NODE": "4(x2),2", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-3]"}
+    code, _, errors = done(start(token="t", steps=steps, posted=("r/a", "r/b"), before=before, slurm=slurm))
+    assert code == SHORT_EXIT
+    assert "it has 10 cores, and its next step needs 28" in errors
+    assert ran.read_text() == "a\n"
+    assert done(start(f"exit {SHORT_EXIT}", token="u"))[0] == 1, "which a payload cannot say itself"
 
 
 def test_without_its_folders_a_job_fails(start, folder, tmp_path):

@@ -262,7 +262,7 @@ def test_where_jobs_cannot_grow_or_shrink_it_does_what_it_can(options, jobs):
 def test_a_stage_that_fails_fails_the_run_and_its_cores_go_with_it():
     """C needs longer than the job has left: it is no use to run it again."""
     result = run(machine(), run_s={"a": 100.0, "b": 200.0, "c": 900.0})
-    assert (result.outcome, result.reason) == ("failed", "the job of 3 stages ended as timeout (TimeLimit)")
+    assert (result.outcome, result.reason) == ("failed", "stage 'c' ended as timeout (TimeLimit)")
     assert not [r for r in result.records if isinstance(r, Retrying)]
     assert {r.job_id for r in result.records if isinstance(r, Ended)} == {"1", "2"}
 
@@ -455,12 +455,16 @@ def test_a_strategy_sees_how_far_a_job_is_and_what_was_asked_for():
     assert state.outcome is None
 
 
-def test_a_job_that_is_put_back_into_the_queue_has_run_nothing_of_its_stages():
+def test_a_job_that_is_put_back_into_the_queue_keeps_what_ended_well():
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, None, 1))
     _tell(state, "1", 120.0, JobState.PENDING, restarts=1)
-    views = state.view(130.0).stages.values()
-    assert {(s.phase, s.started_s, s.ended_s, s.limit_s) for s in views} == {(Phase.QUEUED, None, None, None)}
+    views = state.view(130.0).stages
+    assert {name: (s.phase, s.started_s, s.ended_s, s.limit_s) for name, s in views.items()} == {
+        "a": (Phase.QUEUED, 10.0, 110.0, None),
+        "b": (Phase.QUEUED, None, None, None),
+        "c": (Phase.QUEUED, None, None, None),
+    }
     again = running(
         state, ("a", 200.0, 300.0, 4), ("b", 300.0, None, 1), start_s=200.0, payload_start_s=200.0, restarts=1
     )
@@ -494,13 +498,16 @@ def test_what_ended_well_in_a_job_that_was_given_up_is_done():
     assert (spec.awaits, spec.token) == ((), f"{'r' * 12}-3-1")
 
 
-def test_a_stage_that_failed_in_a_job_is_not_done_nor_are_those_before_it():
-    """What is tried again is the job, as ever."""
+def test_of_a_job_that_failed_those_before_the_failure_are_done_and_those_after_it_blocked():
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, None, 1))
     _tell(state, "1", job_state=JobState.FAILED, start_s=10.0, payload_start_s=10.0, end_s=150.0, exit_code=1)
     assert state.outcome == "failed"
-    assert {view.phase for view in state.stages.values()} == {Phase.RUNNING}
+    assert {name: view.phase for name, view in state.stages.items()} == {
+        "a": Phase.DONE,
+        "b": Phase.FAILED,
+        "c": Phase.BLOCKED,
+    }
 
 
 def test_an_older_journal_can_be_read(tmp_path):

@@ -38,7 +38,9 @@ class Place:
     """A run's folder, and an in-memory Slurm that outlives its clients."""
 
     def __init__(self, path, stages, strategy="per-stage", link=FakeLink, bank=""):
-        plan = RunPlan("abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank)
+        plan = RunPlan(
+            "abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank, fail_fast=True
+        )
         self.folder, self.clock = RunFolder.create(path, plan), VirtualClock()
         self.link = link(self.clock, self.folder.path)
 
@@ -261,7 +263,7 @@ def test_what_still_runs_is_ended_before_a_run_is_tried_again(story, strategy, m
 
     monkeypatch.setattr(Active, "commit", commit)
     with pytest.raises(Killed):
-        one.client()
+        one.client(fail_fast=True)
     (one.folder / "mended").touch()
     result = one.client(retry=True)
     assert result.outcome == "completed", result.reason

@@ -14,7 +14,7 @@ from asa.backend import JobState
 from asa.errors import InputError, RunError
 from asa.estimators import OWN_USER, WaitBank, at_least, at_most, exactly
 from asa.metrics import measure
-from asa.records import Cancelled, Ended, Observed, Predicted, Resized, RunEnded, StageStarted, Submitted
+from asa.records import Cancelled, Ended, Observed, Predicted, Resized, RunEnded, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
 from asa.runner.state import observation_of
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
@@ -281,13 +281,16 @@ def test_nothing_is_run_twice_and_stages_keep_their_order():
         assert started == ["a", "b", "c"], strategy
 
 
-def test_a_refused_job_fails_its_own_workflow_only():
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_a_refused_job_fails_its_own_workflow_only(fail_fast):
     """The site has 8 cores; the other workflow runs on."""
     wide = Workflow("wide", [Stage("a", cores=1, walltime_s=10), Stage("b", cores=9, after=("a",))])
-    bad, good = run_all(machine(), [Run(wide, load_strategy("chained")), Run(FLOW, load_strategy("chained"))])
+    runs = [Run(wide, load_strategy("chained"), fail_fast=fail_fast), Run(FLOW, load_strategy("chained"))]
+    bad, good = run_all(machine(), runs)
     assert bad.outcome == "failed"
     assert "9 of the machine's 8 cores" in bad.reason
-    assert [r.stages for r in bad.records if isinstance(r, Cancelled)] == [("a",)]
+    assert [r.stages for r in bad.records if isinstance(r, Cancelled)] == ([("a",)] if fail_fast else [])
+    assert [r.stages for r in bad.records if isinstance(r, StageEnded)] == ([] if fail_fast else [("a",)])
     assert good.outcome == "completed"
 
 

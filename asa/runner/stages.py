@@ -1,0 +1,231 @@
+"""What is true of each stage of a run, and what follows from it for others: whose turn it is, and who is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from asa.strategies.base import Phase, StageView
+from asa.workflow import Workflow
+
+__all__ = ["Stages"]
+
+_OUT = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED})
+_BAD = frozenset({Phase.FAILED, Phase.BLOCKED})
+_ASKABLE = frozenset({Phase.WAITING, Phase.CONDITIONAL})
+_KINDS = ("open", "out", "bad", "conditional")
+
+
+class Stages(Mapping[str, StageView]):
+    """The stages of a run by name; changed by `put` alone, which lets those that follow know.
+
+    A stage is settled once it is done, has failed for good, or will not run. A stage that follows a failure will not,
+    unless it says otherwise (`asa.workflow.Stage.when`). To change one costs O(stages that follow it).
+
+    Parameters
+    ----------
+    workflow
+        The graph.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._order = workflow.order
+        self._before = {name: tuple(dict.fromkeys(workflow.stages[name].after)) for name in self._order}
+        self._after: dict[str, list[str]] = {name: [] for name in self._order}
+        for name, before in self._before.items():
+            for one in before:
+                self._after[one].append(name)
+        self._views = {name: StageView(workflow.stages[name]) for name in self._order}
+        self._counts = {name: [len(before), 0, 0, 0] for name, before in self._before.items()}  # of `_KINDS`
+        self._ready = {name for name, before in self._before.items() if not before}
+        self._turn: set[str] = set()
+        self._left, self._first = len(self._views), 0
+        self._paused: set[str] = set()
+        self._ahead: set[str] = set()
+        for name in self._ready:
+            self._note_turn(name)
+        self.settle_anew()
+
+    def __getitem__(self, name: str) -> StageView:
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def copy(self) -> dict[str, StageView]:
+        """Give all views as they are now."""
+        return dict(self._views)
+
+    @property
+    def ready(self) -> frozenset[str]:
+        """Stages of which all that they follow are settled."""
+        return frozenset(self._ready)
+
+    @property
+    def turn(self) -> frozenset[str]:
+        """Stages that wait to be asked for, and may run at once."""
+        return frozenset(self._turn)
+
+    @property
+    def first(self) -> int:
+        """Where in the workflow's order the first stage is that is not settled."""
+        while self._first < len(self._order) and self._views[self._order[self._first]].phase.is_settled:
+            self._first += 1
+        return self._first
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._left
+
+    @property
+    def failed(self) -> list[str]:
+        """Stages that failed for good."""
+        return [name for name, view in self._views.items() if view.phase is Phase.FAILED]
+
+    # ------------------------------------------------------------------ whose turn it is
+
+    def put(self, name: str, view: StageView) -> None:
+        """Let something else be true of a stage, and what follows from that."""
+        to_tell = [name] if self._put(name, view) else []
+        if view.phase in _ASKABLE:
+            self._decide(name)
+        while to_tell:
+            to_tell += [one for one in self._after[to_tell.pop()] if self._decide(one)]
+
+    def settle_anew(self) -> None:
+        """Decide anew what will not run, and what depends on how others end, after stages were taken up again."""
+        for name in self._order:
+            view = self._views[name]
+            if view.phase in _ASKABLE or view.phase in (Phase.BLOCKED, Phase.SKIPPED):
+                depends = bool(view.stage.when != "success" and self._before[name])
+                depends |= any(self._views[one].phase is Phase.CONDITIONAL for one in self._before[name])
+                phase = Phase.CONDITIONAL if depends else Phase.WAITING
+                self._put(name, replace(view, phase=phase, reason=""))
+        for name in self._order:
+            self._decide(name)
+
+    def _put(self, name: str, view: StageView) -> bool:
+        """Change one stage, and what is counted of it; say whether its phase changed."""
+        was, self._views[name] = self._views[name], view
+        if view.not_before_s > -math.inf:
+            self._paused.add(name)
+        if (was.started_s is None) != (view.started_s is None):
+            self._note_order(name)
+        if was.phase is view.phase:
+            return False
+        self._note_turn(name)
+        if was.phase.is_settled:
+            self._first = 0
+        before, after = _counted(was.phase), _counted(view.phase)
+        if before != after:
+            self._left += after[0] - before[0]
+            for one in self._after[name]:
+                counts = self._counts[one]
+                for kind in range(len(_KINDS)):
+                    counts[kind] += after[kind] - before[kind]
+                if after[0] != before[0]:
+                    (self._ready.discard if counts[0] else self._ready.add)(one)
+                    self._note_turn(one)
+        return True
+
+    def _note_turn(self, name: str) -> None:
+        is_turn = self._views[name].phase is Phase.WAITING and name in self._ready
+        (self._turn.add if is_turn else self._turn.discard)(name)
+
+    def _decide(self, name: str) -> bool:
+        """Give a stage its turn, or say that it will not run, if what it follows tells; say whether that is news."""
+        view = self._views[name]
+        if view.phase.is_settled or view.phase is Phase.RUNNING:
+            return False
+        n_open, n_out, n_bad, n_conditional = self._counts[name]
+        if view.stage.when == "success" or not self._before[name]:
+            if n_out:
+                phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
+                return self._put(name, replace(view, phase=phase, reason=self._why(name)))
+            takes_turn = not n_conditional
+        elif n_open:
+            return False
+        elif view.stage.when == "failed" and not n_bad:
+            return self._put(name, replace(view, phase=Phase.SKIPPED, reason="no stage failed that it follows"))
+        else:
+            takes_turn = True
+        if takes_turn and view.phase is Phase.CONDITIONAL:
+            return self._put(name, replace(view, phase=Phase.WAITING, reason=""))
+        return False
+
+    def _why(self, name: str) -> str:
+        """Say what keeps a stage from running: the first failure on the way."""
+        out = [one for one in self._before[name] if self._views[one].phase in _OUT]
+        cause = next((one for one in out if self._views[one].phase in _BAD), out[0])
+        view = self._views[cause]
+        return view.reason if view.phase is Phase.BLOCKED else f"stage {cause!r} {_ENDED[view.phase]}"
+
+    # ------------------------------------------------------------------ times
+
+    def pauses_s(self) -> dict[str, float]:
+        """Say until when stages without a job pause, or those that they follow do; O(stages + edges) if any does.
+
+        Returns
+        -------
+        dict
+            By stage, the time; without those that need not wait.
+        """
+        self._paused = {name for name in self._paused if self._views[name].not_before_s > -math.inf}
+        if not any(self._views[name].phase is Phase.WAITING for name in self._paused):
+            return {}
+        pauses: dict[str, float] = {}
+        for name in self._order:
+            view = self._views[name]
+            if view.phase is Phase.WAITING:
+                until_s = max([view.not_before_s, *(pauses.get(one, -math.inf) for one in self._before[name])])
+                if until_s > -math.inf:
+                    pauses[name] = until_s
+        return pauses
+
+    def in_order(self, name: str, at_s: float) -> float:
+        """Move a time of a stage to where what is known of those before and after it lets it be.
+
+        A batch system may tell of an end some time after others began for which it was waited, or not know of it until
+        long after; clocks differ, and seconds are rounded. That a stage begins when those that it follows have ended
+        is certain.
+        """
+        for began_s, ended_s in self._nearest(name, self._before):
+            at_s = max(at_s, began_s if ended_s is None else ended_s)
+        return min([at_s, *(began_s for began_s, _ in self._nearest(name, self._after))])
+
+    def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
+        """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order.
+
+        While no stage has begun before one that it follows, none lies behind one that has not begun.
+        """
+        to_see, seen = list(neighbours[name]), set[str]()
+        while to_see:
+            one = to_see.pop()
+            view = self._views[one]
+            if view.started_s is not None:
+                yield view.started_s, view.ended_s
+            elif (self._ahead or neighbours is self._before) and one not in seen:
+                seen.add(one)
+                to_see.extend(neighbours[one])
+
+    def _note_order(self, name: str) -> None:
+        """Keep in mind which stages have begun, as far as is known, before one that they follow has."""
+        for one in (name, *self._after[name]):
+            has_begun = self._views[one].started_s is not None
+            if has_begun and any(self._views[before].started_s is None for before in self._before[one]):
+                self._ahead.add(one)
+            else:
+                self._ahead.discard(one)
+
+
+_ENDED = {Phase.FAILED: "failed", Phase.BLOCKED: "did not run", Phase.SKIPPED: "did not run"}
+
+
+def _counted(phase: Phase) -> tuple[int, int, int, int]:
+    """Say as what a stage counts for those that follow it, kind by kind."""
+    return (int(not phase.is_settled), int(phase in _OUT), int(phase in _BAD), int(phase is Phase.CONDITIONAL))
