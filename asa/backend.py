@@ -169,6 +169,9 @@ class JobSpec:
     awaits
         Tokens that other jobs post when they end well. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.
+    max_await_s
+        For so many seconds at most: then the job ends by itself, should nobody have cancelled it. Simulators, which
+        have their client always beside them, do not heed it. None for as long as its walltime.
     posts
         Tokens that this job posts when it ends well. A job of which all are posted already runs nothing.
     supersedes
@@ -204,6 +207,7 @@ class JobSpec:
     local: bool = False
     burst_buffer_bytes: int = 0
     supersedes: tuple[str, ...] = ()
+    max_await_s: float | None = None
 
 
 class JobState(StrEnum):

@@ -12,7 +12,16 @@ from collections.abc import Iterable
 
 from asa.workflow import Stage
 
-__all__ = ["HOPELESS_EXITS", "INPUT_EXIT", "OUTPUT_EXIT", "SHORT_EXIT", "TASK_EXIT", "meaning", "payload_text"]
+__all__ = [
+    "HELD_EXIT",
+    "HOPELESS_EXITS",
+    "INPUT_EXIT",
+    "OUTPUT_EXIT",
+    "SHORT_EXIT",
+    "TASK_EXIT",
+    "meaning",
+    "payload_text",
+]
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -26,6 +35,9 @@ OUTPUT_EXIT = 85
 SHORT_EXIT = 88
 """Exit code of a job with fewer cores than its next stage needs, as after a requeue: that has not begun."""
 
+HELD_EXIT = 89
+"""Exit code of a job that began early, and idled for as long as it may before its payload could begin."""
+
 HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
 
@@ -34,6 +46,7 @@ _MEANINGS = {
     INPUT_EXIT: "an input is missing or empty",
     OUTPUT_EXIT: "its command ended well, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
+    HELD_EXIT: "what it follows did not end while it held its cores",
     126: "what it was to run cannot be executed",
     127: "what it was to run was not found",
 }

@@ -282,6 +282,7 @@ class Workflow:
         self.name = name
         self.stages: Mapping[str, Stage] = _by_name(name, stages)
         self._walltime_s = walltime_s
+        self._core_hours: dict[int, float] = {}
         _check_predecessors(self.stages)
         _check_acyclic(self.graph)
         self._check_walltime()
@@ -398,7 +399,10 @@ class Workflow:
 
     def stage_core_hours(self, cores_per_node: int) -> float:
         """Core-hours if each stage holds only what it needs (equation 2 of the ASA paper)."""
-        return sum(core_hours(s.cores_on(cores_per_node), s.expected_s) for s in self.stages.values())
+        if cores_per_node not in self._core_hours:
+            hours = (core_hours(s.cores_on(cores_per_node), s.expected_s) for s in self.stages.values())
+            self._core_hours[cores_per_node] = sum(hours)
+        return self._core_hours[cores_per_node]
 
 
 def _by_name(workflow: str, stages: Iterable[Stage]) -> dict[str, Stage]:

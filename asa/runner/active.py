@@ -13,7 +13,7 @@ from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Begun, Entry
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
-from asa.runner.state import Job, Observation, RunState, queued_since
+from asa.runner.state import Demand, Job, Observation, RunState, queued_since
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
@@ -232,12 +232,12 @@ class Active:
         ]
 
 
-def queued(spec: JobSpec, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
+def queued(demand: JobSpec | Demand, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
     """Describe a job as an estimator wants to know it.
 
     Parameters
     ----------
-    spec
+    demand
         What it asks for.
     capabilities
         Of the site, whose name and usual partition count.
@@ -246,8 +246,8 @@ def queued(spec: JobSpec, capabilities: Capabilities, since_s: float, user: str)
     user
         Whose it is.
     """
-    partition = spec.partition or capabilities.partition
-    return QueuedJob(since_s, spec.cores, spec.walltime_s, user, capabilities.system, partition)
+    partition = demand.partition or capabilities.partition
+    return QueuedJob(since_s, demand.cores, demand.walltime_s, user, capabilities.system, partition)
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

@@ -203,7 +203,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             )
         forecast = LearnedForecast(
             bank,
-            lambda stages: queued(spec_of(stages), capabilities, backend.now(), bank.user),
+            lambda stages: queued(state.demand_of(stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:

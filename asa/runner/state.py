@@ -11,7 +11,7 @@ from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobSt
 from asa.errors import InputError
 from asa.estimators import OwnJob
 from asa.estimators.base import WaitObservation, at_least, at_most, exactly
-from asa.payload import HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
+from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
     Cancelled,
     Deferred,
@@ -50,7 +50,7 @@ from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob, RunView, St
 from asa.units import core_hours
 from asa.workflow import Slot, Stage, Workflow
 
-__all__ = ["ENDED_WELL", "TWIN", "Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
+__all__ = ["ENDED_WELL", "TWIN", "Demand", "Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
 
 TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
@@ -106,6 +106,29 @@ class Job:
         status = self.status
         ended_badly = status.state.is_final and (status.state is not JobState.COMPLETED or status.reason == ENDED_WELL)
         return bool(self.giving_up) or (ended_badly and status.reason != TWIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job of some stages asks the queue for.
+
+    Parameters
+    ----------
+    cores, nodes
+        Its size; 0 nodes for any number.
+    cpus_per_task
+        Cores that belong together.
+    walltime_s
+        How long it may run.
+    partition
+        Where; empty for the site's usual one.
+    """
+
+    cores: int
+    nodes: int
+    cpus_per_task: int
+    walltime_s: float
+    partition: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +222,7 @@ class RunState:
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
     _growing: list[Job] = field(default_factory=list, init=False)
     _elastic: list[Job] = field(default_factory=list, init=False)
+    _early: list[Job] = field(default_factory=list, init=False)  # that may begin before their payloads
     _spent_core_hours: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -216,6 +240,7 @@ class RunState:
             ready=self.stages.ready,
             turn=self.stages.turn,
             first=self.stages.first,
+            idle_core_hours=self._idle_core_hours(now_s),
         )
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
@@ -275,36 +300,27 @@ class RunState:
         if planned.joins:
             return self._growth_spec(planned)
         stages = [self.stages[name].stage for name in planned.stages]
-        per_node = self.capabilities.cores_per_node
-        widest = stages[:1] if planned.widths else stages
-        cores = max(stage.cores_on(per_node) for stage in widest)
-        nodes = max(stage.nodes or 0 for stage in widest)
+        demand = self.demand_of(planned.stages, planned.widths)
         slots = self.workflow.layout(planned.stages, self.run_s)
-        whole = len(planned.stages) == len(self.workflow.stages)
-        walltime = sum(stage.walltime_s for stage in stages)
-        if whole and len(stages) > 1:  # those that ran out of theirs have more than the workflow's own counts
-            walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
         inside = set(planned.stages)
         before = [name for stage in stages for name in stage.after if name not in inside]
         waited_for = sorted(self._jobs_before(before)) if planned.keep is Keep.DEPENDENCY else ()
-        walltime += planned.spare_walltime_s
+        walltime = demand.walltime_s + planned.spare_walltime_s
         if planned.keep is not Keep.NOTHING:
             walltime += self._local_before(before)
-        partition = next((stage.partition for stage in stages if stage.partition), "")
-        together = _in_one_piece(stages, per_node)
         return JobSpec(
             name=f"{self.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else self.workflow.name}",
             token=self.token_of(planned),
-            cores=planned.widths[0] if planned.widths else _in_tasks(cores, together, nodes),
-            walltime_s=self._at_most(walltime, planned.stages, partition),
+            cores=demand.cores,
+            walltime_s=self._at_most(walltime, planned.stages, demand.partition),
             command=self._payload(stages[0]) if len(stages) == 1 else "",
             steps=self._steps(planned, slots) if len(stages) > 1 else (),
-            partition=partition,
+            partition=demand.partition,
             account=next((stage.account for stage in stages if stage.account), ""),
-            cpus_per_task=together,
+            cpus_per_task=demand.cpus_per_task,
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
-            nodes=_nodes_for(cores, per_node, nodes),
+            nodes=demand.nodes,
             memory_bytes=max(stage.memory_bytes for stage in stages),
             gpus=max(stage.gpus for stage in stages),
             burst_buffer_bytes=max(stage.burst_buffer_bytes for stage in stages),
@@ -313,7 +329,28 @@ class RunState:
             awaits=self._awaited(before) if planned.keep is not Keep.NOTHING else (),
             posts=tuple(self._token(name) for name in planned.stages),
             supersedes=self._superseded(planned),
+            max_await_s=self._max_await_s(planned, before),
             run_s=max(slot.end_s for slot in slots),
+        )
+
+    def demand_of(self, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
+        """Say what the job of some stages asks the queue for, were it submitted once it may run at once."""
+        stages = [self.stages[name].stage for name in names]
+        per_node = self.capabilities.cores_per_node
+        widest = stages[:1] if widths else stages
+        cores = max(stage.cores_on(per_node) for stage in widest)
+        nodes = max(stage.nodes or 0 for stage in widest)
+        walltime = sum(stage.walltime_s for stage in stages)
+        if len(stages) == len(self.workflow.stages) > 1:  # with what those have more that ran out of theirs
+            walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
+        partition = next((stage.partition for stage in stages if stage.partition), "")
+        together = _in_one_piece(stages, per_node)
+        return Demand(
+            widths[0] if widths else _in_tasks(cores, together, nodes),
+            _nodes_for(cores, per_node, nodes),
+            together,
+            self._at_most(walltime, names, partition),
+            partition,
         )
 
     def _growth_spec(self, planned: PlannedJob) -> JobSpec:
@@ -342,6 +379,12 @@ class RunState:
     def _awaited(self, before: Iterable[str]) -> tuple[str, ...]:
         """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
         return tuple(dict.fromkeys(self._token(name) for name in before if not self.stages[name].phase.is_settled))
+
+    def _max_await_s(self, planned: PlannedJob, before: Iterable[str]) -> float | None:
+        """Say for how long a job that came early may wait by itself: somewhat longer than the client lets it."""
+        if planned.keep is not Keep.AWAIT:
+            return None
+        return planned.spare_walltime_s + self._local_before(before) + _NOTICE_S
 
     def _superseded(self, planned: PlannedJob) -> tuple[str, ...]:
         """Name the jobs that were to run some stages before."""
@@ -505,6 +548,8 @@ class RunState:
         job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed
         )
+        if planned.keep is Keep.AWAIT:
+            self._early.append(job)
         if planned.joins:
             self._growing.append(job)
         if _is_elastic(planned):
@@ -776,6 +821,22 @@ class RunState:
         ends = [*(at_s for at_s, _ in widths[1:]), end_s]
         return sum(core_hours(cores, to_s - at_s) for (at_s, cores), to_s in zip(widths, ends, strict=False))
 
+    def _idle_core_hours(self, now_s: float) -> float:
+        """Count what allocations that came early idled before their payloads, and what those that are left may yet."""
+        idle = 0.0
+        for job in self._early:
+            status, until_s = job.status, job.status.payload_start_s
+            if until_s is None and status.state.is_final:
+                until_s = status.end_s if status.start_s is not None else None
+                idle_s = 0.0 if until_s is None or status.start_s is None else until_s - status.start_s
+            elif until_s is None:
+                since_s = now_s if status.start_s is None else status.start_s
+                idle_s = max(job.planned.spare_walltime_s, now_s - since_s)
+            else:
+                idle_s = until_s - (until_s if status.start_s is None else status.start_s)
+            idle += core_hours(job.spec.cores, max(idle_s, 0.0))
+        return idle
+
     def _ended(self, job: Job) -> Iterator[Record]:
         status = job.status
         if job.given_up or status.reason == TWIN or job.planned.joins:
@@ -789,8 +850,8 @@ class RunState:
         yield from self._steps_done(job)
         if not (left := self._left_of(job)):
             yield from self._end_if_settled(end)
-        elif status.state is JobState.TIMEOUT and (status.payload_start_s is None or _stood_still(job)):
-            self._ask_again(job)  # an allocation that idled until its limit
+        elif _idled_out(job):
+            self._ask_again(job)
         elif self.outcome is not None:
             return
         elif status.start_s is None and any(before.is_void for before in self._needed(job)):
@@ -808,8 +869,8 @@ class RunState:
             # who cancels a job wants none of what is left in it
             failed_now = left if status.state is JobState.CANCELLED else left[:1]
             one = f"stage {failed_now[0]!r}" if len(failed_now) == 1 else f"the job of {len(failed_now)} stages"
+            self._ask_again(job, but=failed_now)
             yield from self._fail(failed_now, f"{one} ended as {_why(status)}", end)
-            self._ask_again(job)
 
     def _is_short(self, job: Job, stage: str) -> bool:
         """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
@@ -908,9 +969,9 @@ class RunState:
                 view = self.stages[name]
                 self.stages.put(name, replace(view, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s))
 
-    def _ask_again(self, job: Job) -> None:
+    def _ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
         """Let what is left of a job be asked for again."""
-        for name in self._left_of(job):
+        for name in [name for name in self._left_of(job) if name not in but]:
             view = self.stages[name]
             self.stages.put(name, StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts))
 
@@ -965,6 +1026,14 @@ def _holds(status: JobStatus, at_s: float) -> bool:
     """Whether a job that began before a time had not ended before it."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)
+
+
+def _idled_out(job: Job) -> bool:
+    """Whether an allocation ended that idled for as long as it could: nothing of what is left in it began."""
+    status = job.status
+    if status.state is JobState.TIMEOUT:
+        return status.payload_start_s is None or _stood_still(job)
+    return status.state is JobState.FAILED and status.exit_code == HELD_EXIT and status.payload_start_s is None
 
 
 def _stood_still(job: Job) -> bool:

@@ -8,15 +8,30 @@ expected to end, and the expected ends follow from expected starts, predicted wa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from asa.backend import DependencyType
 from asa.units import format_duration
 from asa.workflow import Workflow
 
-from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
+from .base import (
+    LEAST_HOLD_S,
+    Cancellation,
+    Forecast,
+    ForecastKind,
+    IdleAllowance,
+    Keep,
+    Phase,
+    Plan,
+    PlannedJob,
+    RunView,
+    StageView,
+)
 
 __all__ = ["AheadOfTime", "Asks", "Naive", "NaiveAsks", "NaiveHold", "Oracle"]
+
+_LOOKED_AHEAD = 64  # stages to be asked for later that are planned at a time, in the workflow's order
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +56,18 @@ class AheadOfTime:
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan the whole graph from what is true now."""
-        ends: dict[str, float] = {}
+        walk = _Walk(view)
         planned: dict[str, PlannedJob] = {}
-        for name in view.workflow.order:
-            stage = view.stages[name]
-            needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
+        for name in walk:
+            stage, needed = view.stages[name], walk.needed_s(name)
             if stage.phase is Phase.WAITING:
                 keep = Keep.NOTHING if view.is_ready(name) else Keep.DEPENDENCY
                 planned[name] = _ahead(view, forecast, name, needed, keep=keep, level=self.lead_level)
+                walk.ask(planned[name])
                 start = _expected_start(view, planned[name], needed)
             else:
                 start = _present_start(view, stage, needed)
-            ends[name] = _expected_end(view, stage, start)
+            walk.ends_s[name] = _expected_end(view, stage, start)
         return Plan.of(_monotone(view.workflow, planned).values())
 
 
@@ -86,15 +101,21 @@ class Asks(AheadOfTime):
 class Naive:
     """ASA Naive: no dependencies, so an allocation may begin early (Section 4.5).
 
+    As in the paper, a stage is asked for ahead once the stages that it follows run, or at least have their cores: what
+    is asked for before that may hold cores that these need. What the run's allocations may idle is bounded.
+
     Parameters
     ----------
     most_hold_s
         An allocation that began early is kept idle for so many seconds, for which it asks as walltime of its own. It is
         cancelled and asked for again, which costs a further wait, as soon as its stage is expected to begin later than
         that. The paper cancels whatever comes early; within a minute that costs more than it saves, so a minute is the
-        default here.
+        default here. Each time that a stage's allocation was given back its lead is halved.
     most_resubmissions
         After so many, a stage is submitted only when the stages that it follows have ended.
+    most_idle
+        Allocations may idle for so much of the workflow's own core-hours, all in all: where less is left than one could
+        idle, it is kept for less long, and where next to nothing is, no stage is asked for ahead.
     lead_level
         As for `AheadOfTime`; a second too early idles, so it is taken to be as bad as one too late.
     forecast
@@ -103,18 +124,17 @@ class Naive:
 
     most_hold_s: float = 60.0
     most_resubmissions: int = 5
+    most_idle: float = 0.25
     lead_level: float = 0.5
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan the whole graph from what is true now, and give back what began too early."""
-        ends: dict[str, float] = {}
-        planned: list[PlannedJob] = []
+        walk, allowance = _Walk(view), IdleAllowance.of(view, self.most_idle)
         cancelled: list[Cancellation] = []
         wake: list[float] = []
-        for name in view.workflow.order:
-            stage = view.stages[name]
-            needed = max([view.now_s, *(ends[before] for before in stage.stage.after)])
+        for name in walk:
+            stage, needed = view.stages[name], walk.needed_s(name)
             hold_until = stage.hold_until_s
             if stage.phase is Phase.ALLOCATED and stage.job_id and hold_until is not None:
                 if view.now_s >= hold_until or needed > hold_until:
@@ -122,21 +142,33 @@ class Naive:
                     stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
                 else:
                     wake.append(hold_until)
+            start = needed  # of a stage that will be planned when it is ready
             if stage.phase is not Phase.WAITING:
                 start = _present_start(view, stage, needed)
-            elif view.is_ready(name):
-                job = _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
-                planned.append(job)
+            elif (job := self._asked(view, forecast, stage, needed, allowance)) is not None:
+                walk.ask(job)
                 start = _expected_start(view, job, needed)
-            elif stage.resubmissions >= self.most_resubmissions:
-                start = needed  # it will be planned when it is ready
-            else:
-                job = _ahead(view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level)
-                job = replace(job, spare_walltime_s=self.most_hold_s)
-                planned.append(job)
-                start = _expected_start(view, job, needed)
-            ends[name] = _expected_end(view, stage, start)
-        return Plan.of(planned, cancelled, min(wake, default=None))
+            walk.ends_s[name] = _expected_end(view, stage, start)
+        return Plan.of(walk.asked, cancelled, min(wake, default=None))
+
+    def _asked(
+        self, view: RunView, forecast: Forecast, stage: StageView, needed: float, allowance: IdleAllowance
+    ) -> PlannedJob | None:
+        """Ask for a stage's job; None for what is not asked for yet."""
+        name = stage.stage.name
+        if view.is_ready(name):
+            return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
+        if stage.resubmissions >= self.most_resubmissions or not view.follows_running(name):
+            return None
+        hold_s = min(self.most_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
+        if hold_s < min(LEAST_HOLD_S, self.most_hold_s):
+            return None
+        job = _ahead(
+            view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level, times=0.5**stage.resubmissions
+        )
+        job = replace(job, spare_walltime_s=hold_s, reason=f"{job.reason}; {allowance.words}")
+        allowance.take(stage.stage.cores_on(view.capabilities.cores_per_node), hold_s)
+        return job
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +177,7 @@ class NaiveHold(Naive):
 
     Parameters
     ----------
-    most_hold_s, most_resubmissions, lead_level, forecast
+    most_hold_s, most_resubmissions, most_idle, lead_level, forecast
         As for `Naive`.
     """
 
@@ -158,7 +190,7 @@ class NaiveAsks(Naive):
 
     Parameters
     ----------
-    most_hold_s, most_resubmissions, lead_level, forecast
+    most_hold_s, most_resubmissions, most_idle, lead_level, forecast
         As for `Naive`.
     """
 
@@ -171,13 +203,48 @@ def _too_early(now_s: float, needed_s: float) -> str:
     return "it idled so long that the rest of its walltime would no longer hold the stage"
 
 
-def _ahead(view: RunView, forecast: Forecast, name: str, needed_s: float, *, keep: Keep, level: float) -> PlannedJob:
+class _Walk:
+    """The stages that are left, in order, with when each is expected to be needed: as far as anything is due soon.
+
+    O(stages + edges), where stages that follow the same ones count their edges once.
+    """
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._fronts: dict[int, float] = {}
+        self._later = 0
+        self.ends_s: dict[str, float] = {}
+        self.asked: list[PlannedJob] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._view.left():
+            if self._later >= _LOOKED_AHEAD:
+                return
+            yield name
+
+    def ask(self, job: PlannedJob) -> None:
+        """Take up a job that is to be submitted."""
+        self.asked.append(job)
+        self._later += job.submit_s > self._view.now_s
+
+    def needed_s(self, name: str) -> float:
+        """Say when what a stage follows is expected to have ended; the walk has been there."""
+        front = self._view.workflow.fronts[name]
+        if id(front) not in self._fronts:
+            ends_s = (self.ends_s[before] for before in front if before in self.ends_s)
+            self._fronts[id(front)] = max(ends_s, default=self._view.now_s)
+        return max(self._fronts[id(front)], self._view.now_s)
+
+
+def _ahead(
+    view: RunView, forecast: Forecast, name: str, needed_s: float, *, keep: Keep, level: float, times: float = 1.0
+) -> PlannedJob:
     prediction = forecast.predict((name,), needed_s)
-    lead = prediction.wait_s if prediction.alternative >= 0 else prediction.at(level)
+    lead = times * (prediction.wait_s if prediction.alternative >= 0 else prediction.at(level))
     submit = max(view.now_s, needed_s - lead)
     needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)
     reason = f"resources needed in {needed_in}, predicted wait {wait}"
-    if lead != prediction.wait_s:
+    if times == 1.0 and lead != prediction.wait_s:
         reason += f", at most {format_duration(lead)} with {level:.0%} probability"
     return PlannedJob((name,), submit, keep, reason, prediction, needed_s)
 
@@ -209,11 +276,10 @@ def _expected_end(view: RunView, stage: StageView, start_s: float) -> float:
 
 def _monotone(workflow: Workflow, planned: dict[str, PlannedJob]) -> dict[str, PlannedJob]:
     """Submit no job before one that it depends on: those move forward, which a dependency makes free of cost."""
-    for name in reversed(workflow.order):
-        if name not in planned:
-            continue
-        for before in workflow.stages[name].after:
-            if before in planned and planned[before].submit_s > planned[name].submit_s:
+    for name in reversed(planned):
+        job = planned[name]
+        for before in workflow.fronts[name] if job.keep is not Keep.NOTHING else ():
+            if before in planned and planned[before].submit_s > job.submit_s:
                 reason = f"{planned[before].reason}; with {name!r}, which depends on it and is due earlier"
-                planned[before] = replace(planned[before], submit_s=planned[name].submit_s, reason=reason)
+                planned[before] = replace(planned[before], submit_s=job.submit_s, reason=reason)
     return planned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
 __all__ = [
+    "LEAST_HOLD_S",
     "Cancellation",
     "Forecast",
     "ForecastKind",
     "GrowthView",
+    "IdleAllowance",
     "Keep",
     "Phase",
     "Plan",
@@ -31,6 +34,9 @@ __all__ = [
     "lacking",
     "load_strategy",
 ]
+
+LEAST_HOLD_S = 10.0
+"""An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
 
 
 class Phase(StrEnum):
@@ -193,6 +199,8 @@ class RunView:
         Those of them that wait to be asked for; likewise.
     first
         All stages before this place in the workflow's order are settled.
+    idle_core_hours
+        What allocations that came early have idled, and what those that there are may yet.
     """
 
     workflow: Workflow
@@ -204,6 +212,7 @@ class RunView:
     ready: frozenset[str] | None = None
     turn: frozenset[str] | None = None
     first: int = 0
+    idle_core_hours: float = 0.0
 
     def left(self, most: int | None = None) -> Iterator[str]:
         """Name the stages that are not settled, in the workflow's order; the first so many of them."""
@@ -217,11 +226,55 @@ class RunView:
             return self.workflow.in_order(self.turn)
         return [name for name in self.left() if self.stages[name].phase is Phase.WAITING and self.is_ready(name)]
 
+    def follows_running(self, name: str) -> bool:
+        """Say whether all stages that this one follows run, hold their cores, or are settled."""
+        return self.run_or_hold_cores(self.stages[name].stage.after)
+
+    def run_or_hold_cores(self, names: Iterable[str]) -> bool:
+        """Say whether stages run, hold their cores, or are settled, so that nothing can keep those from them."""
+        phases = (self.stages[name].phase for name in names)
+        return all(phase.is_settled or phase in (Phase.RUNNING, Phase.ALLOCATED) for phase in phases)
+
     def is_ready(self, name: str) -> bool:
         """All stages that this one follows are settled; if it waits to be asked for, it may run at once."""
         if self.ready is not None:
             return name in self.ready
         return all(self.stages[before].phase.is_settled for before in self.stages[name].stage.after)
+
+
+@dataclass(slots=True)
+class IdleAllowance:
+    """What allocations of a run that come early may idle, all in all; what is asked for ahead takes of it.
+
+    Parameters
+    ----------
+    core_hours
+        For the whole run.
+    left
+        Of these.
+    """
+
+    core_hours: float
+    left: float
+
+    @classmethod
+    def of(cls, view: RunView, share: float, most: float = math.inf) -> IdleAllowance:
+        """Allow a share of the core-hours that the workflow's stages need, and so many at most."""
+        allowed = min(share * view.workflow.stage_core_hours(view.capabilities.cores_per_node), most)
+        return cls(allowed, max(allowed - view.idle_core_hours, 0.0))
+
+    def lasts_s(self, cores: int) -> float:
+        """Say for how long so many cores may idle."""
+        return self.left / max(cores, 1) * 3600
+
+    def take(self, cores: int, hold_s: float) -> None:
+        """Set aside what an allocation may idle."""
+        self.left = max(self.left - cores * hold_s / 3600, 0.0)
+
+    @property
+    def words(self) -> str:
+        """Tell of the bound."""
+        return f"of the {self.core_hours:.3g} core-hours that this run may idle {self.left:.3g} are left"
 
 
 class Forecast(Protocol):

@@ -7,14 +7,26 @@ from dataclasses import dataclass, field
 
 from asa.units import format_duration
 
-from .base import Cancellation, Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, StageView
+from .base import (
+    LEAST_HOLD_S,
+    Cancellation,
+    Forecast,
+    ForecastKind,
+    IdleAllowance,
+    Keep,
+    Phase,
+    Plan,
+    PlannedJob,
+    RunView,
+    StageView,
+)
 from .growth import Growth, Watched, predicted
 from .planning import Aim, Job, Mode, Outlook, look_ahead, read_aim
 
 __all__ = ["Planned"]
 
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
-_LEAST_HOLD_S, _MOST_HOLD_S = 60.0, 4 * 3600.0
+_SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,8 @@ class Planned:
     wider stages (what it then lacks is asked for as `elastic` does), when each job is submitted, and what keeps it from
     running early. Jobs that were submitted stay: a queued job is not cancelled because an estimate moved.
 
+    Of a workflow with many stages left only the next ones are planned, which the reasons of its jobs say.
+
     Parameters
     ----------
     aim
@@ -33,8 +47,9 @@ class Planned:
         Jobs that are submitted at a time; further ones wait until they are ready to run.
     most_resubmissions
         After so many, a stage's job is no more asked for without a dependency before it is ready.
-    most_idle_core_hours
-        An allocation that came early is given back before it idled for more.
+    most_idle, most_idle_core_hours
+        Allocations may idle for so much of the workflow's own core-hours, all in all, and for so many: one that came
+        early is given back before it idled for more, and none is asked for early when next to nothing is left of that.
     forecast
         What its forecasts come from.
     """
@@ -42,6 +57,7 @@ class Planned:
     aim: Aim = field(default_factory=Aim)
     most_in_flight: int = 20
     most_resubmissions: int = 3
+    most_idle: float = 0.25
     most_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
 
@@ -77,10 +93,14 @@ class Planned:
         free = min(self.most_in_flight, self.most_in_flight if most is None else most) - len(outlook.under_way)
         free -= sum(growth.phase is not Phase.DONE for growth in view.growths)
         submits: dict[str, float] = {}
+        allowance = IdleAllowance.of(view, self.most_idle, self.most_idle_core_hours)
         for job in outlook.sketch.jobs:
             before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
             waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
-            keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase is Phase.DONE for p in before))
+            keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
+            hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.spare_s
+            if keep is Keep.AWAIT and not (hold_s >= LEAST_HOLD_S and view.run_or_hold_cores(before)):
+                continue  # it might hold the cores that those before it need, or may idle no more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
             if keep is not Keep.NOTHING and not all(p in submits for p in waiting):
@@ -94,14 +114,20 @@ class Planned:
                 prediction = predicted(forecast, block.stages, view.now_s, block.cores, block.walltime_s)
             else:
                 prediction = forecast.predict(block.stages, view.now_s)
+            why = reason(job, keep, at_s - view.now_s)
+            if keep is Keep.AWAIT:
+                why = f"{why}; {allowance.words}"
+                allowance.take(block.cores, hold_s)
+            if outlook.left_out:
+                why = f"{why}; planned {outlook.planned} stages ahead, {outlook.left_out} more later"
             yield PlannedJob(
                 block.stages,
                 at_s,
                 keep,
-                reason(job, keep, at_s - view.now_s),
+                why,
                 prediction,
                 view.now_s + float(job.ready_s.mean()),
-                self._hold_s(outlook, job) if keep is Keep.AWAIT else block.spare_s,
+                hold_s,
                 block.shrinks,
                 block.widths,
             )
@@ -122,12 +148,12 @@ class Planned:
         # may change
         return Keep.DEPENDENCY, max(view.now_s, view.now_s + float(job.ready_s.min()) - _AHEAD_S)
 
-    def _hold_s(self, outlook: Outlook, job: Job) -> float:
+    def _hold_s(self, outlook: Outlook, job: Job, allowance: IdleAllowance) -> float:
         """Say for how long a job may idle: until that costs more than to wait for another, or more than allowed."""
         second = job.block.cores / 3600
         wait_s = float(outlook.question.waits_s([job.block]).mean())
         worth_s = wait_s / max(outlook.question.price_s * second, 1e-9)
-        return min(max(worth_s, _LEAST_HOLD_S), _MOST_HOLD_S, self.most_idle_core_hours / second)
+        return min(max(worth_s, _SHORT_HOLD_S), _LONGEST_HOLD_S, allowance.lasts_s(job.block.cores))
 
     def _given_back(self, view: RunView, outlook: Outlook) -> Iterator[Cancellation]:
         for job in outlook.under_way:

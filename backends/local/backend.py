@@ -257,6 +257,7 @@ class LocalBackend:
             posts=self._folder.posts,
             token=spec.token,
             awaits=spec.awaits,
+            max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
         )

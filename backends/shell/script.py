@@ -14,6 +14,7 @@ The script keeps five promises which a batch system alone does not:
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
-from asa.payload import SHORT_EXIT
+from asa.payload import HELD_EXIT, SHORT_EXIT
 
 __all__ = [
     "TWIN_EXIT",
@@ -137,6 +138,8 @@ class Payload:
         Whose claim it needs; empty for a job that has no twin.
     awaits, posted
         Tokens that it waits for, and those that it posts.
+    max_await_s
+        How long it waits for them; None for as long as the job may last.
     before
         For each step, lines of shell to run before it.
     """
@@ -149,6 +152,7 @@ class Payload:
     token: str = ""
     awaits: Sequence[str] = ()
     posted: Sequence[str] = ()
+    max_await_s: float | None = None
     steps: Sequence[Step] = ()
     before: Sequence[Sequence[str]] = ()
 
@@ -188,6 +192,7 @@ def batch_script(
         f"posts={shlex.quote(str(payload.posts))}",
         f"{_AWAITS}{_files(payload.awaits)}",
         f"posted={_files(payload.posted)}",
+        f"most_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
         f"folder={shlex.quote(payload.folder)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
@@ -375,11 +380,16 @@ done
 rm -f "$marks/began" "$marks/ended" || give_up "cannot write into $marks"
 
 set -- $pauses
+since=$(date +%s)
 for post in $awaits; do
   while :; do
     ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
     [ ! -e "$posts/$post" ] || break
     [ "$signals" -eq 0 ] || finish 143
+    if [ -n "$most_idle" ] && [ "$(($(date +%s) - since))" -gt "$most_idle" ]; then
+      say "what it waits for did not come within $most_idle seconds: it gives its cores back"
+      finish {HELD_EXIT}
+    fi
     sleep "$1" &
     child=$!
     wait "$child" || :
@@ -406,7 +416,7 @@ run() {{
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
   await_child
-  [ "$code" -ne {SHORT_EXIT} ] || code=1 # which says something else of a job
+  case $code in {SHORT_EXIT} | {HELD_EXIT}) code=1 ;; esac # which say something else of a job
 }}
 
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.

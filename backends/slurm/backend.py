@@ -196,6 +196,7 @@ class SlurmBackend:
             posts=self._folder.posts,
             token=spec.token,
             awaits=spec.awaits,
+            max_await_s=spec.max_await_s,
             posted=spec.posts,
             steps=spec.steps,
             before=[before_step(step, spec, self._capabilities.cores_per_node) for step in spec.steps],

@@ -1,5 +1,6 @@
 """Strategies as pure planners: a view in, a plan out."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -140,7 +141,7 @@ def test_where_age_does_not_accrue_a_dependent_job_waits_after_it_is_let_go():
     queued = {"phase": Phase.QUEUED, "job_id": "2", "submit_s": 80.0, "predicted_wait_s": 15.0}
     AheadOfTime().plan(view(now=90.0, age_accrues=False, a=RUNNING, b=queued | {"keep": Keep.DEPENDENCY}), forecast)
     assert forecast.asked["c"] == 100 + 15 + 50
-    Naive().plan(view(now=90.0, age_accrues=False, a=RUNNING, b=queued | {"keep": Keep.AWAIT}), forecast)
+    Naive().plan(view(now=90.0, age_accrues=False, a=RUNNING, b=ALLOCATED), forecast)
     assert forecast.asked["c"] == 100 + 50, "a job without a dependency queues at once under either rule"
 
 
@@ -153,8 +154,29 @@ def test_a_join_is_needed_when_its_last_predecessor_ends():
 
 def test_naive_sets_no_dependency():
     """The payload waits inside the allocation."""
-    plan = load_strategy("asa-naive").plan(view(), Fixed(20.0))
-    assert submissions(plan)[("b",)] == (100.0, Keep.AWAIT)
+    plan = load_strategy("asa-naive").plan(view(a=RUNNING), Fixed(20.0))
+    assert submissions(plan)[("b",)] == (80.0, Keep.AWAIT)
+
+
+def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
+    """Else it might hold those that the other needs, while that queues."""
+    queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "predicted_wait_s": 10.0}
+    assert submissions(Naive().plan(view(), Fixed(400.0))) == {("a",): (0.0, Keep.NOTHING)}
+    assert submissions(Naive().plan(view(a=queued), Fixed(400.0))) == {}
+    assert list(submissions(Naive().plan(view(a=RUNNING), Fixed(400.0)))) == [("b",)]
+    allocated = view(now=60.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 120.0})
+    assert list(submissions(Naive().plan(allocated, Fixed(400.0)))) == [("c",)]
+
+
+def test_what_may_idle_is_bounded_for_the_run():
+    """A quarter of what the stages need; what is left of that is divided by the cores of who asks, and told."""
+    need = view().workflow.stage_core_hours(28)
+    [job] = Naive(most_hold_s=1e6).plan(view(a=RUNNING), Fixed(20.0)).submissions
+    cores = view().stages["b"].stage.cores_on(28)
+    assert job.spare_walltime_s == pytest.approx(need / 4 / cores * 3600)
+    assert f"of the {need / 4:.3g} core-hours that this run may idle" in job.reason
+    spent = replace(view(a=RUNNING), idle_core_hours=need / 4)
+    assert Naive().plan(spent, Fixed(20.0)).submissions == ()
 
 
 ALLOCATED = {"phase": Phase.ALLOCATED, "job_id": "2", "submit_s": 10.0, "keep": Keep.AWAIT, "predicted_wait_s": 90.0}
@@ -162,11 +184,11 @@ RUNNING = {"phase": Phase.RUNNING, "started_s": 0.0, "job_id": "1", "submit_s": 
 
 
 def test_naive_gives_back_what_came_early_and_asks_again():
-    """At 30 b is allocated and a has 70 s to go: cancelled, and submitted again 25 s ahead."""
+    """At 30 b is allocated and a has 70 s to go: cancelled, and submitted again half of 25 s ahead."""
     plan = Naive().plan(view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 90.0}), Fixed(25.0))
     assert [c.job_id for c in plan.cancellations] == ["2"]
     assert "1m10s before" in plan.cancellations[0].reason
-    assert submissions(plan)[("b",)] == (75.0, Keep.AWAIT)
+    assert submissions(plan)[("b",)] == (87.5, Keep.AWAIT)
 
 
 def test_naive_keeps_what_is_needed_within_a_minute():
@@ -187,7 +209,7 @@ def test_naive_gives_back_what_has_idled_for_as_long_as_it_asked_for():
 def test_holding_asks_for_walltime_to_idle_in():
     """Half an hour, and no cancellation within it."""
     held = view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 1830.0})
-    plan = load_strategy("asa-naive-hold").plan(held, Fixed(25.0))
+    plan = replace(load_strategy("asa-naive-hold"), most_idle=math.inf).plan(held, Fixed(25.0))
     assert plan.cancellations == ()
     assert plan.submissions[0].spare_walltime_s == 1800
 
@@ -196,7 +218,7 @@ def test_naive_gives_up_asking_early_after_some_resubmissions():
     """Then it waits for its turn, and takes it."""
     tired = {"resubmissions": 5}
     plan = Naive().plan(view(now=30.0, a=RUNNING, b=tired), Fixed(25.0))
-    assert list(submissions(plan)) == [("c",)]
+    assert submissions(plan) == {}
     plan = Naive().plan(view(now=100.0, a=done(0, 100), b=tired), Fixed(25.0))
     assert submissions(plan)[("b",)] == (100.0, Keep.NOTHING)
 

@@ -13,6 +13,7 @@ from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
 from asa.strategies.base import Forecast, Keep, Phase, RunView, StageView
 from asa.strategies.growth import Growth, predicted, width_of
+from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
@@ -21,6 +22,13 @@ from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, priced_front
 
 __all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
 
+WHOLE_STAGES = 60
+"""Up to so many stages without a job are planned at a time."""
+
+NEXT_STAGES = 24
+"""Of more than that so many are."""
+
+_UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 _FEW_STAGES = 12  # up to so many every job's wait is asked for, else those of like walltimes are taken to be alike
 _ALIKE = 1.25  # times
 _PRICES = tuple(float(price) for price in np.geomspace(1 / 64, 64, 13))
@@ -147,7 +155,9 @@ class Outlook:
     sketch
         The plan for the rest.
     per_stage_hours, per_stage_s
-        Core-hours and expected makespan of the whole workflow with a job a stage, as a measure.
+        Core-hours and expected makespan of what is planned with a job a stage, as a measure.
+    planned, left_out
+        Stages without a job that are planned, and that are not yet, for there are too many.
     """
 
     now_s: float
@@ -156,6 +166,8 @@ class Outlook:
     sketch: Sketch
     per_stage_hours: float
     per_stage_s: float
+    planned: int = 0
+    left_out: int = 0
 
     @property
     def end_s(self) -> Samples:
@@ -203,8 +215,15 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     Notes
     -----
     Some tens of milliseconds for a chain of 50 stages, most of it to predict the waits of the jobs that it may become.
+    Where more than `WHOLE_STAGES` have no job yet, the next `NEXT_STAGES` of them are planned, so that a plan costs no
+    more for 10,000 than for 100.
     """
     aim = aim or Aim()
+    whole_view, view = view, _part_of(view)
+    waiting = sum(stage.phase is Phase.WAITING for stage in view.stages.values())
+    left_out = sum(stage.phase is Phase.WAITING for stage in whole_view.stages.values()) - waiting
+    if left_out:
+        aim = _aim_of_part(aim, whole_view, view)
     site = view.capabilities
 
     def most_walltime_s(partition: str) -> float:
@@ -251,7 +270,37 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         left_hours = None if aim.at_most is None else aim.at_most * hours - spent
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
-    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s)
+    return Outlook(view.now_s, under_way, question, sketch, hours, makespan_s, waiting, left_out)
+
+
+def _part_of(view: RunView) -> RunView:
+    """Give what is to be planned: what has a job, and the next stages that have none."""
+    names = list(view.left())
+    waiting = [name for name in names if view.stages[name].phase is Phase.WAITING]
+    if len(waiting) <= WHOLE_STAGES:
+        return view
+    chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(waiting[:NEXT_STAGES])
+    stages = {name: view.stages[name] for name in names if name in chosen}
+    made = [replace(one.stage, after=tuple(p for p in one.stage.after if p in chosen)) for one in stages.values()]
+    views = {name: replace(one, stage=stage) for (name, one), stage in zip(stages.items(), made, strict=True)}
+    return replace(view, workflow=Workflow(view.workflow.name, made), stages=views, turn=None, first=0)
+
+
+def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
+    """Give a part of a workflow its share of a budget, and of the time until a deadline: by its work."""
+    per_node = whole.capabilities.cores_per_node
+    left = [whole.stages[name].stage for name in whole.left()]
+    run_s = sum(stage.expected_s for stage in left)
+    at_most, deadline_s = aim.at_most, aim.deadline_s
+    if at_most is not None:  # the part is told of all that was spent
+        hours = whole.workflow.stage_core_hours(per_node)
+        rest = sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in left)
+        mine = part.workflow.stage_core_hours(per_node)
+        at_most = (at_most * hours - at_most * max(rest - mine, 0.0)) / mine if mine else at_most
+    if deadline_s is not None and run_s > 0:
+        share = part.workflow.execution_s / run_s
+        deadline_s = whole.now_s + (deadline_s - whole.now_s) * min(share, 1.0)
+    return replace(aim, at_most=at_most, deadline_s=deadline_s)
 
 
 def _chosen(
@@ -331,14 +380,19 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
     """Tell when jobs that were submitted are expected to begin and to end."""
     found: dict[str, UnderWay] = {}
     done: set[str] = set()
+    jobs: dict[str | None, tuple[str, ...]] = {}
+    for name in view.workflow.order:
+        if view.stages[name].phase in _UNDER_WAY:
+            job_id = view.stages[name].job_id
+            jobs[job_id] = (*jobs.get(job_id, ()), name)
     ends_s: Mapping[str, float] = {}
     if any(stage.cores for stage in view.stages.values()):
         ends_s = Growth().watch(view, waits.of).ends_s
     for name in view.workflow.order:
         first = view.stages[name]
-        if first.phase in (Phase.WAITING, Phase.DONE) or name in done:
+        if first.phase not in _UNDER_WAY or name in done:
             continue
-        together = tuple(n for n in view.workflow.order if view.stages[n].job_id == first.job_id)
+        together = jobs[first.job_id]
         done.update(together)
         block = (parts.risen(together) if first.cores else None) or parts.block(together)
         assert block is not None, "one job has them"
