@@ -37,6 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
+from asa.documents import read_json
 from asa.errors import InputError, LeaseError, StateError
 from asa.locks import FileLock, is_running, machine, write_at_once
 from asa.waits import LEVELS, QueuedJob, WaitObservation
@@ -814,8 +815,8 @@ def _refuse_later_version(header: dict[str, Any], path: Path) -> None:
 def _json(text: bytes) -> Any:
     """Read JSON; None for what is none."""
     try:
-        return json.loads(text.decode())
-    except (ValueError, RecursionError):
+        return read_json(text.decode())
+    except ValueError:
         return None
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from asa.documents import read_json
 from asa.errors import InputError, UnavailableError
 
 __all__ = ["beside", "serve", "submit"]
@@ -79,7 +80,7 @@ def submit(
             connection.connect(str(path))
             connection.sendall(json.dumps(told).encode() + b"\n")
             with connection.makefile("rb") as heard:
-                answer = json.loads(heard.readline())
+                answer = read_json(heard.readline())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnavailableError(

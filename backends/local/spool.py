@@ -35,6 +35,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from asa.documents import read_json
+
 __all__ = [
     "MOST_CHANGES_BYTES",
     "TROUBLE_BYTES",
@@ -404,7 +406,7 @@ def _standing(text: bytes) -> Standing:
 
 
 def _fields(text: bytes) -> dict[str, Any]:
-    told = json.loads(text)
+    told = read_json(text)
     if not isinstance(told, dict):
         raise ValueError("is no object")  # noqa: TRY004 - it is about a file's content
     return told
