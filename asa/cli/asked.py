@@ -14,6 +14,7 @@ import typer
 
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, UnavailableError
+from asa.units import MOST_CORES, MOST_JOBS, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Backend
@@ -69,9 +70,12 @@ BankOption = Annotated[
     ),
 ]
 HistoryOption = Annotated[
-    int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
+    int,
+    typer.Option(
+        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MOST_JOBS
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MOST_SEED)]
 ExecutorOption = Annotated[
     str,
     typer.Option(
@@ -81,7 +85,8 @@ ExecutorOption = Annotated[
     ),
 ]
 CoresOption = Annotated[
-    int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+    int | None,
+    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MOST_CORES, show_default=False),
 ]
 
 

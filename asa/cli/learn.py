@@ -18,6 +18,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.errors import InputError, TraceError
+from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
@@ -48,7 +49,9 @@ def learn(
     system: Annotated[
         str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MOST_JOBS)
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.

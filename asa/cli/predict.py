@@ -14,6 +14,7 @@ import typer
 
 from asa.cli.bank import BankOption
 from asa.errors import InputError
+from asa.units import MOST_CORES
 
 if TYPE_CHECKING:
     from asa.estimators.bank import Outcome
@@ -31,7 +32,7 @@ _FLOOR_S = 10.0
 
 
 def predict(
-    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1)],
+    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1, max=MOST_CORES)],
     walltime: Annotated[str, typer.Option(help="Walltime that it asks for, as 2h, 90min or 1-12:00:00.")],
     system: Annotated[
         str | None, typer.Option(help="Where it would be submitted. [default: the only system in the bank]")
