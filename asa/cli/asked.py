@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asa.backend import Backend
     from asa.runner import RunPlan
     from asa.sites import OpenedSite
-    from asa.workflow import Workflow
+    from asa.workflow import Stage, Workflow
 
 __all__ = [
     "Asked",
@@ -40,6 +40,7 @@ __all__ = [
 
 _LATER = re.compile(r"\blater\b")
 _HERE = "local"
+_ANY_CORES = 64
 _OR_HERE = f", or run it on this computer: --backend {_HERE}"
 _FROM_SCRIPTS = "A workflow file is made of batch scripts by: asa import scripts {}"
 _INSTEAD = {
@@ -279,9 +280,12 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
         flow = load_workflow(given, parameters)
     elif given in plugins.names("asa.workflows"):
+        make = plugins.load("asa.workflows", given)
         if cores is None:
+            if not only_look:  # who is asked for a width is not to be refused for another reason afterwards
+                check_commands(given, _stages_of(make), is_model=True)
             raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
-        flow = plugins.load("asa.workflows", given)(cores)
+        flow = make(cores)
     else:
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         instead = _INSTEAD.get(Path(given).suffix, "Or name a .toml file.")
@@ -290,6 +294,13 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
         check_commands(given, flow.stages.values(), is_model=not _is_file(given))
     checked: Workflow = flow
     return checked
+
+
+def _stages_of(make: Callable[[int], Workflow]) -> Iterable[Stage]:
+    """Give the stages of an installed workflow at any width; none if it cannot be that wide."""
+    with suppress(InputError):
+        return make(_ANY_CORES).stages.values()
+    return ()
 
 
 def names_in(text: str, option: str) -> tuple[str, ...]:

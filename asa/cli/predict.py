@@ -68,7 +68,7 @@ def predict(
         raise InputError("is 0", where="--walltime", hint="Ask for some time, as in 2h.")
     times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
     folder = bank or default_folder()
-    store = WaitStore(folder, create=False) if folder.is_dir() else None
+    store = WaitStore(folder, create=False) if folder.exists() else None
     records = store.read() if store is not None else []
     for words, count in (store.oddities if store is not None else {}).items():
         sys.stderr.write(f"Note: in the bank {folder}: {count} x {words}\n")

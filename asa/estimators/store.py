@@ -180,7 +180,12 @@ class WaitStore:
         self.oddities: dict[str, int] = {}
         self._create = create
         if not self.folder.is_dir() and (not create or self.folder.exists()):
-            raise StateError("there is no bank", where=str(self.folder), hint="Name its folder, or begin one.")
+            is_file = self.folder.exists()
+            raise StateError(
+                "is a file, and no folder of a bank" if is_file else "there is no bank",
+                where=str(self.folder),
+                hint="Name its folder, or begin one.",
+            )
         self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
         self._done: dict[str, int] = {}  # bytes of each segment that were handed out
         self._seen: set[str] = set()
