@@ -96,7 +96,7 @@ def learn(
         sys.stderr.write(f"Note: {count:,} x {words}\n")
     typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    busiest = partitions.most_common(1)[0][0] if partitions else min(known, default="")
+    busiest = next((name for name, _ in partitions.most_common() if name), min(known, default=""))
     where = f" --partition {shlex.quote(busiest)}" if len(known) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")

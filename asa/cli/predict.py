@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from asa.errors import InputError
 from asa.units import MOST_CORES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asa.estimators.bank import Outcome
     from asa.estimators.store import WaitRecord
     from asa.waits import QueuedJob, WaitForecast
@@ -73,7 +76,7 @@ def predict(
     for words, count in (store.oddities if store is not None else {}).items():
         sys.stderr.write(f"Note: in the bank {folder}: {count} x {words}\n")
     if not records:
-        raise InputError("knows nothing yet", where=f"the bank {folder}", hint="Begin with `asa learn --from FILE`.")
+        raise InputError("knows nothing yet", where=f"the bank {folder}", hint=_begin(bank))
     place = _system(records, system)
     of_system = [record for record in records if record.job.system == place]
     chosen = _partition(partition, of_system)
@@ -116,6 +119,15 @@ def predict(
         answer.print()
 
 
+def _begin(bank: Path | None) -> str:
+    """Say how a bank that knows nothing is begun."""
+    into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
+    return (
+        f"Learn from the site's accounting, as by `asa learn --since 30d{into}` where its commands are, or from a log: "
+        f"`asa learn --from FILE{into}`. What `asa run` sees is kept there, too."
+    )
+
+
 def _seconds(text: str, option: str) -> float:
     from asa.units import parse_duration
 
@@ -149,12 +161,14 @@ def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
             return wanted
         if known == [""]:
             raise InputError("its jobs are of no partition", where="--partition", hint="Leave it out.")
-        raise unknown_name("partition", wanted, known)
+        raise unknown_name("partition", wanted, list(filter(None, known)))
     if len(known) > 1:
+        named, nameless = list(filter(None, known)), "" in known
+        of = f"{len(named)} {'partition' if len(named) == 1 else 'partitions'}: {', '.join(named)}"
         raise InputError(
-            f"jobs were sent to {len(known)} partitions: {', '.join(name or repr(name) for name in known)}",
+            f"jobs were sent to {of}{'; of others the partition is not known' if nameless else ''}",
             where="--partition",
-            hint="Name one of them.",
+            hint=f"Name one of them{', or give an empty one for the others' if nameless else ''}.",
         )
     return known[0]
 
