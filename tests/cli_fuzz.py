@@ -83,7 +83,8 @@ SACCT = "Cluster|JobIDRaw|User|Partition|Submit|Eligible|Start|End|State|Timelim
     for i in range(40)
 )
 SWF = "; MaxProcs: 64\n" + "".join(
-    f"{i} {i * 300} {200 + 997 * i % 3000} 500 8 -1 -1 {1 + 31 * i % 40} 3600 -1 1 1 1 1 1 1 -1 -1\n" for i in range(99)
+    f"{i} {i * 300} {200 + 997 * i % 3000} 500 8 -1 -1 {1 + 31 * i % 40} 3600 -1 1 1 1 1 1 1 -1 -1\n"
+    for i in range(1500)
 )
 TRACE = (
     "task_id\thash\tname\tstatus\trealtime\tcpus\n"
@@ -211,11 +212,11 @@ class Fuzz:
         draw = random.Random(f"{self.seed} {number}")
         path = draw.choice(list(self.known))
         words = list(path)
-        for one in self.known[path]:
-            if one.is_option and draw.random() > 0.25:
-                continue
+        given = [one for one in self.known[path] if not one.is_option or draw.random() < 0.3]
+        odd = draw.choice((set(), set(given), set(draw.sample(given, min(len(given), 1)))))
+        for one in given:
             for _ in range(draw.choice((1, 1, 1, 3)) if one.is_list else 1):
-                value = [self._value(draw, one)] if one.takes_value else []
+                value = [self._value(draw, one) if one in odd else self._likely(draw, one)] if one.takes_value else []
                 words += [one.name, *value] if one.is_option else value
         if draw.random() < 0.05:
             words.insert(draw.randrange(len(words) + 1), draw.choice(("--help", "--", "--nix", "-", "")))
@@ -224,18 +225,13 @@ class Fuzz:
 
     def _value(self, draw, one):
         if one.kind in {"int", "float"}:
-            return draw.choice(NUMBERS) if draw.random() < 0.7 else "2"
-        chance = draw.random()
-        if chance < 0.15:
-            return draw.choice(TEXTS)
-        if chance < 0.25:
             return draw.choice(NUMBERS)
-        if chance < 0.4:
-            return draw.choice(PLACES)
-        return self._likely(draw, one)
+        return draw.choice(draw.choice((TEXTS, NUMBERS, PLACES, tuple(FILES))))
 
     def _likely(self, draw, one):
-        """Give what it may really want, or what was made of that."""
+        """Give what it may really want."""
+        if one.kind in {"int", "float"}:
+            return draw.choice(("1", "2", "40"))
         kinds = {
             "workflow": ("flow.toml", "montage", "deep.toml"),
             "trace": ("log.swf", "trace.txt"),
@@ -254,9 +250,20 @@ class Fuzz:
             "cores": ("28", "4,8"),
             "system": ("hpc2n", "c"),
             "walltime": ("2h",),
+            "within": ("2h",),
+            "since": ("30d",),
+            "older": ("30d",),
+            "output": ("json", "table"),
+            "executor": ("local",),
+            "model": ("hpc2n", "model.json"),
+            "by": ("category", "level", "geometry"),
+            "scheduler": ("easy", "multifactor", "sjf"),
+            "agent": ("ppo",),
+            "config": ("small",),
+            "deadline": ("2h",),
         }
         every = [value for word, values in kinds.items() if word in one.hint for value in values]
-        return draw.choice(every or [*FILES, "model.json", "results.json", *TEXTS])
+        return draw.choice(every or [*FILES, "model.json", "results.json"])
 
     def run(self, case):
         """Run it on copies of the files, some of which are spoilt, and note what must not be."""
@@ -287,13 +294,13 @@ class Fuzz:
             start_new_session=True,
         )
         try:
-            told = self._told(case, process)
+            told, is_interrupted = self._told(case, process)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         case.trouble += [f"shows: {mistake.decode()}" for mistake in MISTAKES if mistake in told]
         if case.environment.get("LC_ALL") == "C" and not told.isascii() and not {"logs", "import"} & set(case.words):
             case.trouble.append("is not ASCII")
-        if process.returncode not in CODES:
+        if process.returncode not in CODES | ({-signal.SIGINT} if is_interrupted else set()):
             case.trouble.append(f"ended with {process.returncode}")
         if case.trouble:
             case.trouble.append(told[-1500:].decode(errors="replace"))
@@ -301,17 +308,17 @@ class Fuzz:
 
     def _told(self, case, process):
         try:
-            return process.communicate(timeout=self.within_s)[0]
+            return process.communicate(timeout=self.within_s)[0], False
         except subprocess.TimeoutExpired:
             if case.words[:1] and case.words[0] not in LONG and "--watch" not in case.words and "-f" not in case.words:
                 case.trouble.append(f"did not end within {self.within_s:g} s")
         os.killpg(process.pid, signal.SIGINT)
         try:
-            return process.communicate(timeout=self.within_s)[0]
+            return process.communicate(timeout=self.within_s)[0], True
         except subprocess.TimeoutExpired:
             case.trouble.append("did not end when it was interrupted")
             os.killpg(process.pid, signal.SIGKILL)
-            return process.communicate()[0]
+            return process.communicate()[0], True
 
 
 def spoilt(draw, data):

@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 __all__ = ["make_usable", "write_document"]
@@ -31,7 +32,8 @@ def make_usable() -> None:
         sys.stderr = _Unfailing.around(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="ascii" if _is_of_c() else None, errors=_PLAIN)
+            with suppress(OSError):  # it cannot tell how far it is
+                stream.reconfigure(encoding="ascii" if _is_of_c() else None, errors=_PLAIN)
 
 
 def write_document(text: str) -> None:
