@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from asa.errors import InputError
 from asa.units import format_duration
 from asa.waits import QueueEvent
 
@@ -540,6 +541,29 @@ class Backend(Protocol):
         out. With `ends`, ends of runs are told as well, and the past contains whatever still runs.
         """
         ...
+
+
+def check_backend(backend: object) -> None:
+    """Refuse what is to be a backend, and lacks something of one: before anything is submitted, not when it is needed.
+
+    Parameters
+    ----------
+    backend
+        What a facility's `connect` gave.
+
+    Raises
+    ------
+    InputError
+        It lacks something.
+    """
+    wanted = [name for name in vars(Backend) if not name.startswith("_")]
+    lacking = [name for name in wanted if not hasattr(type(backend), name) and not hasattr(backend, name)]
+    if lacking:
+        raise InputError(
+            f"is no backend: it has no {', '.join(lacking)}",
+            where=f"{type(backend).__module__}.{type(backend).__qualname__}",
+            hint="Mend the package it is from; `asa.testing.check_backend` tells all that a backend does.",
+        )
 
 
 @runtime_checkable

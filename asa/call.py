@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
 from asa import flow
+from asa.documents import read_json
 
 __all__ = ["main"]
 
@@ -29,7 +29,7 @@ def main(module: str, file: str, name: str, given: str) -> None:
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
     sys.path[:0] = [str(Path(file).parent)] if file else []
-    args, kwargs = json.loads(given)
+    args, kwargs = read_json(given)
     _names(module, file)[name](*args, **kwargs)
 
 

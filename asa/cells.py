@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from asa.documents import read_json
 from asa.errors import InputError, JournalError, StateError
 from asa.parallel import available_cores, pool
 
@@ -220,7 +221,7 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
             hint = "Delete this line, and its cell is run again; or name another file."
             raise StateError("is damaged, or no experiment that this version kept", where=where, hint=hint)
         try:
-            told = json.loads(text)
+            told = read_json(text)
             known[kind.cell(told["cell"])] = [kind.trial(trial) for trial in told["trials"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             hint = "It is of another experiment or version: name another file."

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from asa.documents import read_json
 from asa.errors import LeaseError
 
 __all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
@@ -143,7 +144,7 @@ class FileLock:
         except FileNotFoundError:
             return None
         try:
-            content = json.loads(text)
+            content = read_json(text)
             return Holder(
                 str(content["token"]),
                 str(content["machine"]),

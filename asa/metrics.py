@@ -80,6 +80,8 @@ class RunMetrics:
         Jobs that were asked for again.
     stages
         Each stage, in the workflow's order.
+    too_short
+        Those of the hits whose wait was longer than predicted, certainly and by more than the grid is coarse.
     """
 
     makespan_s: float
@@ -91,6 +93,7 @@ class RunMetrics:
     undecided: int
     resubmissions: int
     stages: tuple[StageTimes, ...]
+    too_short: int = 0
 
     @property
     def hit_ratio(self) -> float:
@@ -180,9 +183,19 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
         undecided=verdicts.count(None),
+        too_short=sum(
+            r.predicted_wait_s is not None and _is_too_short(r.predicted_wait_s, r)
+            for r in told
+            if isinstance(r, Observed)
+        ),
         resubmissions=sum(r.resubmission > 0 for r in told if isinstance(r, Submitted)),
         stages=stages,
     )
+
+
+def _is_too_short(predicted_s: float, observed: Observed) -> bool:
+    """Whether the wait was certainly longer than predicted, by more than the grid is coarse."""
+    return observed.bound != "at_most" and nearest(_GRID, predicted_s) < nearest(_GRID, observed.wait_s)
 
 
 def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:

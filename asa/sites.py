@@ -25,7 +25,6 @@ import inspect
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,7 @@ from typing import Any
 
 from asa import plugins
 from asa.backend import Facility, Setting
+from asa.documents import read_toml
 from asa.errors import InputError, UnknownNameError, near
 
 __all__ = [
@@ -159,7 +159,7 @@ def read_site(site: str) -> SiteFile:
     """
     path = site_path(site)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        document = read_toml(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if path.parent == sites_folder():
             raise _no_such_site(site) from None
@@ -168,7 +168,7 @@ def read_site(site: str) -> SiteFile:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InputError(f"is no TOML: {error}", where=str(path), hint="Mend the syntax there.") from error
     observed = document.pop(_OBSERVED, {})
     backend, strategy = document.pop("backend", ""), document.pop(_STRATEGY, "")
@@ -445,11 +445,11 @@ def _escaped(character: str) -> str:
 def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
     """Make sure that the file will say what it should, and nothing of its user's is lost."""
     try:
-        document = tomllib.loads(text)
+        document = read_toml(text)
         document.pop(_STRATEGY, None)
         observed = document.pop(_OBSERVED)
         said = (document.pop("backend"), document, {**observed, "settings": observed.get("settings", {})})
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (ValueError, KeyError):
         said = None
     if said != (wanted.backend, wanted.settings, wanted.observed):
         raise InputError(

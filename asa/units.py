@@ -12,6 +12,14 @@ import re
 from asa.errors import InputError
 
 __all__ = [
+    "MOST_CORES",
+    "MOST_DAYS",
+    "MOST_DURATION_S",
+    "MOST_JOBS",
+    "MOST_POLL_S",
+    "MOST_PROCESSES",
+    "MOST_RUNS",
+    "MOST_SEED",
     "core_hours",
     "format_duration",
     "format_walltime",
@@ -20,6 +28,16 @@ __all__ = [
     "parse_storage",
     "round_walltime",
 ]
+
+MOST_CORES = 2**31 - 2
+MOST_JOBS = 10**9
+MOST_RUNS = 100_000
+MOST_PROCESSES = 4096
+MOST_DAYS = 36_500
+MOST_SEED = 2**53
+"""All of these are exact wherever numbers go: in JSON, in arrays and in compiled code."""
+MOST_POLL_S = 86_400
+MOST_DURATION_S = 86_400.0 * MOST_DAYS
 
 _UNIT_SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -65,8 +83,13 @@ def parse_duration(text: str) -> float:
     [5400.0, 90.0, 7200.0, 129600.0, 5400.0, 45.0]
     """
     given = text.strip().lower()
-    if _TOO_MANY_DIGITS.search(given):
-        raise InputError("is longer than can be counted", hint="Write a shorter duration.")
+    seconds = math.inf if _TOO_MANY_DIGITS.search(given) else _seconds(given, text)
+    if seconds > MOST_DURATION_S:
+        raise InputError("is longer than can be counted", hint=f"Write a duration of {MOST_DAYS:,} days at most.")
+    return seconds
+
+
+def _seconds(given: str, text: str) -> float:
     if _WITH_UNITS.fullmatch(given):
         total = 0.0
         for number, unit in _TERM.findall(given):

@@ -106,6 +106,9 @@ class FakeLink:
     def settings(self):
         return {}
 
+    def limits(self, cluster):
+        return []
+
     def partitions(self):
         return []
 

@@ -163,3 +163,30 @@ def test_those_that_start_last_do_not_stand_for_all(tmp_path, bank):
     asa("learn", "--from", path, bank=bank)
     told = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--json", bank=bank).stdout)
     assert told["quantiles_s"]["p50"] < 1000
+
+
+def test_a_bank_that_knows_nothing_says_how_it_is_begun(tmp_path, bank):
+    """By the site's accounting or by a log, and into this very bank."""
+    told = asa("predict", "--cores", 1, "--walltime", "1h", bank=bank, code=2).stderr
+    assert "`asa learn --since 30d`" in told
+    assert "`asa learn --from FILE`" in told
+    other = tmp_path / "a bank"
+    told = asa("predict", "--cores", 1, "--walltime", "1h", "--bank", other, bank=bank, code=2).stderr
+    assert f"--from FILE --bank '{other}'" in told
+
+
+def test_a_partition_without_a_name_is_not_named(tmp_path, bank):
+    rows = [line.replace("|batch|", "||") if number % 2 else line for number, line in enumerate(_rows())]
+    (tmp_path / "jobs.txt").write_text("\n".join(rows) + "\n")
+    learned = asa("learn", "--from", tmp_path / "jobs.txt", "--system", "north", bank=bank).stderr
+    assert "--partition batch" in learned
+    told = asa("predict", "--cores", 16, "--walltime", "1h", bank=bank, code=2).stderr
+    assert "1 partition: batch; of others the partition is not known" in told
+    assert "''" not in told
+    asa("predict", "--cores", 16, "--walltime", "1h", "--partition", "", bank=bank)
+    told = asa("predict", "--cores", 16, "--walltime", "1h", "--partition", "x", bank=bank, code=2).stderr
+    assert "Known: batch." in told
+
+
+def _rows():
+    return accounting(1_700_000_000.0).splitlines()

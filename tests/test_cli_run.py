@@ -302,7 +302,7 @@ def test_one_damaged_run_does_not_hide_the_others(place):
     (two / "run.json").write_text("{}")
     (three / "journal.jsonl").write_bytes(b"\n".join([lines[0], *lines[3:]]))  # jobs that nobody had submitted
     shown = " ".join(place.asa("runs", columns=160).stdout.split())
-    assert "is damaged, with sound entries after it" in shown
+    assert "journal.jsonl:2: is damaged" in shown
     assert "is no description of a run" in shown
     assert "tells what cannot have been" in shown
     assert shown.count("damaged: ") == 3

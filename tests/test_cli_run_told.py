@@ -6,6 +6,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from asa.backend import Advice, Capabilities, Condition, JobState, JobStatus
+from asa.backend import Advice, Backend, Capabilities, Condition, JobState, JobStatus
 from asa.cli import driving
 from asa.cli.events import notice_line
 from asa.cli.explain import explain
@@ -28,7 +29,7 @@ from asa.errors import InputError
 from asa.locks import Holder
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
-from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told
+from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told, Unsent
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Stage
@@ -39,6 +40,7 @@ STAGES = (
     Stage("project-the-images", cores=112, walltime_s=7200, after=("fetch",), command="true"),
     Stage("add", cores=1, walltime_s=7200, after=("project-the-images",), command="true"),
 )
+WORLD = Mock(spec=Backend)
 HOLDER = Holder("t", "login.ab12", 4711, NOW_S, NOW_S)
 SITE = Capabilities("site", 448, 28, age_accrues=False)
 
@@ -196,11 +198,11 @@ def test_who_waits_long_for_a_connection_is_told(monkeypatch):
     heard = Heard()
     monkeypatch.setattr(sys, "stderr", heard)
     monkeypatch.setattr(driving, "_LONG_S", 0.01)
-    with driving.opened(lambda: said.wait(60) and "world") as world:
-        assert world == "world"
+    with driving.opened(lambda: said.wait(60) and WORLD) as world:
+        assert world is WORLD
     assert heard.getvalue() == "Still opening the batch system ...\n"
     monkeypatch.setattr(driving, "_LONG_S", 60.0)
-    with driving.opened(lambda: "world"):
+    with driving.opened(lambda: WORLD):
         pass
     assert heard.getvalue().count("\n") == 1
 
@@ -381,3 +383,42 @@ def test_the_hint_names_the_file_from_here(folder, monkeypatch):
     assert "--workflow flows/m.toml" in retry_command(folder)
     folder.revise(source="")
     assert "--workflow" not in retry_command(folder)
+
+
+# ---------------------------------------------------------------------- submissions that are not accepted
+
+
+LIMIT = "mosaic.fetch: is not accepted now: sbatch: error: AssocMaxSubmitJobLimit\nBatch job submission failed"
+
+
+def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
+    """It is asked for again and again: that it is asked for at once would say nothing."""
+    for after_s in (60.0, 90.0, 120.0):
+        token = case.intend("fetch")
+        case.tell(Unsent(token, NOW_S + after_s, LIMIT))
+    state, records = case.folder.state()
+    told = stand(case.folder, state, records, NOW_S + 600, driver=HOLDER)
+    [fetch] = [stage for stage in told.stages if stage.stage == "fetch"]
+    assert (fetch.state, fetch.put_off_s, fetch.as_dict()["put_off_s"]) == ("waiting", NOW_S + 60, NOW_S + 60)
+    for width in (80, 200):
+        file = io.StringIO()
+        Console(file=file, width=width, highlight=False).print(draw(told, width))
+        shown = " ".join(file.getvalue().split())
+        assert "not accepted since" in shown
+        assert "AssocMaxSubmitJobLimit" in "".join(shown.split())
+        assert "at once" not in shown
+    explained = " ".join(case.explained("fetch").split())
+    assert "The batch system has not accepted it since" in explained
+    assert "As many jobs of its user or account are in the queue as may be." in explained
+    case.submit("fetch")
+    state, records = case.folder.state()
+    assert all(stage.put_off_s is None for stage in stand(case.folder, state, records, NOW_S + 600).stages)
+
+
+def test_a_wait_that_was_longer_than_predicted_is_no_hit_in_words(case):
+    """A prediction of 5 s for a wait of 6.6 minutes brought nothing too early; right it was not."""
+    times = tuple(StageTimes(stage.name, 396.0, 60.0, critical=True) for stage in STAGES)
+    metrics = RunMetrics(1.0, 1.0, 1.0, 0.0, hits=5, misses=1, undecided=0, resubmissions=0, stages=times, too_short=4)
+    file = io.StringIO()
+    Console(file=file, width=100).print(summary(replace(case.standing(), metrics=metrics)))
+    assert "Predicted waits: 1 about right, 4 too short, 1 too long." in file.getvalue()

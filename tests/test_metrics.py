@@ -78,6 +78,7 @@ def test_section_4_8_by_hand():
     """Of four predictions one was right, one too long for sure, one exceeds an upper bound, one a lower bound."""
     m = measure(FLOW, RECORDS)
     assert (m.hits, m.misses, m.undecided) == (1, 2, 1)
+    assert m.too_short == 0
     assert m.hit_ratio == pytest.approx(1 / 3)
 
 
@@ -232,3 +233,17 @@ def test_a_job_that_stands_still_between_its_stages_idles():
     found = measure(flow, records)
     assert found.overhead_core_hours * 3600 == pytest.approx(10 * 2 + 10 * 6 + 4 * 4)
     assert found.core_hours * 3600 == pytest.approx(10 * 98 + 4 * 94)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "wait", "bound", "is_short"),
+    [(5, 396, "exact", True), (5, 396, "at_least", True), (5, 396, "at_most", False), (396, 5, "exact", False)],
+)
+def test_a_hit_may_have_been_too_short(predicted, wait, bound, is_short):
+    records = [
+        replace(r, predicted_wait_s=predicted, wait_s=wait, bound=bound) if isinstance(r, Observed) else r
+        for r in RECORDS
+    ]
+    m = measure(FLOW, records)
+    assert m.too_short == (sum(isinstance(r, Observed) for r in records) if is_short else 0)
+    assert m.too_short <= m.hits

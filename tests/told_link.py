@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from asa.backends.slurm.link import SlurmAbout, SlurmNode, SlurmPartition, SlurmRecord
+from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 
 from asa.errors import JobNotFoundError
 
@@ -38,6 +38,7 @@ class ToldLink:
     site: dict = field(default_factory=small_site)
     told_queue: list = field(default_factory=list)
     told_accounting: str = ""
+    told_limits: list = field(default_factory=lambda: [SlurmLimits({}, user="me", account="mine")])
     accrues: bool | None = None
     accrues_after_s: float = 0.0
     ahead_s: float = 0.0
@@ -72,6 +73,10 @@ class ToldLink:
     def settings(self):
         self._ask("settings")
         return self.told_settings
+
+    def limits(self, cluster):
+        self._ask("limits")
+        return self.told_limits
 
     def partitions(self):
         self._ask("partitions")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +14,13 @@ import typer
 
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, UnavailableError
+from asa.units import MOST_CORES, MOST_JOBS, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Backend
     from asa.runner import RunPlan
     from asa.sites import OpenedSite
-    from asa.workflow import Workflow
+    from asa.workflow import Stage, Workflow
 
 __all__ = [
     "Asked",
@@ -39,6 +40,7 @@ __all__ = [
 
 _LATER = re.compile(r"\blater\b")
 _HERE = "local"
+_ANY_CORES = 64
 _OR_HERE = f", or run it on this computer: --backend {_HERE}"
 _FROM_SCRIPTS = "A workflow file is made of batch scripts by: asa import scripts {}"
 _INSTEAD = {
@@ -69,9 +71,12 @@ BankOption = Annotated[
     ),
 ]
 HistoryOption = Annotated[
-    int, typer.Option(help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0)
+    int,
+    typer.Option(
+        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MOST_JOBS
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MOST_SEED)]
 ExecutorOption = Annotated[
     str,
     typer.Option(
@@ -81,7 +86,8 @@ ExecutorOption = Annotated[
     ),
 ]
 CoresOption = Annotated[
-    int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+    int | None,
+    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MOST_CORES, show_default=False),
 ]
 
 
@@ -274,9 +280,12 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
             raise InputError("a workflow file says itself how many cores each stage takes", where="--cores", hint=hint)
         flow = load_workflow(given, parameters)
     elif given in plugins.names("asa.workflows"):
+        make = plugins.load("asa.workflows", given)
         if cores is None:
+            if not only_look:  # who is asked for a width is not to be refused for another reason afterwards
+                check_commands(given, _stages_of(make), is_model=True)
             raise InputError("is missing", where="--cores", hint=f"Say how wide {given} is to be, as in --cores 112.")
-        flow = plugins.load("asa.workflows", given)(cores)
+        flow = make(cores)
     else:
         error = plugins.unknown_name("workflow", given, plugins.names("asa.workflows"))
         instead = _INSTEAD.get(Path(given).suffix, "Or name a .toml file.")
@@ -285,6 +294,13 @@ def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, o
         check_commands(given, flow.stages.values(), is_model=not _is_file(given))
     checked: Workflow = flow
     return checked
+
+
+def _stages_of(make: Callable[[int], Workflow]) -> Iterable[Stage]:
+    """Give the stages of an installed workflow at any width; none if it cannot be that wide."""
+    with suppress(InputError):
+        return make(_ANY_CORES).stages.values()
+    return ()
 
 
 def names_in(text: str, option: str) -> tuple[str, ...]:

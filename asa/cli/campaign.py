@@ -12,6 +12,7 @@ import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
+from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_RUNS, MOST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,16 +40,20 @@ _MODES: dict[How, tuple[Literal["sequential", "concurrent"], ...]] = {
     How.CONCURRENT: ("concurrent",),
 }
 
-_Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of the queue.", min=1)]
+_Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of the queue.", min=1, max=MOST_RUNS)]
 _Seed = Annotated[
-    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, show_default=True)
+    int,
+    typer.Option(
+        help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED, show_default=True
+    ),
 ]
 ResultsOption = Annotated[
     Path | None,
     typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
 ]
 JobsOption = Annotated[
-    int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
+    int | None,
+    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
 _Strategies = Annotated[
@@ -104,7 +109,10 @@ def paper(
         str, typer.Option(help="Who predicts: asa-tuned is the paper's; or another that `asa list` shows.")
     ] = "asa-tuned",
     history: Annotated[
-        int, typer.Option(help="Past jobs of others that it learns before each run; the paper's learns none.", min=0)
+        int,
+        typer.Option(
+            help="Past jobs of others that it learns before each run; the paper's learns none.", min=0, max=MOST_JOBS
+        ),
     ] = 0,
     age_accrues: Annotated[
         bool,
@@ -162,7 +170,9 @@ def schedulers(
     seeds: _Seeds = 5,
     seed: _Seed = 0,
     estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
-    history: Annotated[int, typer.Option(help="Past jobs of others that it learns before each run.", min=0)] = 2000,
+    history: Annotated[
+        int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
+    ] = 2000,
     window: _Window = "12h",
     results: ResultsOption = None,
     jobs: JobsOption = None,

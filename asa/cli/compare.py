@@ -14,6 +14,7 @@ from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
 from asa.cli.doctor import given_settings
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.errors import InputError, RunError
+from asa.units import MOST_CORES, MOST_JOBS, MOST_POLL_S, MOST_PROCESSES, MOST_RUNS, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Site
@@ -50,15 +51,19 @@ _Trace = Annotated[
     typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
 ]
 _TraceCores = Annotated[
-    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES)
 ]
 _Cores = Annotated[
     str | None,
     typer.Option(help="Peak core counts, comma-separated. [default: the paper's for the centre, else 112]"),
 ]
 _Strategies = Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")]
-_Seeds = Annotated[int, typer.Option(help="Runs of each strategy and core count, each at another moment.")]
-_Seed = Annotated[int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0)]
+_Seeds = Annotated[
+    int, typer.Option(help="Runs of each strategy and core count, each at another moment.", min=1, max=MOST_RUNS)
+]
+_Seed = Annotated[
+    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED)
+]
 _AgeAccrues = Annotated[
     bool,
     typer.Option(
@@ -70,10 +75,14 @@ _Estimator = Annotated[
     str, typer.Option(help="Who predicts: asa, asa-tuned (the paper's), or another that `asa list` shows.")
 ]
 _History = Annotated[
-    int, typer.Option(help="Past jobs of others that the estimator learns before each run; 0: one's own only.")
+    int,
+    typer.Option(
+        help="Past jobs of others that the estimator learns before each run; 0: one's own only.", min=0, max=MOST_JOBS
+    ),
 ]
 _Spread = Annotated[
-    float, typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm).")
+    float,
+    typer.Option(help="How far real run times stray from expected ones (sigma of their logarithm)."),
 ]
 _Scheduler = Annotated[
     str | None,
@@ -82,8 +91,10 @@ _Scheduler = Annotated[
         show_default=False,
     ),
 ]
-_Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0)]
-_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1)]
+_Poll = Annotated[
+    int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MOST_POLL_S)
+]
+_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES)]
 _Json = Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")]
 _Results = Annotated[
@@ -139,7 +150,7 @@ def compare(
     from asa.experiment import compare as run_comparison
     from asa.pool.executors import executor_of
 
-    _check(seeds, as_json=as_json, as_csv=as_csv)
+    _check(as_json=as_json, as_csv=as_csv)
     _check_files(results, plot, page)
     parameters, others = split_settings(workflow, dict(given_settings(settings)))
     rules = {"age_accrues": age_accrues, "poll_s": poll, **_rules(backend, scheduler, others)}
@@ -171,9 +182,7 @@ def compare(
     _refuse_failed(runs)
 
 
-def _check(seeds: int, *, as_json: bool, as_csv: bool) -> None:
-    if seeds < 1:
-        raise InputError(f"{seeds} seeds leave nothing to run", where="--seeds", hint="Ask for at least 1.")
+def _check(*, as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise InputError("output is either JSON or CSV", where="--json --csv", hint="Give one of them.")
 

@@ -40,9 +40,12 @@ class Detached(SystemExit):
 @contextmanager
 def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
     """Open a backend, and close it if that is of any use to it."""
+    from asa.backend import check_backend
+
     with ExitStack() as held:
         with _patience("opening the batch system"):
             backend = connect()
+        check_backend(backend)
         if (close := getattr(backend, "close", None)) is not None:
             held.callback(close)
         yield backend

@@ -12,6 +12,7 @@ import typer
 
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.errors import AsaError, InputError
+from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.evaluation import Score, StartEstimates
@@ -43,12 +44,18 @@ def evaluate(
     by: Annotated[
         str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Take only the first so many jobs of each trace.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MOST_JOBS)
+    ] = None,
     seed: Annotated[
-        int, typer.Option(help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0)
+        int,
+        typer.Option(
+            help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED
+        ),
     ] = 0,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1)
+        int | None,
+        typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all scores instead of tables.")] = False,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
@@ -71,7 +78,7 @@ def evaluate(
     from asa.evaluation import evaluate as run_evaluation
     from asa.evaluation import installed, score_start_estimates
 
-    _check_asked(by, limit)
+    _check_asked(by)
     names = None if estimators is None else _names(estimators)
     _check_outputs(plot, csv_file, page)
     failures: list[AsaError] = []
@@ -122,11 +129,9 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _check_asked(by: str | None, limit: int | None) -> None:
+def _check_asked(by: str | None) -> None:
     if by not in (None, "geometry"):
         raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
-    if limit is not None and limit < 1:
-        raise InputError(f"a limit of {limit} leaves nothing to evaluate", where="--limit", hint="Give at least 1.")
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:

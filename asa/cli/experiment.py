@@ -13,6 +13,7 @@ import typer
 
 from asa.cli.asked import ExecutorOption, counts_in, names_in
 from asa.cli.campaign import JobsOption, ResultsOption
+from asa.units import MOST_JOBS, MOST_RUNS
 
 if TYPE_CHECKING:
     from asa.contest import Trial
@@ -61,13 +62,15 @@ def strategies(
     workflows: Annotated[str, typer.Option(help="Which, comma-separated.")] = "montage,statistics",
     names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
     cores: _Cores = None,
-    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1)] = 40,
+    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1, max=MOST_RUNS)] = 40,
     age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
     ] = True,
     estimator: _Estimator = "queue",
-    history: Annotated[int, typer.Option(help="Past jobs of others that it learns before each run.", min=0)] = 2000,
+    history: Annotated[
+        int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
+    ] = 2000,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",

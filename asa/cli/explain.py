@@ -23,7 +23,7 @@ from asa.cli.runs import (
     retry_command,
     stage_of,
 )
-from asa.cli.screen import cores
+from asa.cli.screen import clock, cores
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
         left = stage.walltime_s - (stage.run_s or 0.0)
         yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
     elif stage.state == "waiting":
-        yield from _waiting(state, run, stage)
+        yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
         yield "Its job is being submitted, or it is not known yet whether it was accepted; it is never sent twice."
     elif stage.state == "not run":
@@ -244,15 +244,32 @@ def _reason(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
         yield f"What to do: {remedy_of(advice, stage.job_id)}"
 
 
-def _waiting(state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Iterator[str]:
+    """Say why a job that was asked for is not accepted, as where a limit on one's jobs stands against it."""
+    if stage.put_off_s is None:
+        return
+    since, lasts = clock(stage.put_off_s, run.now_s), _duration(max(run.now_s - stage.put_off_s, 0.0))
+    yield f"The batch system has not accepted it since {since}, for {lasts}: {stage.put_off.rstrip('.')}."
+    advice = advice_on(facility_of(folder), stage.put_off)
+    if advice is not None and advice.remedy:
+        yield f"{advice.meaning} {advice.remedy}"
+    yield (
+        "It is asked for again and again."
+        if run.state == "running"
+        else "It is asked for again by who resumes the run."
+    )
+
+
+def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"No job of it is submitted yet; it will ask for {asked}."
     if stage.resubmissions:
         yield f"Asked for {stage.resubmissions} times so far; each job was given back before the stage began."
+    yield from _put_off(folder, run, stage)
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
         yield "It is submitted only when somebody drives the run."
-    elif stage.planned_s is not None:
+    elif stage.planned_s is not None and stage.put_off_s is None:
         left_s = stage.planned_s - run.now_s
         moment = f"in {_duration(left_s)}" if left_s >= 1 else "now"
         yield f"Strategy {run.plan.strategy} means to submit it {moment}: {stage.plan}."

@@ -13,6 +13,7 @@ from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
 from asa.cli.imports import ForceOption, OutOption, write_text
 from asa.cli.runs import RunsOption, open_run, read_state
+from asa.cli.terminal import write_document
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def wfformat(
     document = export_wfformat(flow, made_s=time.time(), measured=measured, notes=notes)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     if out is None:
-        sys.stdout.write(text)
+        write_document(text)
     else:
         write_text(out, text, force=force)
     if measured is None:

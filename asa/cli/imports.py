@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.terminal import write_document
 from asa.errors import InputError
+from asa.units import MOST_CORES
 
 if TYPE_CHECKING:
     from asa.importers import Imported
@@ -54,7 +56,10 @@ def scripts(
     out: OutOption = None,
     parallel: Annotated[bool, typer.Option("--parallel", help="Put none of them after another.")] = False,
     array_cores: Annotated[
-        int, typer.Option(help="Cores that the elements of a job array share at most.", min=1, metavar="CORES")
+        int,
+        typer.Option(
+            help="Cores that the elements of a job array share at most.", min=1, max=MOST_CORES, metavar="CORES"
+        ),
     ] = 256,
     name: NameOption = "",
     force: ForceOption = False,
@@ -85,7 +90,9 @@ def wfformat(
     ] = By.CATEGORY,
     cores: Annotated[
         int | None,
-        typer.Option(help="Cores of a stage at most: what does not fit takes turns.", min=1, show_default=False),
+        typer.Option(
+            help="Cores of a stage at most: what does not fit takes turns.", min=1, max=MOST_CORES, show_default=False
+        ),
     ] = None,
     model: Annotated[bool, typer.Option("--model", help="Leave the commands out.")] = False,
     name: NameOption = "",
@@ -117,7 +124,8 @@ def snakemake(
         ),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(help="Cores of a stage; with --jobs, at most.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="Cores of a stage; with --jobs, at most.", min=1, max=MOST_CORES, show_default=False),
     ] = None,
     command: Annotated[
         str, typer.Option(help="How Snakemake is called, with what it always needs, as -s FILE or --use-conda.")
@@ -139,7 +147,9 @@ def nextflow(
         Path | None,
         typer.Option(help="What `-with-dag` wrote: .dot, .mmd or .html.", metavar="FILE", show_default=False),
     ] = None,
-    cores: Annotated[int | None, typer.Option(help="Cores of a stage at most.", min=1, show_default=False)] = None,
+    cores: Annotated[
+        int | None, typer.Option(help="Cores of a stage at most.", min=1, max=MOST_CORES, show_default=False)
+    ] = None,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
@@ -156,7 +166,7 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
 
     text = as_toml(made, Path.cwd() if out is None else out.parent, write_workflow)
     if out is None:
-        sys.stdout.write(text)
+        write_document(text)
     else:
         write_text(out, text, force=force)
     for note in made.notes:

@@ -18,6 +18,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.errors import InputError, TraceError
+from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
@@ -48,7 +49,9 @@ def learn(
     system: Annotated[
         str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MOST_JOBS)
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.
@@ -93,7 +96,7 @@ def learn(
         sys.stderr.write(f"Note: {count:,} x {words}\n")
     typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    busiest = partitions.most_common(1)[0][0] if partitions else min(known, default="")
+    busiest = next((name for name, _ in partitions.most_common() if name), min(known, default=""))
     where = f" --partition {shlex.quote(busiest)}" if len(known) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")

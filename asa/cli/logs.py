@@ -27,6 +27,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import JournalError, RunError
+from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
@@ -51,7 +52,9 @@ def logs(
     run: RunOption = "",
     errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0)] = 0,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0, max=MOST_JOBS)
+    ] = 0,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:

@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 import threading
+import traceback
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
@@ -33,12 +35,15 @@ from asa.cli.run import resume, run
 from asa.cli.schema import schema
 from asa.cli.show import show
 from asa.cli.status import runs, status
+from asa.cli.terminal import make_usable
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "main"]
 
 _INTERRUPTED = 130
 _NOBODY_READS = 141
+_TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
+_TRACEBACK = "ASA_TRACEBACK"
 
 app = typer.Typer(
     name="asa",
@@ -101,15 +106,27 @@ def _gather() -> None:
     app.add_typer(import_app, name="import")
     app.add_typer(export_app, name="export")
     for name in plugins.names("asa.commands"):
-        command = plugins.load("asa.commands", name)
+        try:
+            command = plugins.load("asa.commands", name)
+        except InputError as error:  # which is no reason to be without the others
+            app.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
+            continue
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name)(command)
 
 
+def _refusing(error: InputError) -> Callable[[], None]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
 def main() -> None:
     """Run the command line and exit."""
+    make_usable()
     logging.captureWarnings(capture=True)
     try:
         _gather()
@@ -133,6 +150,11 @@ def main() -> None:
         _leave_unread()
     except OSError as error:
         _give_up(error)
+    except MemoryError:
+        sys.stderr.write("asa: failed: there is not enough memory for this\nAsk for less, or give it more.\n")
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - a user is told in words, whatever it is
+        _own_up(error)
 
 
 def _leave_interrupted() -> NoReturn:
@@ -164,6 +186,21 @@ def _give_up(error: OSError) -> NoReturn:
     hint = "Make room, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
     _silence(1)  # or the interpreter tries again, and complains again
+    sys.exit(1)
+
+
+def _own_up(error: Exception) -> NoReturn:
+    """End upon what should never happen, with what those who can mend it must know."""
+    if os.environ.get(_TRACEBACK):
+        traceback.print_exception(error)
+    *_, last = traceback.extract_tb(error.__traceback__)
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    sys.stderr.write(
+        f"asa: failed: a mistake in asa itself, or in what was installed beside it: {what} "
+        f"({last.filename}:{last.lineno})\n"
+        f"Please report it, with the command and what it prints with {_TRACEBACK}=1 in the environment.\n"
+    )
+    _silence(1)
     sys.exit(1)
 
 

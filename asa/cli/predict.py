@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -14,8 +15,11 @@ import typer
 
 from asa.cli.bank import BankOption
 from asa.errors import InputError
+from asa.units import MOST_CORES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from asa.estimators.bank import Outcome
     from asa.estimators.store import WaitRecord
     from asa.waits import QueuedJob, WaitForecast
@@ -31,7 +35,7 @@ _FLOOR_S = 10.0
 
 
 def predict(
-    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1)],
+    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1, max=MOST_CORES)],
     walltime: Annotated[str, typer.Option(help="Walltime that it asks for, as 2h, 90min or 1-12:00:00.")],
     system: Annotated[
         str | None, typer.Option(help="Where it would be submitted. [default: the only system in the bank]")
@@ -67,12 +71,12 @@ def predict(
         raise InputError("is 0", where="--walltime", hint="Ask for some time, as in 2h.")
     times = (_seconds(within, "--within"),) if within is not None else _WITHIN_S
     folder = bank or default_folder()
-    store = WaitStore(folder, create=False) if folder.is_dir() else None
+    store = WaitStore(folder, create=False) if folder.exists() else None
     records = store.read() if store is not None else []
     for words, count in (store.oddities if store is not None else {}).items():
         sys.stderr.write(f"Note: in the bank {folder}: {count} x {words}\n")
     if not records:
-        raise InputError("knows nothing yet", where=f"the bank {folder}", hint="Begin with `asa learn --from FILE`.")
+        raise InputError("knows nothing yet", where=f"the bank {folder}", hint=_begin(bank))
     place = _system(records, system)
     of_system = [record for record in records if record.job.system == place]
     chosen = _partition(partition, of_system)
@@ -115,6 +119,15 @@ def predict(
         answer.print()
 
 
+def _begin(bank: Path | None) -> str:
+    """Say how a bank that knows nothing is begun."""
+    into = f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
+    return (
+        f"Learn from the site's accounting, as by `asa learn --since 30d{into}` where its commands are, or from a log: "
+        f"`asa learn --from FILE{into}`. What `asa run` sees is kept there, too."
+    )
+
+
 def _seconds(text: str, option: str) -> float:
     from asa.units import parse_duration
 
@@ -148,12 +161,14 @@ def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
             return wanted
         if known == [""]:
             raise InputError("its jobs are of no partition", where="--partition", hint="Leave it out.")
-        raise unknown_name("partition", wanted, known)
+        raise unknown_name("partition", wanted, list(filter(None, known)))
     if len(known) > 1:
+        named, nameless = list(filter(None, known)), "" in known
+        of = f"{len(named)} {'partition' if len(named) == 1 else 'partitions'}: {', '.join(named)}"
         raise InputError(
-            f"jobs were sent to {len(known)} partitions: {', '.join(name or repr(name) for name in known)}",
+            f"jobs were sent to {of}{'; of others the partition is not known' if nameless else ''}",
             where="--partition",
-            hint="Name one of them.",
+            hint=f"Name one of them{', or give an empty one for the others' if nameless else ''}.",
         )
     return known[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from asa.cli.imports import ForceOption, OutOption, write_text
+from asa.cli.terminal import write_document
 
 __all__ = ["schema"]
 
@@ -23,7 +24,7 @@ def schema(
 
     text = schema_text()
     if out is None:
-        sys.stdout.write(text)
+        write_document(text)
         return
     write_text(out, text, force=force)
     sys.stderr.write(f"First line of a workflow file beside it:  #:schema ./{out.name}\n")

@@ -96,7 +96,10 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
         noted = [
             s
             for s in shown
-            if (s.reason and s.state not in _TOLD) or s.expected_start_s is not None or s.planned_s is not None
+            if (s.reason and s.state not in _TOLD)
+            or s.expected_start_s is not None
+            or s.planned_s is not None
+            or s.put_off
         ]
         parts += [_note(stage, run.now_s) for stage in noted]
     parts += _foot(run)
@@ -134,8 +137,9 @@ def _cost(metrics: RunMetrics) -> str:
     ]
     if metrics.hits + metrics.misses + metrics.undecided:
         unknown = f", {metrics.undecided} of which nobody knows" if metrics.undecided else ""
-        hits = "1 hit" if metrics.hits == 1 else f"{metrics.hits} hits"
-        lines.append(f"Predicted waits: {hits}, {metrics.misses} too long{unknown}.")
+        right = metrics.hits - metrics.too_short
+        told = f"{right} about right, {metrics.too_short} too short, {metrics.misses} too long"
+        lines.append(f"Predicted waits: {told}{unknown}.")
     return "\n".join(lines)
 
 
@@ -231,7 +235,9 @@ def _about(time_s: float | None, now_s: float) -> str:
 
 
 def _why(stage: StageStanding, now_s: float) -> str:
-    """Say why a stage's job is pending, or when it is to be asked for."""
+    """Say why a stage's job is pending or not accepted, or when it is to be asked for."""
+    if stage.put_off_s is not None:
+        return f"not accepted since {clock(stage.put_off_s, now_s)}: {stage.put_off}"
     if stage.planned_s is None:
         by_asa = stage.given_up and stage.state in {"cancelled", "being cancelled"}
         return f"by asa: {stage.given_up}" if by_asa else stage.reason

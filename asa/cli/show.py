@@ -11,7 +11,7 @@ from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.errors import InputError
-from asa.units import format_duration
+from asa.units import MOST_CORES, format_duration
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -30,11 +30,14 @@ def show(
     ],
     parameters: ParametersOption = None,
     cores: Annotated[
-        int | None, typer.Option(help="Peak core count, for an installed workflow.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MOST_CORES, show_default=False),
     ] = None,
     cores_per_node: Annotated[
         int | None,
-        typer.Option(help="To count the cores of stages that ask for whole nodes.", min=1, show_default=False),
+        typer.Option(
+            help="To count the cores of stages that ask for whole nodes.", min=1, max=MOST_CORES, show_default=False
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -10,7 +10,7 @@ from asa.backend import JobState
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
-from asa.records import Predicted, Record, RunEnded, RunStarted
+from asa.records import Deferred, Predicted, Record, RunEnded, RunStarted, Submitted
 from asa.runner.state import queued_since
 from asa.strategies.base import Keep, Phase
 
@@ -71,6 +71,8 @@ class StageStanding:
     planned_s, plan
         When a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
         then.
+    put_off_s, put_off
+        Since when the batch system has not accepted its job, and why, in the words that it said last.
     """
 
     stage: str
@@ -95,6 +97,8 @@ class StageStanding:
     resubmissions: int = 0
     planned_s: float | None = None
     plan: str = ""
+    put_off_s: float | None = None
+    put_off: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -275,7 +279,7 @@ def stand(
         What can be done where the batch system cannot be asked.
     """
     told = list(records)
-    predicted = predictions(told)
+    predicted, put_off = predictions(told), _put_off(told)
     plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
     # where nobody looks, nothing is known of what happened since
@@ -287,7 +291,7 @@ def stand(
         state.outcome or ("running" if driver else "detached"),
         now_s,
         [
-            _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name))
+            _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name))
             for name in state.workflow.order
         ],
         begun_s=next((r.time_s for r in told if isinstance(r, RunStarted)), None),
@@ -305,6 +309,19 @@ def stand(
 def predictions(records: Iterable[Record]) -> dict[str, float]:
     """Tell the wait that was last predicted for each stage."""
     return {name: r.wait_s for r in records if isinstance(r, Predicted) for name in r.stages}
+
+
+def _put_off(records: Iterable[Record]) -> dict[str, tuple[float, str]]:
+    """Tell since when, and why, the stages' jobs have not been accepted that were asked for in vain."""
+    found: dict[str, tuple[float, str]] = {}
+    for record in records:
+        if isinstance(record, Deferred):
+            for name in record.stages:
+                found[name] = (found.get(name, (record.time_s, ""))[0], " ".join(record.reason.split()))
+        elif isinstance(record, Submitted):
+            for name in record.stages:
+                found.pop(name, None)
+    return found
 
 
 def metrics_of(state: RunState, records: Sequence[Record]) -> RunMetrics | None:
@@ -335,6 +352,7 @@ def _stage(
     predicted_s: float | None,
     expected: Mapping[str, float],
     plan: PlannedJob | None,
+    put_off: tuple[float, str] | None,
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
     job = latest_job(state, name) if view.job_id is not None or state.outcome is not None else None
@@ -355,6 +373,8 @@ def _stage(
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
             plan=plan.reason if plan is not None and words == "waiting" else "",
+            put_off_s=put_off[0] if put_off is not None and words == "waiting" else None,
+            put_off=put_off[1] if put_off is not None and words == "waiting" else "",
         )
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Self
 
+from asa.documents import read_json
 from asa.errors import InputError
 from asa.parallel import available_cores
 
@@ -309,7 +310,7 @@ class _Call:
             if not piece or len(self._heard) > MOST_BYTES:
                 raise ConnectionError("the connection ended")
             self._heard += piece
-        told = json.loads(self._heard)
+        told = read_json(self._heard)
         if not isinstance(told, dict):
             raise ValueError("is no object")  # noqa: TRY004 - it is about what was sent
         return Reply.heard(told)

@@ -37,6 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
+from asa.documents import read_json
 from asa.errors import InputError, LeaseError, StateError
 from asa.locks import FileLock, is_running, machine, write_at_once
 from asa.waits import LEVELS, QueuedJob, WaitObservation
@@ -179,7 +180,12 @@ class WaitStore:
         self.oddities: dict[str, int] = {}
         self._create = create
         if not self.folder.is_dir() and (not create or self.folder.exists()):
-            raise StateError("there is no bank", where=str(self.folder), hint="Name its folder, or begin one.")
+            is_file = self.folder.exists()
+            raise StateError(
+                "is a file, and no folder of a bank" if is_file else "there is no bank",
+                where=str(self.folder),
+                hint="Name its folder, or begin one.",
+            )
         self._took: dict[str, dict[str, int]] = {}  # by the token of each segment whose header is known to be right
         self._done: dict[str, int] = {}  # bytes of each segment that were handed out
         self._seen: set[str] = set()
@@ -814,8 +820,8 @@ def _refuse_later_version(header: dict[str, Any], path: Path) -> None:
 def _json(text: bytes) -> Any:
     """Read JSON; None for what is none."""
     try:
-        return json.loads(text.decode())
-    except (ValueError, RecursionError):
+        return read_json(text.decode())
+    except ValueError:
         return None
 
 

@@ -6,13 +6,13 @@ import heapq
 import math
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import networkx as nx
 
+from asa.documents import read_toml
 from asa.errors import InputError, near
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
@@ -256,4 +256,4 @@ def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping
         told.append(line)
     annotated = "\n".join(told) + "\n"
     # a line of a command may look like the beginning of a stage: a comment there would change it
-    return annotated if tomllib.loads(annotated) == tomllib.loads(plain) else plain
+    return annotated if read_toml(annotated) == read_toml(plain) else plain

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, cast
 
 import networkx as nx
 
+from asa.documents import read_json
 from asa.errors import InputError
 from asa.workflow import Stage, Workflow
 
@@ -197,9 +198,11 @@ class _Node:
 
 def _document(path: Path) -> _Node:
     try:
-        document = json.loads(read_text(path))
+        document = read_json(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"is no JSON: {error.msg}", where=f"{path}:{error.lineno}", hint="Mend it there.") from error
+    except ValueError as error:
+        raise InputError(f"cannot be understood: {error}", where=str(path), hint=_SCHEMA_HINT) from error
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if version != _VERSION:
         told = f"says schemaVersion {version!r}" if version else "says no schemaVersion"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
+from asa.documents import read_json
 from asa.errors import (
     BackendError,
     InputError,
@@ -218,7 +219,7 @@ class StagesBackend:
             for place in (self._place, self._logs):
                 place.mkdir(parents=True, exist_ok=True)
             for path in sorted(self._place.glob("*.job"), key=lambda path: int(path.stem)):
-                kept = json.loads(path.read_text(encoding="utf-8"))
+                kept = read_json(path.read_text(encoding="utf-8"))
                 self._jobs[path.stem] = _Job(path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"])
         except (OSError, ValueError, KeyError) as error:
             raise StateError(f"cannot be used: {error}", where=str(self._place), hint="Begin a new run.") from error
@@ -605,7 +606,7 @@ def _safe(spec: JobSpec) -> str:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
-        told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        told: Mapping[str, Any] = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return told

@@ -85,7 +85,9 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
         f"It held {metrics.core_hours:,.2f} core-hours in {jobs}; {idle}.",
     ]
     if judged := metrics.hits + metrics.misses:
-        told.append(f"Of {judged} predictions that can be judged {metrics.misses} were too long.")
+        told.append(
+            f"Of {judged} predictions that can be judged {metrics.misses} were too long, {metrics.too_short} too short."
+        )
     if metrics.resubmissions:
         told.append(f"Asked for again: {metrics.resubmissions}.")
     return told

@@ -130,7 +130,9 @@ def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = Fals
         raise InputError(
             f"there is no command to run in {'stage' if len(idle) == 1 else 'stages'} {', '.join(idle)}",
             where=where,
-            hint="Write `command` in a workflow file; or look with --dry-run.",
+            hint=f"It is a model, for `asa compare {where} --cores 112`; what is to run is written in a workflow file."
+            if is_model
+            else "Write `command` in a workflow file; or look with --dry-run.",
         )
 
 

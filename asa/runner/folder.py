@@ -9,12 +9,12 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,9 +22,9 @@ from pydantic import TypeAdapter, ValidationError
 from asa.backend import Capabilities, Condition, Setting
 from asa.errors import InputError, JournalError, LeaseError
 from asa.locks import FileLock, Holder
-from asa.records import Record
+from asa.records import Record, RunEnded
 from asa.runner.active import Wish
-from asa.runner.entries import Intended
+from asa.runner.entries import Entry, Intended
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
@@ -34,6 +34,7 @@ __all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "
 
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
+_METRICS = "metrics.json"
 _VARIABLES = "environment"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
@@ -246,15 +247,7 @@ class RunFolder:
         JournalError
             A stage has ended well of which the journal does not know that it was asked for.
         """
-        known = {name for entry in journal.entries if isinstance(entry, Intended) for name in entry.planned.stages}
-        posts = self.path / "posts"
-        for stage in self.plan.stages:
-            if stage.name not in known and (posts / quote(f"{self.plan.id}/{stage.name}", safe="")).exists():
-                raise JournalError(
-                    f"does not know of stage {stage.name!r}, which has ended well: it was lost or cut",
-                    where=str(self.path / _JOURNAL),
-                    hint="Restore it, or begin a new run.",
-                )
+        self._check_known(self._ended_well(), journal.entries)
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
@@ -336,16 +329,48 @@ class RunFolder:
             return None
 
     def state(self) -> tuple[RunState, list[Record]]:
-        """Tell how the run stands, from its journal alone; disturbs nobody."""
+        """Tell how the run stands, from its journal alone; disturbs nobody.
+
+        Raises
+        ------
+        JournalError
+            The journal cannot be read, is damaged, or knows less than what the jobs have left behind.
+        """
+        ended, has_completed = self._ended_well(), (self.path / _METRICS).exists()  # the journal knew before
+        entries = read_journal(self.path / _JOURNAL)[0]
+        self._check_known(ended, entries)
         state = RunState(self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id)
         records: list[Record] = []
-        for entry in read_journal(self.path / _JOURNAL)[0]:
+        for entry in entries:
             records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
+        if has_completed and not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in records):
+            self._refuse_journal("that the run has completed")
         return state, records
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Keep what the run cost, for people and programs."""
-        _write(self.path / "metrics.json", json.dumps(metrics, indent=1).encode())
+        _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode())
+
+    def _ended_well(self) -> list[str]:
+        """Name the stages that have ended well by what their jobs have left behind."""
+        try:
+            left = set(os.listdir(self.path / "posts"))  # noqa: PTH208 - names alone, of very many
+        except OSError:
+            return []
+        return [s.name for s in self.plan.stages if quote(f"{self.plan.id}/{s.name}", safe="") in left]
+
+    def _check_known(self, ended: Iterable[str], entries: Iterable[Entry]) -> None:
+        known = {name for entry in entries if isinstance(entry, Intended) for name in entry.planned.stages}
+        for stage in ended:
+            if stage not in known:
+                self._refuse_journal(f"of stage {stage!r}, which has ended well")
+
+    def _refuse_journal(self, what: str) -> NoReturn:
+        raise JournalError(
+            f"does not know {what}: it was lost or cut",
+            where=str(self.path / _JOURNAL),
+            hint="Restore it, or begin a new run.",
+        )
 
     def _wish_files(self) -> list[Path]:
         try:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entry, write_entry
+
+_CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
 __all__ = ["Journal", "read_journal"]
 
@@ -42,23 +45,30 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its rights."
         ) from error
     entries: list[Entry] = []
-    sound = position = 0
-    torn = 0
-    for number, line in enumerate(text.split(b"\n")[:-1], start=1):
-        position += len(line) + 1
+    sound = 0
+    for line in text.split(b"\n")[:-1]:
         try:
             entries.append(read_entry(line))
         except ValueError:
-            torn = torn or number
-            continue
-        if torn:
-            raise JournalError(
-                "is damaged, with sound entries after it",
-                where=f"{path}:{torn}",
-                hint="What was done there is not known. Look at the queue, and begin a new run.",
-            )
-        sound = position
+            break
+        sound += len(line) + 1
+    if not _is_torn(text[sound:]):
+        raise JournalError(
+            "is damaged",
+            where=f"{path}:{len(entries) + 1}",
+            hint="What was done since is not known. Restore it; or look at the queue, and begin a new run.",
+        )
     return entries, sound
+
+
+def _is_torn(rest: bytes) -> bool:
+    """Whether this may be left of an entry that was not written to its end: its beginning, zeros for what is lost.
+
+    Each entry is on the disk before the next is written, so that only the last can be so.
+    """
+    line = rest.removesuffix(b"\n")
+    is_part = line == rest or b"\0" in line
+    return is_part and line[:1] in {b"", b"{", b"\0"} and not _CONTROL.search(line)
 
 
 class Journal:

@@ -26,6 +26,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from asa.documents import read_json
 from asa.errors import InputError, LeaseError, StateError
 from asa.locks import FileLock
 from asa.runtimes.forecast import RunForecast, forecast_run
@@ -390,8 +391,8 @@ def _run_of(line: bytes) -> RunTime | None:
 
 def _json(line: bytes) -> object:
     try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
+        value: object = read_json(line)
+    except ValueError:
         return None
     return value
 

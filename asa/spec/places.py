@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
+
+from asa.documents import read_toml
 
 __all__ = ["Location", "Places"]
 
@@ -172,6 +173,6 @@ class Places:
 def _unescaped(quoted: str) -> str:
     """Read a key in double quotes."""
     try:
-        return str(tomllib.loads(f"key = {quoted}")["key"])
-    except tomllib.TOMLDecodeError:  # which is told elsewhere
+        return str(read_toml(f"key = {quoted}")["key"])
+    except ValueError:  # which is told elsewhere
         return quoted[1:-1]

@@ -38,7 +38,7 @@ _SAID = {
     "float_type": "must be a number, without quotes",
     "bool_type": "must be true or false, without quotes",
     "finite_number": "must be a finite number",
-    "string_pattern_mismatch": "may have letters, digits, '_', '.', '-', and begins with a letter or digit; up to 64",
+    "string_pattern_mismatch": "is not 1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', the first a letter or digit",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }

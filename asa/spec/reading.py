@@ -14,6 +14,7 @@ import networkx as nx
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from asa.documents import TooDeepError, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
@@ -222,7 +223,7 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
         return reading, None
     reading.places = Places(file, text)
     try:
-        document = tomllib.loads(text)
+        document = read_toml(text)
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"line (\d+)", str(error))
         line = int(match[1]) if match else max(len(text.splitlines()), 1)
@@ -231,8 +232,8 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
         else:
             reading.add_at(line, f"is no TOML: {error}", _hint_at_quotes(reading.places.lines_of_text[line - 1]))
         return reading, None
-    except (RecursionError, ValueError) as error:  # Python's own limits
-        what = "brackets are too deep" if isinstance(error, RecursionError) else "a number has too many digits"
+    except ValueError as error:  # Python's own limits
+        what = "brackets are too deep" if isinstance(error, TooDeepError) else "a number has too many digits"
         reading.add_at(_longest_line(text), f"cannot be understood: {what}", "Write it shorter.")
         return reading, None
     _check_values(reading, document, ())
@@ -262,8 +263,8 @@ def _hint_at_quotes(row: str) -> str:
 
 def _is_toml(text: str) -> bool:
     try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        read_toml(text)
+    except ValueError:
         return False
     return True
 

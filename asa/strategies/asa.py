@@ -138,7 +138,7 @@ class Naive:
             hold_until = stage.hold_until_s
             if stage.phase is Phase.ALLOCATED and stage.job_id and hold_until is not None:
                 if view.now_s >= hold_until or needed > hold_until:
-                    cancelled.append(Cancellation(stage.job_id, _too_early(view.now_s, needed)))
+                    cancelled.append(Cancellation(stage.job_id, _too_early(view.now_s, needed, hold_until)))
                     stage = replace(stage, phase=Phase.WAITING, resubmissions=stage.resubmissions + 1)
                 else:
                     wake.append(hold_until)
@@ -197,9 +197,10 @@ class NaiveAsks(Naive):
     forecast: ForecastKind = ForecastKind.PLANNED
 
 
-def _too_early(now_s: float, needed_s: float) -> str:
+def _too_early(now_s: float, needed_s: float, hold_until_s: float) -> str:
     if needed_s > now_s:
-        return f"its resources came {format_duration(needed_s - now_s)} before the stage can begin"
+        idles = "has idled for as long as it may" if now_s >= hold_until_s else "would idle for longer than it may"
+        return f"it {idles}: the stage can begin in {format_duration(needed_s - now_s)} at the earliest"
     return "it idled so long that the rest of its walltime would no longer hold the stage"
 
 

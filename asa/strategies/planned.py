@@ -164,8 +164,9 @@ class Planned:
                 continue  # its cores did not come early: its payload is about to begin, or waits for a local stage
             ready_s = float(job.ready_s.mean())
             if view.now_s >= stage.hold_until_s or (ready_s > 0 and view.now_s + ready_s > stage.hold_until_s):
-                early = f"its resources came {format_duration(ready_s)} before the stage can begin"
-                yield Cancellation(stage.job_id, early if ready_s >= 1 else "it has idled for as long as it may")
+                idles = "has idled for as long as" if view.now_s >= stage.hold_until_s else "would idle for longer than"
+                begins = f": the stage can begin in about {format_duration(ready_s)}" if ready_s >= 1 else ""
+                yield Cancellation(stage.job_id, f"it {idles} it may{begins}")
 
 
 def _a_job_a_stage(view: RunView) -> Iterator[PlannedJob]:

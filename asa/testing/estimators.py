@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from asa.documents import read_json
 from asa.errors import InputError
 from asa.waits import (
     LEVELS,
@@ -160,7 +161,7 @@ def _continues_from_its_state(make: _Make, from_state: _FromState) -> None:
     for cut in (0, 3, 60, 110):
         original = _Play(make(Surroundings(seed=5, machine_cores=1000)))
         original.through(events[:cut])
-        state = json.loads(json.dumps(original.estimator.state(), allow_nan=False))
+        state = read_json(json.dumps(original.estimator.state(), allow_nan=False))
         kept = copy.deepcopy(state)
         twin = original.on(from_state(state))
         assert twin.estimator.state() == original.estimator.state(), f"a state survives JSON, {cut} events on"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from asa.documents import read_json
 from asa.estimators import WaitLearner, WaitObservation, at_least, at_most, exactly
 
 __all__ = ["check_learner"]
@@ -83,7 +84,7 @@ def _continues_from_its_state(
 ) -> None:
     original = make(4)
     _predictions(original)
-    state = json.loads(json.dumps(original.state()))
+    state = read_json(json.dumps(original.state()))
     kept = copy.deepcopy(state)
     twin = from_state(state)
     assert twin.state() == original.state(), "a state survives JSON"

@@ -13,6 +13,7 @@ import typer
 
 from asa.drawing import make_figure_folder
 from asa.errors import InputError, UnknownNameError, near
+from asa.units import MOST_JOBS, MOST_PROCESSES
 
 if TYPE_CHECKING:
     from .workloads import Workload
@@ -90,12 +91,14 @@ def compare(
         str, typer.Option(help="exact, genetic (the paper's, G=500 and P=20), or both with a comma.", metavar="S,S")
     ] = "exact",
     starvation_bound: Annotated[
-        int, typer.Option(help="A job that so many selections passed over must be selected.", min=1)
+        int, typer.Option(help="A job that so many selections passed over must be selected.", min=1, max=MOST_JOBS)
     ] = 50,
     seeds: Annotated[int, typer.Option(help="Draws of each workload.", min=1, max=_MOST_SEEDS)] = 3,
     days: _DaysOption = None,
     theta_buffer_tb: _BufferOption = None,
-    processes: Annotated[int | None, typer.Option(help="At once. [default: the cores there are]", min=1)] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="At once. [default: the cores there are]", min=1, max=MOST_PROCESSES)
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw Figures 8 to 11, 13 and 14 into this folder.", metavar="DIR")
     ] = None,

@@ -14,6 +14,7 @@ import typer
 
 from asa.drawing import make_figure_folder
 from asa.errors import InputError
+from asa.units import MOST_RUNS
 
 from .serving import beside, serve, submit
 
@@ -55,7 +56,7 @@ for _command in (serve, submit, beside):
 @app.command()
 def study(
     jobs: Annotated[str, typer.Option(help="Sizes of the throughput workloads.", metavar="N,N,...")] = "50,100,200,400",
-    seeds: Annotated[int, typer.Option(help="Workloads of each size.", min=1)] = 20,
+    seeds: Annotated[int, typer.Option(help="Workloads of each size.", min=1, max=MOST_RUNS)] = 20,
     plot: Annotated[Path | None, typer.Option(help="Draw Figures 4 to 8 into this folder.", metavar="DIR")] = None,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Resize by checkpoint and restart, instead of by messages.")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asa.dmr.protocol import MOST_BYTES
+from asa.documents import read_json
 from asa.errors import InputError
 
 __all__ = ["Clerk", "Desk"]
@@ -116,7 +117,7 @@ class _Visit(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Hear one line, and answer it with one."""
         try:
-            told = json.loads(self.rfile.readline(MOST_BYTES))
+            told = read_json(self.rfile.readline(MOST_BYTES))
             if not isinstance(told, dict):
                 return
             answer = json.dumps(self.server.clerk.reply(told)).encode()

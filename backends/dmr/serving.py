@@ -16,7 +16,9 @@ from typing import Annotated
 
 import typer
 
+from asa.documents import read_json
 from asa.errors import InputError, UnavailableError
+from asa.units import MOST_CORES, MOST_PROCESSES
 
 __all__ = ["beside", "serve", "submit"]
 
@@ -31,7 +33,7 @@ _Folder = Annotated[
 
 
 def serve(
-    nodes: Annotated[int, typer.Option(help="How many nodes, with one process each.", min=1)],
+    nodes: Annotated[int, typer.Option(help="How many nodes, with one process each.", min=1, max=MOST_PROCESSES)],
     folder: _Folder = None,
     *,
     no_grow: Annotated[bool, typer.Option("--no-grow", help="Let running jobs give nodes back, and get none.")] = False,
@@ -54,7 +56,7 @@ def serve(
 
 def submit(
     command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
-    nodes: Annotated[int, typer.Option(help="On how many it is to start.", min=1)] = 1,
+    nodes: Annotated[int, typer.Option(help="On how many it is to start.", min=1, max=MOST_PROCESSES)] = 1,
     name: Annotated[str, typer.Option(help="For people.")] = "",
     folder: _Folder = None,
 ) -> None:
@@ -79,7 +81,7 @@ def submit(
             connection.connect(str(path))
             connection.sendall(json.dumps(told).encode() + b"\n")
             with connection.makefile("rb") as heard:
-                answer = json.loads(heard.readline())
+                answer = read_json(heard.readline())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UnavailableError(
@@ -93,8 +95,8 @@ def submit(
 def beside(
     command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
     *,
-    processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1)],
-    cores: Annotated[int, typer.Option(help="Of the job, for each process.", min=1)] = 1,
+    processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1, max=MOST_CORES)],
+    cores: Annotated[int, typer.Option(help="Of the job, for each process.", min=1, max=MOST_CORES)] = 1,
     job: Annotated[str, typer.Option(help="Its id; that of the job that this runs in, if not given.")] = "",
     partition: Annotated[str, typer.Option(help="Where the job runs, likewise.")] = "",
     backend: Annotated[str | None, typer.Option(help="The batch system.", metavar="NAME", show_default=False)] = None,

@@ -17,6 +17,7 @@ import typer
 
 from asa.drawing import check_figure_path, make_figure_folder
 from asa.errors import InputError
+from asa.units import MOST_CORES, MOST_DAYS, MOST_JOBS, MOST_RUNS, MOST_SEED
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -59,20 +60,27 @@ _Source = Annotated[
 ]
 _CoresOption = Annotated[
     int | None,
-    typer.Option(help="Processors of a log's machine, if its header does not say, or of a smaller hpc2n or uppmax."),
+    typer.Option(
+        help="Processors of a log's machine, if its header does not say, or of a smaller hpc2n or uppmax.",
+        max=MOST_CORES,
+    ),
 ]
 _TrainDays = Annotated[
     int | None,
     typer.Option(
         help="Agents learn from so many of the log's first days. [default: 90; 21 of cori's 63]",
         min=1,
+        max=MOST_DAYS,
         show_default=False,
     ),
 ]
 _ValidateDays = Annotated[
     int | None,
     typer.Option(
-        help="The best is chosen by so many days after these. [default: 30; of cori 7]", min=1, show_default=False
+        help="The best is chosen by so many days after these. [default: 30; of cori 7]",
+        min=1,
+        max=MOST_DAYS,
+        show_default=False,
     ),
 ]
 _ConfigOption = Annotated[
@@ -101,8 +109,12 @@ _RewardOption = Annotated[
     str, typer.Option(help="Of Optimization: capability:WAIT,SIZE,USED or capacity.", metavar="NAME[:WEIGHTS]")
 ]
 _JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and no tables.")]
-_SetsOption = Annotated[int | None, typer.Option(help="Synthetic sets, if not as many as --config has.", min=0)]
-_JobsOption = Annotated[int | None, typer.Option(help="About so many jobs a set, if not as --config has.", min=10)]
+_SetsOption = Annotated[
+    int | None, typer.Option(help="Synthetic sets, if not as many as --config has.", min=0, max=MOST_RUNS)
+]
+_JobsOption = Annotated[
+    int | None, typer.Option(help="About so many jobs a set, if not as --config has.", min=10, max=MOST_JOBS)
+]
 
 
 @app.command()
@@ -120,9 +132,12 @@ def train(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same agent.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same agent.", min=0, max=MOST_SEED)] = 0,
     seeds: Annotated[
-        int, typer.Option(help="So many trainings, with seeds from --seed on, each into FILE-SEED.npz.", min=1)
+        int,
+        typer.Option(
+            help="So many trainings, with seeds from --seed on, each into FILE-SEED.npz.", min=1, max=MOST_RUNS
+        ),
     ] = 1,
     executor: Annotated[
         str,
@@ -187,7 +202,7 @@ def orders(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seed: Annotated[int, typer.Option(help="Of all trainings.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of all trainings.", min=0, max=MOST_SEED)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file, or folder.", metavar="FILE")] = None,
     as_json: _JsonOption = False,
 ) -> None:
@@ -253,7 +268,7 @@ def evaluate(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seeds: Annotated[int, typer.Option(help="Runs of Random.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="Runs of Random.", min=1, max=MOST_RUNS)] = 5,
     adapt: Annotated[
         bool, typer.Option("--adapt", help="Run ppo agents also as ones that go on to learn each week (Fig. 9).")
     ] = False,
@@ -301,7 +316,9 @@ def evaluate(
 def ablation(
     source: _Source,
     *,
-    seeds: Annotated[int, typer.Option(help="Trainings of each variant, with seeds from 0 on.", min=1)] = 2,
+    seeds: Annotated[
+        int, typer.Option(help="Trainings of each variant, with seeds from 0 on.", min=1, max=MOST_RUNS)
+    ] = 2,
     only: Annotated[
         str | None,
         typer.Option(
@@ -311,10 +328,12 @@ def ablation(
         ),
     ] = None,
     sets: Annotated[
-        int | None, typer.Option(help="Synthetic sets of a training. [default: 4]", min=0, show_default=False)
+        int | None,
+        typer.Option(help="Synthetic sets of a training. [default: 4]", min=0, max=MOST_RUNS, show_default=False),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="About so many jobs a set. [default: 500]", min=10, show_default=False)
+        int | None,
+        typer.Option(help="About so many jobs a set. [default: 500]", min=10, max=MOST_JOBS, show_default=False),
     ] = None,
     cores: _CoresOption = None,
     train_days: _TrainDays = None,

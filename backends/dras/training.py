@@ -21,6 +21,7 @@ from asa.backends.simulated.policies import PassScheduler
 from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
+from asa.documents import read_json
 from asa.errors import InputError, StateError
 
 from .agents import Learning, learner
@@ -440,7 +441,7 @@ class Training:
             "config": asdict(self.config),
             "material": digest.hexdigest(),
         }
-        told: dict[str, Any] = json.loads(json.dumps(plan))
+        told: dict[str, Any] = read_json(json.dumps(plan))
         return told
 
 

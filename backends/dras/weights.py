@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from asa.documents import read_json
 from asa.errors import StateError
 
 from .agents import Actor
@@ -330,7 +331,7 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
             sizes = {info.filename: info.file_size for info in archive.infolist() if _is_plain(info)}
             if len(sizes) < len(archive.infolist()) or sizes.get(f"{_HEADER}.npy", _LONGEST_HEADER) >= _LONGEST_HEADER:
                 raise StateError("is no file of an agent", where=file, hint=_DAMAGED)
-            header = json.loads(_array(archive, f"{_HEADER}.npy").tobytes())
+            header = read_json(_array(archive, f"{_HEADER}.npy").tobytes())
             if not isinstance(header, dict) or header.pop("format", None) != _FORMAT:
                 raise StateError("is no file of an agent", where=file, hint="Give one that training wrote.")
             version = header.pop("version", None)

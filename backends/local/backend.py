@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -28,6 +27,7 @@ from asa.backend import (
     JobStatus,
     StepTimes,
 )
+from asa.documents import read_json
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
@@ -568,7 +568,7 @@ class LocalBackend:
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:
-                self._outlook = changed_ns, json.loads(self._spool.outlook.read_bytes())
+                self._outlook = changed_ns, read_json(self._spool.outlook.read_bytes())
                 for job in self._live.values():
                     if job.status.state is JobState.PENDING:
                         self._foretell(job)

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
+from asa.documents import read_json
+
 from .jobs import Entry, Phase
 from .plan import Plan
 from .requests import Request
@@ -294,7 +296,7 @@ def _recovery(jobs: int) -> float:
     plan = filled(jobs, entries=entries)
     written = [json.dumps(entry) for entry in entries]
     again: list[Plan] = []
-    seconds = _timed(lambda: again.append(Plan.reload(plan.system, map(json.loads, written))))
+    seconds = _timed(lambda: again.append(Plan.reload(plan.system, map(read_json, written))))
     if {name: job.start_s for name, job in again[0].jobs.items()} != {n: j.start_s for n, j in plan.jobs.items()}:
         raise AssertionError("the plan is not the plan that it was")
     return seconds

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from asa.documents import read_json
 from asa.errors import InputError, StateError
 
 from .jobs import Entry
@@ -90,7 +91,7 @@ def _read(path: Path, header: Entry) -> tuple[list[Entry], int | None]:
         return [], None
     whole, newline, _ = text.rpartition(b"\n")
     try:
-        entries: list[Entry] = [json.loads(line) for line in whole.split(b"\n")] if newline else []
+        entries: list[Entry] = [read_json(line) for line in whole.split(b"\n")] if newline else []
     except ValueError as error:
         raise StateError(f"is no journal: {error}", where=str(path), hint="Name another file.") from error
     first = entries[0] if entries else {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.units import format_duration
+from asa.units import MOST_CORES, MOST_JOBS, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object, a
 
 
 def bench(
-    jobs: Annotated[int, typer.Option(help="In the plan, where the paper has 10,000.", min=100)] = 10_000,
+    jobs: Annotated[
+        int, typer.Option(help="In the plan, where the paper has 10,000.", min=100, max=1_000_000)
+    ] = 10_000,
     plot: Annotated[
         Path | None, typer.Option(help="Draw what it takes to plan a request, by jobs in the plan.", metavar="FILE")
     ] = None,
@@ -117,7 +119,10 @@ def _draw(speed: Speed, path: Path) -> None:
 def drift(
     log: Annotated[Path, typer.Argument(help="A workload log with requested and real run times (SWF, plain or .gz).")],
     depth: Annotated[
-        int, typer.Option(help="When a job ends early, look at so many of those that wait; 0 for all.", min=0)
+        int,
+        typer.Option(
+            help="When a job ends early, look at so many of those that wait; 0 for all.", min=0, max=MOST_JOBS
+        ),
     ] = 0,
     out: Annotated[
         Path | None,
@@ -126,7 +131,8 @@ def drift(
         ),
     ] = None,
     trace_cores: Annotated[
-        int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1)
+        int | None,
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

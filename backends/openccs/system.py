@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asa import documents
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 
@@ -241,10 +241,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         It cannot be read, or is no TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return documents.read_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"cannot be read: {error}", where=str(path), hint="It is to be a file of TOML.") from error
 
 

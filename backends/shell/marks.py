@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from asa.documents import read_json
 from asa.errors import InputError, UnavailableError
 
 from .script import is_utf8, traits
@@ -172,7 +173,7 @@ class RunFolder:
     def kept_job(self, job_id: str) -> Kept | None:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
-            told = json.loads((self._jobs / job_id).read_text(encoding="utf-8"))
+            told = read_json((self._jobs / job_id).read_text(encoding="utf-8"))
             return Kept(**{**told, "steps": tuple(told["steps"])})
         except (OSError, ValueError, TypeError, KeyError):
             return None

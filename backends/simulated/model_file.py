@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from asa.documents import read_json
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MOST_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
@@ -68,10 +69,10 @@ def load_model(path: str | Path) -> FittedWorkload:
     """
     file = str(path)
     try:
-        data = json.loads(Path(path).read_bytes())
+        data = read_json(Path(path).read_bytes())
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=file, hint="Check the path.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"is no JSON: {error}", where=file, hint="Fit the model again.") from error
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise InputError("is no workload model", where=file, hint="Give a file that `asa workload fit` wrote.")

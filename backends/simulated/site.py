@@ -434,7 +434,10 @@ class SimulatedSite:
         poll_s, self.seed = _whole("poll_s", poll_s), _whole("seed", seed)
         trace_cores = None if trace_cores is None else _whole("trace_cores", trace_cores)
         if sum(given is not None for given in (system, trace, model)) != 1:
-            raise InputError("a simulated site is either a system or a trace", hint="Give exactly one of them.")
+            raise InputError(
+                "a simulated site is either a system or a trace",
+                hint="Give one of them: --set system=hpc2n or uppmax, or --set trace=FILE.swf.",
+            )
         if poll_s < 0:
             raise InputError(f"a poll every {poll_s} s cannot be", hint="Give 0 or more seconds.")
         self.trace: Trace | None = None

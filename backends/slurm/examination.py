@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from asa.backend import Examination, Finding, Setting, Verdict
 from asa.errors import AccessError, AsaError, BackendError, InputError
 from asa.units import format_duration
 
-from .link import SlurmAbout, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
+from .link import SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
 from .probe import Prober, Revelation
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
@@ -32,6 +33,25 @@ _T = TypeVar("_T")
 _WAITING = ("Resources", "Priority")
 
 
+_ENFORCED = re.compile(r"\b(limits|safe|all)\b", re.IGNORECASE)
+_REACHED = (
+    "A job beyond a limit on those in the queue is not accepted, and asked for again until it is; one beyond another "
+    "waits in the queue, or is refused if it exceeds that by itself."
+)
+_LIMITS = {
+    "MaxJobs": "{} jobs run at once",
+    "MaxSubmitJobs": "{} jobs in the queue",
+    "MaxTRES": "{} a job",
+    "MaxWall": "{} a job",
+    "GrpJobs": "{} jobs run at once",
+    "GrpSubmitJobs": "{} jobs in the queue",
+    "GrpTRES": "{} at once",
+    "GrpTRESMins": "{} minutes in all",
+    "GrpWall": "{} in all",
+    "MaxJobsPerUser": "{} jobs of a user run at once",
+    "MaxSubmitJobsPerUser": "{} jobs of a user in the queue",
+    "MaxTRESPerUser": "{} of a user at once",
+}
 _AGE = {True: "they gain priority", False: "they gain none"}
 _KILLS = {
     True: "those whose dependency failed are cancelled by the site",
@@ -126,6 +146,7 @@ class Examiner:
         self._age(found, told, probed, asked=probe)
         self._configuration(found, told)
         self._accounting(found, about)
+        self._own_limits(found, told, about)
         self._clocks(found, probed, asked=probe)
         self._estimates(found, queue)
         self._cost(found, queue, queue_s)
@@ -318,6 +339,27 @@ class Examiner:
             "`asa learn --since 30d` learns from it how long jobs wait here.",
         )
 
+    def _own_limits(self, found: _Found, told: Mapping[str, str], about: SlurmAbout) -> None:
+        topic = "Your limits"
+        if self._settings.accounting is False or not about.accounting:
+            return
+        try:
+            every = self._link.limits(about.cluster)
+        except BackendError as error:
+            found.add_error(topic, error, "note")
+            return
+        lines = [
+            f"{_whose(one)}: {', '.join(_limit(*pair) for pair in one.limits.items())}" for one in every if one.limits
+        ]
+        if not every:
+            found.add(topic, "accounting knows no account of yours on this cluster", "note")
+        elif not lines:
+            found.add(topic, "none is set for you, your accounts or qualities of service")
+        elif (enforced := told.get("AccountingStorageEnforce")) is not None and not _ENFORCED.search(enforced):
+            found.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
+        else:
+            found.add(topic, "\n".join(lines), "good", _REACHED)
+
     # ------------------------------------------------------------------ a job that never runs
 
     def _probe(self, found: _Found, told: Mapping[str, str]) -> Revelation | None:
@@ -423,6 +465,17 @@ def _partition_line(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> st
         words.append(f"up to {format_duration(partition.max_walltime_s)}")
     words += ["default"] * partition.is_default + ["down"] * (not partition.is_up)
     return f"{partition.name}: {', '.join(words)}"
+
+
+def _whose(told: SlurmLimits) -> str:
+    if told.quality:
+        return f"QOS {told.quality}"
+    where = f" in partition {told.partition}" if told.partition else ""
+    return f"{'you, with' if told.user else 'all of'} account {told.account}{where}"
+
+
+def _limit(name: str, value: str) -> str:
+    return f"{_LIMITS[name].format(value)} ({name})" if name in _LIMITS else f"{name} {value}"
 
 
 def _conflict(words: str) -> str:

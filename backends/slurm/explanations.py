@@ -5,6 +5,7 @@ from __future__ import annotations
 from asa.backend import Advice
 
 from . import reasons
+from .refusals import LIMIT_NAME
 from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED
 
 __all__ = ["advice"]
@@ -38,4 +39,7 @@ def advice(reason: str) -> Advice:
     >>> advice("Twin").meaning
     'Another job with the same payload came first, so this one ran nothing.'
     """
+    if reasons.kind(reason) == "unknown":  # or what was said where a job was not accepted, which names a limit
+        named = (name for name in LIMIT_NAME.findall(reason) if reasons.kind(name) != "unknown")
+        reason = next(named, reason)
     return _ADVICE.get(reason) or reasons.advice(reason)

@@ -262,6 +262,30 @@ class SlurmAbout:
     token_ends_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmLimits:
+    """What accounting lets somebody have.
+
+    Parameters
+    ----------
+    limits
+        Those that are set, by Slurm's own names, such as ``MaxSubmitJobs`` or ``GrpTRES``, as it writes them.
+    user, account, partition
+        Of the association; without a user, of the account as a whole.
+    quality
+        Name of the quality of service (QOS), if they are of one.
+    qualities
+        Those that the association may use.
+    """
+
+    limits: Mapping[str, str]
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    quality: str = ""
+    qualities: tuple[str, ...] = ()
+
+
 class SlurmLink(Protocol):
     """A way of talking to one cluster as one user.
 
@@ -286,6 +310,21 @@ class SlurmLink(Protocol):
 
     def settings(self) -> Mapping[str, str]:
         """Tell the cluster's configuration by Slurm's own names, as in ``PriorityFlags``; empty where it is hidden."""
+        ...
+
+    def limits(self, cluster: str) -> Sequence[SlurmLimits]:
+        """Tell the limits of this user, their accounts and qualities of service, as far as a user may ask.
+
+        Parameters
+        ----------
+        cluster
+            On which; accounting may know others.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting, or it does not tell.
+        """
         ...
 
     def partitions(self) -> Sequence[SlurmPartition]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["Meaning", "meaning_of"]
+__all__ = ["LIMIT_NAME", "Meaning", "meaning_of"]
 
 
 class Meaning(Enum):
@@ -60,7 +60,7 @@ _AWAY: Final[Mapping[int, str]] = {
 }
 _IN_DOUBT: Final = frozenset({2090})  # an internal error may come after the job was made
 _POLICY: Final = (2050, "Job violates accounting/QOS policy")
-_LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
+LIMIT_NAME = re.compile(r"\b(?:Assoc|QOS|Max)[A-Za-z]+")
 _NEVER_WORDS: Final = (
     "Access/permission denied",
     "Access denied to requested reservation",
@@ -168,5 +168,5 @@ def _is_limit_of_submissions(said: str) -> bool:
     Slurm may name the limit. At submission it checks what a job asks for by itself, so whatever else it names stays
     exceeded. Where it names nothing, that is not known: later is the careful answer.
     """
-    limits = _LIMIT_NAME.findall(said)
+    limits = LIMIT_NAME.findall(said)
     return not limits or any("Submit" in limit for limit in limits)

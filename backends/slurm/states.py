@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from asa.backend import JobState, JobStatus
 
 from .link import SlurmRecord
+from .reasons import kind
 
 __all__ = ["HELD", "ended_as", "status_of"]
 
 HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
 _KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
 
+_PASSED = frozenset({"transient", "limit", "held"})  # kinds of reasons of what is pending
 _BACK_IN_QUEUE = frozenset({"REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 _UNDER_WAY = frozenset(
     {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "COMPLETING"}
@@ -150,4 +152,6 @@ def _reason(record: SlurmRecord, state: JobState) -> str:
     reason = "" if record.reason == "None" else record.reason
     if state in (JobState.FAILED, JobState.TIMEOUT):
         return reason or record.states[0]
+    if state is JobState.CANCELLED and (reason == "Dependency" or kind(reason) in _PASSED):
+        return record.states[0]  # why it was pending is over
     return reason

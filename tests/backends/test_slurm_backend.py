@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
+from asa.backends.slurm.explanations import advice
 from asa.backends.slurm.link import SlurmRecord
 from slurm_fake_link import BEGIN_S, FakeLink, VirtualClock, foreign_record
 
@@ -427,6 +428,26 @@ def test_a_job_that_was_cancelled_in_the_queue_never_started(world):
     status, _ = told(world, replace(RECORD, states=("CANCELLED",), start_s=at_s, end_s=at_s))
     assert (status.start_s, status.payload_start_s, status.end_s) == (None, None, at_s)
     assert status.eligible_s == BEGIN_S, "it queued all the time"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told_reason"),
+    [
+        ("Priority", "CANCELLED"),
+        ("Resources", "CANCELLED"),
+        ("Dependency", "CANCELLED"),
+        ("AssocGrpCpuLimit", "CANCELLED"),
+        ("JobHeldUser", "CANCELLED"),
+        ("None", ""),
+        ("DependencyNeverSatisfied", "DependencyNeverSatisfied"),
+    ],
+)
+def test_why_a_job_was_pending_is_not_why_it_was_cancelled(world, reason, told_reason):
+    """Else somebody who cancelled it would be told to wait: it starts by itself."""
+    at_s = BEGIN_S + 20
+    status, _ = told(world, replace(RECORD, states=("CANCELLED",), reason=reason, start_s=at_s, end_s=at_s))
+    assert status.reason == told_reason
+    assert "starts by itself" not in advice(status.reason).remedy
 
 
 def test_what_keeps_a_job_back_keeps_it_from_being_eligible(world):

@@ -6,7 +6,7 @@ import pytest
 from asa.backends.slurm import facility
 from asa.backends.slurm.examination import Examiner, considerate_poll_s
 from asa.backends.slurm.facility import SlurmCommands, SlurmFacility, SlurmRest
-from asa.backends.slurm.link import SlurmAbout, SlurmPartition, SlurmRecord
+from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmPartition, SlurmRecord
 from asa.backends.slurm.probe import Prober, clock_offset_s
 from asa.backends.slurm.settings import CommandSettings, RestSettings, check
 from asa.backends.slurm.survey import age_accrues, capabilities, kills_invalid
@@ -506,3 +506,35 @@ def test_a_proxys_way_of_taking_tokens_can_be_set(monkeypatch):
     monkeypatch.setenv("SLURM_JWT", "a.b.c")
     source = facility._token(check(RestSettings, {"url": SOCKET, "bearer": "yes"}))
     assert source.headers("me") == {"Authorization": "Bearer a.b.c"}
+
+
+OWN_LIMITS = [
+    SlurmLimits({"MaxJobs": "2", "MaxSubmitJobs": "3"}, user="ann", account="astro", qualities=("normal",)),
+    SlurmLimits({"GrpTRES": "cpu=100"}, account="astro"),
+    SlurmLimits({}, quality="normal"),
+]
+
+
+@pytest.mark.parametrize(
+    ("enforce", "words"),
+    [
+        ("none", "does not enforce"),
+        ("associations", "does not enforce"),
+        ("associations,limits", "is not accepted"),
+    ],
+)
+def test_a_user_s_own_limits_are_told(enforce, words):
+    link = ToldLink(told_limits=OWN_LIMITS, told_settings={**MULTIFACTOR, "AccountingStorageEnforce": enforce})
+    found = by_topic(examined(link))["Your limits"]
+    assert found.told.splitlines() == [
+        "you, with account astro: 2 jobs run at once (MaxJobs), 3 jobs in the queue (MaxSubmitJobs)",
+        "all of account astro: cpu=100 at once (GrpTRES)",
+    ]
+    assert words in found.consequence
+
+
+def test_limits_that_are_not_shown_or_not_there_are_told():
+    refused = ToldLink(fails={"limits": BackendError("Access/permission denied")})
+    assert by_topic(examined(refused))["Your limits"].verdict == "note"
+    assert "none is set" in by_topic(examined(ToldLink(told_limits=OWN_LIMITS[2:])))["Your limits"].told
+    assert "no account of yours" in by_topic(examined(ToldLink(told_limits=[])))["Your limits"].told

@@ -456,6 +456,26 @@ def test_a_journal_damaged_in_the_middle_is_refused(tmp_path):
         read_journal(path)
 
 
+@pytest.mark.parametrize("damage", ["random", "its end", "a bit", "text", "two lines"])
+def test_a_journal_damaged_at_its_end_is_refused(damage, tmp_path):
+    """What no crash leaves is no torn line: else a run that completed would seem never to have begun."""
+    go(machine(), tmp_path, "chained")
+    path = tmp_path / "journal.jsonl"
+    sound = path.read_bytes()
+    drawn, last = random.Random(7), sound[:-1].rindex(b"\n") + 1
+    path.write_bytes(
+        {
+            "random": drawn.randbytes(len(sound)),
+            "its end": sound[:last] + drawn.randbytes(len(sound) - last),
+            "a bit": sound[: last + 30] + bytes([sound[last + 30] ^ 0x84]) + sound[last + 31 :],
+            "text": sound + b"It was a dark and stormy night",
+            "two lines": sound + b"\0\0\n\0\0\n",
+        }[damage]
+    )
+    with pytest.raises(JournalError, match="is damaged"):
+        read_journal(path)
+
+
 def test_nothing_is_submitted_that_cannot_be_written_down(tmp_path, monkeypatch):
     """The disk is full from the second submission on; when there is room again, the run goes on."""
     world = machine()

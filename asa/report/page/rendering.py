@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from asa.documents import read_json
 from asa.errors import MissingExtraError
 
 from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
@@ -114,8 +115,8 @@ class _About(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         told = dict(attrs)
         if tag == "meta" and told.get("name") == _MARK:
-            with suppress(ValueError, RecursionError):
-                self.about = json.loads(told.get("content") or "null")
+            with suppress(ValueError):
+                self.about = read_json(told.get("content") or "null")
 
 
 def _file(name: str) -> str:

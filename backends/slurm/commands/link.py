@@ -14,11 +14,32 @@ from typing import Final
 from asa.errors import BackendError, JobNotFoundError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
-from ..link import SlurmAbout, SlurmJob, SlurmNode, SlurmPartition, SlurmRecord
+from ..link import SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 from . import process, refusals
 from .process import Done, Runner
-from .reading import QueueFormat, RecordFormat, read_configuration, read_job_id, read_nodes, read_partitions
-from .writing import as_this_user, clean, minutes, program_of, sbatch, sbatch_command, sbatch_input, through
+from .reading import (
+    ASSOCIATION_LIMITS,
+    QUALITY_LIMITS,
+    QueueFormat,
+    RecordFormat,
+    read_configuration,
+    read_job_id,
+    read_limits,
+    read_nodes,
+    read_partitions,
+)
+from .writing import (
+    as_this_user,
+    clean,
+    minutes,
+    of_this_user,
+    program_of,
+    sacctmgr,
+    sbatch,
+    sbatch_command,
+    sbatch_input,
+    through,
+)
 
 __all__ = ["CommandLink"]
 
@@ -100,6 +121,19 @@ class CommandLink:
     def settings(self) -> Mapping[str, str]:
         """Tell the cluster's configuration; what is not set is empty."""
         return read_configuration(self._answer("settings", clean("scontrol", "show", "config")))
+
+    def limits(self, cluster: str) -> Sequence[SlurmLimits]:
+        """Tell the limits of this user on a cluster, of their accounts and qualities of service; asks up to thrice."""
+        here = [f"cluster={cluster}"] if cluster else []
+        own = read_limits(self._answer("limits", of_this_user(sacctmgr("assoc", ASSOCIATION_LIMITS, *here))))
+        if not own:
+            return []
+        accounts = ",".join(sorted({one.account for one in own}))
+        whole = sacctmgr("assoc", ASSOCIATION_LIMITS, *here, f"account={accounts}", "user=")
+        theirs = read_limits(self._answer("limits", whole))
+        names = ",".join(sorted({name for one in own for name in one.qualities}))
+        qualities = self._answer("limits", sacctmgr("qos", QUALITY_LIMITS, f"name={names}")) if names else ""
+        return [*own, *theirs, *read_limits(qualities)]
 
     def partitions(self) -> Sequence[SlurmPartition]:
         """Tell the partitions."""

@@ -11,17 +11,32 @@ from typing import Final
 from asa.errors import InputError
 from asa.units import parse_duration
 
-from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus
+from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus
 
 __all__ = [
+    "ASSOCIATION_LIMITS",
+    "QUALITY_LIMITS",
     "QueueFormat",
     "RecordFormat",
     "read_configuration",
     "read_job_id",
+    "read_limits",
     "read_nodes",
     "read_partitions",
 ]
 
+ASSOCIATION_LIMITS: Final = (
+    "Account", "User", "Partition", "QOS", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall", "GrpJobs",
+    "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "GrpWall",
+)  # fmt: skip
+QUALITY_LIMITS: Final = (
+    "Name", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxTRESPerUser", "MaxTRES", "MaxWall", "GrpJobs",
+    "GrpSubmitJobs", "GrpTRES",
+)  # fmt: skip
+_SHORT_LIMITS: Final = {
+    "MaxSubmit": "MaxSubmitJobs", "GrpSubmit": "GrpSubmitJobs", "MaxJobsPU": "MaxJobsPerUser",
+    "MaxSubmitPU": "MaxSubmitJobsPerUser", "MaxSubmitJobsPU": "MaxSubmitJobsPerUser", "MaxTRESPU": "MaxTRESPerUser",
+}  # fmt: skip
 _ENDED: Final = frozenset(
     {
         "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
@@ -198,6 +213,32 @@ def read_job_id(printed: str) -> str | None:
     """
     numbers = _JOB_ID.findall(printed)
     return numbers[-1] if numbers else None
+
+
+def read_limits(printed: str) -> list[SlurmLimits]:
+    """Read what sacctmgr printed of associations, or of qualities of service, under its own headings.
+
+    Parameters
+    ----------
+    printed
+        A line of headings, and one for each.
+    """
+    lines = [line.split("|") for line in printed.splitlines() if "|" in line]
+    headings = [_SHORT_LIMITS.get(name, name) for name in lines[0]] if lines else []
+    found = []
+    for line in lines[1:]:
+        told = {name: value for name, value in zip(headings, line, strict=False) if value}
+        found.append(
+            SlurmLimits(
+                account=told.pop("Account", "").strip(),
+                user=told.pop("User", ""),
+                partition=told.pop("Partition", ""),
+                quality=told.pop("Name", ""),
+                qualities=tuple(filter(None, told.pop("QOS", "").split(","))),
+                limits=told,
+            )
+        )
+    return found
 
 
 def read_configuration(printed: str) -> dict[str, str]:

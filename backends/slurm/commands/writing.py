@@ -24,6 +24,7 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
         "SQUEUE_USERS",
     ),
     "sacct": ("SACCT_FORMAT",),
+    "sacctmgr": (),
     "scancel": (
         "SCANCEL_ACCOUNT", "SCANCEL_BATCH", "SCANCEL_CRON", "SCANCEL_CTLD", "SCANCEL_FULL", "SCANCEL_HURRY",
         "SCANCEL_INTERACTIVE", "SCANCEL_NAME", "SCANCEL_PARTITION", "SCANCEL_QOS", "SCANCEL_STATE", "SCANCEL_USER",
@@ -60,6 +61,26 @@ def as_this_user(command: Sequence[str]) -> list[str]:
     The controller then sends these only: for ``squeue -j`` with several numbers it sends everybody's otherwise.
     """
     return ["sh", "-c", 'exec "$0" "$@" -u "$(id -u)"', *command]
+
+
+def sacctmgr(what: str, fields: Sequence[str], *conditions: str) -> list[str]:
+    """Write a question about accounting's tables, which is answered with a heading and a line each.
+
+    Parameters
+    ----------
+    what
+        Of which table.
+    fields
+        Its columns.
+    conditions
+        Which lines, as in ``account=astro``.
+    """
+    return clean("sacctmgr", "-P", "-r", "show", what, *conditions, f"format={','.join(fields)}")
+
+
+def of_this_user(command: Sequence[str]) -> list[str]:
+    """Restrict sacctmgr to the associations of the user who runs it, wherever that is."""
+    return ["sh", "-c", 'exec "$0" "$@" user="$(id -un)"', *command]
 
 
 def through(prefix: Sequence[str], command: Sequence[str], *, remote_shell: bool | None) -> list[str]:

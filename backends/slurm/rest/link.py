@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from getpass import getuser
 from typing import Any
 
 import httpx
@@ -21,8 +22,8 @@ from asa.errors import (
     UnavailableError,
 )
 
-from ..link import SlurmAbout, SlurmJob, SlurmNode, SlurmPartition, SlurmRecord
-from . import reading
+from ..link import SlurmAbout, SlurmJob, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
+from . import limits, reading
 from .exchange import Answer, Exchange, LostAnswerError
 from .history import as_sacct
 from .memory import Memory
@@ -155,6 +156,21 @@ class RestLink:
     def settings(self) -> Mapping[str, str]:
         """Tell nothing: slurmrestd hides the cluster's configuration."""
         return {}
+
+    def limits(self, cluster: str) -> Sequence[SlurmLimits]:
+        """Tell the limits of this user on a cluster, of their accounts and qualities of service.
+
+        Raises
+        ------
+        BackendError
+            There is no accounting.
+        """
+        what = "limits cannot be read"
+        document = self._checked(self._ask("limits", "GET", "/slurmdb", "/associations/"), what)
+        of_user = limits.of_associations(_objects(document, "associations"), self._user() or getuser(), cluster)
+        document = self._checked(self._ask("limits", "GET", "/slurmdb", "/qos/"), what)
+        qualities = _objects(document, "qos") or _objects(document, "QOS")  # by version
+        return [*of_user, *limits.of_qualities(qualities, (name for one in of_user for name in one.qualities))]
 
     def partitions(self) -> Sequence[SlurmPartition]:
         """Tell the partitions. Which of them is the default is told by v0.0.38 and v0.0.45 only."""
@@ -473,9 +489,13 @@ class RestLink:
         return []
 
     def _is_ours(self, record: SlurmRecord) -> bool:
-        token = self._exchange.token
-        user = self._exchange.user or (token.user if token else "")
+        user = self._user()
         return not user or record.user == user
+
+    def _user(self) -> str:
+        """Name who asks; empty where only the socket's other end knows."""
+        token = self._exchange.token
+        return self._exchange.user or (token.user if token else "")
 
     def _clusters(self) -> list[str] | None:
         """Tell the clusters that the database knows; None where there is none that may be read."""

@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from asa.documents import read_json
+
 __all__ = ["find", "parse"]
 
 _DECODER = json.JSONDecoder()
@@ -42,7 +44,7 @@ def parse(body: bytes) -> dict[str, Any]:
     ValueError
         It is none.
     """
-    found = json.loads(body.decode("utf-8", "replace"))  # a job's name may be in any encoding
+    found = read_json(body.decode("utf-8", "replace"))  # a job's name may be in any encoding
     if not isinstance(found, dict):
         raise ValueError("no object")  # noqa: TRY004 - one error for all that is no answer
     return found
@@ -113,6 +115,8 @@ def _decode(body: bytes, start: int, position: int) -> tuple[dict[str, Any], int
         text = chunk.decode("utf-8", "replace")
         try:
             found, length = _DECODER.raw_decode(text)
+        except RecursionError:
+            return None
         except json.JSONDecodeError as error:
             is_cut = error.msg.startswith("Unterminated") or error.pos >= len(text) - _MARGIN
             if not is_cut or start + window >= len(body):

@@ -1,0 +1,124 @@
+"""What the command line writes to: streams that may be closed, full or of few letters, and widths that nothing has."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import Any, TextIO
+
+__all__ = ["make_usable", "write_document"]
+
+_LEAST_WIDTH, _MOST_WIDTH = 20, 10_000
+_SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+_PLAIN = "asa-plain"
+_LINES = dict.fromkeys("│┃║╵╷╎", "|") | dict.fromkeys("─━═╴╶", "-") | dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛┡┩╇╈", "+")
+_BLOCKS = dict(zip("▁▂▃▄▅▆▇█", "..::--##", strict=True))
+_SIGNS = {"▼": "v", "→": "->", "…": "...", "•": "*", "✔": "+", "✘": "x", "\u2019": "'", "\u2013": "-", "\u2014": "-"}
+_LIKE = {**_LINES, **_BLOCKS, **_SIGNS}
+"""What stands for a letter that ASCII has not."""
+
+
+def make_usable() -> None:
+    """See to it that whatever is printed can be, as far as the streams, the locale and the width allow."""
+    _fill_closed()
+    for name in _SIZES:
+        if not _is_size(name):
+            os.environ.pop(name, None)
+    codecs.register_error(_PLAIN, _plain)
+    if isinstance(sys.stderr, io.TextIOWrapper) and sys.stderr is sys.__stderr__:
+        sys.stderr = _Unfailing.around(sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError):  # it cannot tell how far it is
+                stream.reconfigure(encoding="ascii" if _is_of_c() else None, errors=_PLAIN)
+
+
+def write_document(text: str) -> None:
+    """Write a file's content to the standard output: in UTF-8, whatever the locale, as into the file itself.
+
+    Parameters
+    ----------
+    text
+        The content.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+        sys.stdout.buffer.flush()
+    else:
+        sys.stdout.write(text)
+
+
+def _fill_closed() -> None:
+    """Put a stream that takes and gives nothing in the place of one that was closed before we began.
+
+    A file that is opened later would else get its number, and what others print would go there.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        if nowhere != descriptor and not _is_open(descriptor):
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+            nowhere = descriptor
+        setattr(sys, name, open(nowhere, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - to the end
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _is_size(name: str) -> bool:
+    told = os.environ.get(name, "")
+    least = 1 if name == "LINES" else _LEAST_WIDTH
+    return told.isascii() and told.isdecimal() and len(told) < 9 and least <= int(told) <= _MOST_WIDTH
+
+
+def _is_of_c() -> bool:
+    """Whether the user wants ASCII: by LC_ALL, since Python takes the others' C for a locale that nobody has set."""
+    return os.environ.get("LC_ALL") in {"C", "POSIX"} and not {"PYTHONUTF8", "PYTHONIOENCODING"} & os.environ.keys()
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    r"""Write what an encoding has not: a letter as one that looks like it, or by its number; bytes as they were.
+
+    Examples
+    --------
+    >>> codecs.register_error("plain", _plain)
+    >>> "┌─┐ étape → …".encode("ascii", "plain")
+    b'+-+ \\xe9tape -> ...'
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    if "\udc80" <= letter <= "\udcff":
+        return bytes([ord(letter) - 0xDC00]), error.start + 1
+    return _LIKE.get(letter) or letter.encode("ascii", "backslashreplace").decode(), error.start + 1
+
+
+class _Unfailing(io.FileIO):
+    """A file of which nobody wants to hear that it cannot be written: what goes to stderr changes no outcome."""
+
+    @classmethod
+    def around(cls, stream: TextIO) -> TextIO:
+        """Write to where a stream does."""
+        try:
+            raw = cls(stream.fileno(), "w", closefd=False)
+        except (OSError, ValueError):  # it is no file
+            return stream
+        return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, line_buffering=True)
+
+    def write(self, data: Any) -> int:
+        """Write, if that can be done."""
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return len(memoryview(data).cast("B"))

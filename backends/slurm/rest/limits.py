@@ -1,0 +1,103 @@
+"""The limits of a user, their accounts and qualities of service (QOS), as slurmdbd tells them in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from asa.units import format_walltime
+
+from ..link import SlurmLimits
+from . import reading
+
+__all__ = ["of_associations", "of_qualities"]
+
+_Place = tuple[str, ...]
+_ASSOCIATION: Final[Mapping[str, _Place]] = {
+    "MaxJobs": ("jobs", "active"),
+    "MaxSubmitJobs": ("jobs", "total"),
+    "MaxTRES": ("tres", "per", "job"),
+    "MaxWall": ("jobs", "per", "wall_clock"),
+    "GrpJobs": ("jobs", "per", "count"),
+    "GrpSubmitJobs": ("jobs", "per", "submitted"),
+    "GrpTRES": ("tres", "total"),
+    "GrpTRESMins": ("tres", "group", "minutes"),
+    "GrpWall": ("per", "account", "wall_clock"),
+}
+_QUALITY: Final[Mapping[str, _Place]] = {
+    "MaxJobsPerUser": ("jobs", "active_jobs", "per", "user"),
+    "MaxSubmitJobsPerUser": ("jobs", "per", "user"),
+    "MaxTRESPerUser": ("tres", "per", "user"),
+    "MaxTRES": ("tres", "per", "job"),
+    "MaxWall": ("wall_clock", "per", "job"),
+    "GrpJobs": ("active_jobs", "count"),
+    "GrpSubmitJobs": ("jobs", "count"),
+    "GrpTRES": ("tres", "total"),
+}
+
+
+def of_associations(told: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
+    """Read the limits of a user's associations, and those of their accounts as a whole.
+
+    Parameters
+    ----------
+    told
+        All associations.
+    user
+        Whose.
+    cluster
+        On which; any if empty.
+    """
+    here = [one for one in told if cluster in ("", reading.text(one.get("cluster")))]
+    own = [one for one in here if reading.text(one.get("user")) == user]
+    accounts = {reading.text(one.get("account")) for one in own}
+    theirs = [one for one in here if not reading.text(one.get("user")) and reading.text(one.get("account")) in accounts]
+    return [
+        SlurmLimits(
+            account=reading.text(one.get("account")),
+            user=reading.text(one.get("user")),
+            partition=reading.text(one.get("partition")),
+            qualities=tuple(map(reading.text, reading.listed(one.get("qos")))),
+            limits=_read(one.get("max"), _ASSOCIATION),
+        )
+        for one in (*own, *theirs)
+    ]
+
+
+def of_qualities(told: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
+    """Read the limits of some qualities of service.
+
+    Parameters
+    ----------
+    told
+        All of them.
+    names
+        Of those that are wanted.
+    """
+    wanted = set(names)
+    return [
+        SlurmLimits(quality=name, limits=_read(reading.nested(one, "limits", "max"), _QUALITY))
+        for one in told
+        if (name := reading.text(one.get("name"))) in wanted
+    ]
+
+
+def _read(told: Any, places: Mapping[str, _Place]) -> dict[str, str]:
+    found = {}
+    for name, place in places.items():
+        value = reading.nested(told, *place)
+        if "TRES" in name:
+            text = ",".join(_resource(one) for one in reading.listed(value) if isinstance(one, Mapping))
+        else:
+            number = reading.whole(value)
+            text = "" if number is None else str(number)
+            if text and "Wall" in name:
+                text = format_walltime(60.0 * int(text)).removeprefix("0-")
+        if text:
+            found[name] = text
+    return found
+
+
+def _resource(told: Mapping[str, Any]) -> str:
+    kind, name = reading.text(told.get("type")), reading.text(told.get("name"))
+    return f"{kind}{f'/{name}' if name else ''}={reading.text(told.get('count'))}"

@@ -1,0 +1,87 @@
+"""Limits that real Slurm enforces on its users: what is said of them, before and while they stand against a job."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from forked import Command, asa
+from slurm_testbed import Testbed, missing, until
+
+ONE = """\
+name = "two"
+[[stage]]
+name = "first"
+command = "sleep 40"
+cores = 1
+walltime = "5m"
+[[stage]]
+name = "second"
+command = "true"
+cores = 1
+walltime = "5m"
+"""
+
+
+@pytest.fixture(params=["22.05", "24.11"])
+def strict(request):
+    """Give a cluster that lets its user have one job in the queue."""
+    newer = request.param == "24.11"
+    if reason := missing(newer):
+        pytest.skip(reason)
+    conf = "AccountingStorageEnforce=associations,limits\n"
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-strict"), newer=newer, accounting=True, conf=conf)
+    try:
+        testbed.start()
+        testbed.run_as_root(
+            "sacctmgr", "-i", "modify", "user", testbed.user, "set", "MaxSubmitJobs=1", "GrpTRES=cpu=40"
+        )
+        testbed.run_as_root("sacctmgr", "-i", "modify", "account", "test", "set", "GrpSubmitJobs=50")
+        testbed.run_as_root("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPerUser=7")
+        until(lambda: "MaxSubmitJobs=1(" in testbed.run_as_root("scontrol", "show", "assoc_mgr"), what="the limit")
+        yield testbed
+    finally:
+        testbed.stop()
+
+
+@pytest.mark.slurm
+def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
+    place = strict.folder("limits")
+    (place / "two.toml").write_text(ONE)
+    environment = {**os.environ, "HOME": str(place), "ASA_RUNS": str(place / "runs"), "COLUMNS": "200"}
+    told = {"cwd": place, "env": environment}
+    on = ("--backend", "slurm-cli", "--set", f"prefix={' '.join(strict.prefix)}", "--set", "poll=2s")
+    rest = ("--backend", "slurm-rest", "--set", f"url=unix://{strict.socket}", "--set", f"user={strict.user}")
+    for means in (on, rest):
+        found = json.loads(asa("doctor", *means, "--output", "json", **told).stdout)["findings"]
+        [limits] = [one for one in found if one["topic"] == "Your limits"]
+        assert limits["told"].splitlines() == [
+            "you, with account test: 1 jobs in the queue (MaxSubmitJobs), cpu=40 at once (GrpTRES)",
+            "all of account test: 50 jobs in the queue (GrpSubmitJobs)",
+            "QOS normal: 7 jobs of a user run at once (MaxJobsPerUser)",
+        ]
+        assert "is not accepted" in limits["consequence"]
+    client = Command("run", "two.toml", *on, "--strategy", "per-stage", "--bank", "none", **told)
+    try:
+
+        def put_off():
+            if not list((place / "runs").glob("*/journal.jsonl")):
+                return None
+            stages = json.loads(asa("status", "--output", "json", **told).stdout)["stages"]
+            return next((stage for stage in stages if stage["put_off"]), None)
+
+        stage = until(put_off, what="a submission that is refused")
+        assert "AssocMaxSubmitJobLimit" in stage["put_off"]
+        shown = asa("status", **told).stdout
+        assert "not accepted since" in shown
+        assert "AssocMaxSubmitJobLimit" in shown
+        explained = asa("explain", stage["stage"], **told).stdout
+        assert "As many jobs of its user or account are in the queue as may be." in explained
+        [mine] = strict.run("squeue", "-h", "-o", "%i").split()
+        strict.run("scancel", mine)  # by hand; the other stage, which depends on nothing, gets its turn
+        client.wait(120)
+        told_of = asa("explain", **told).stdout
+        assert "was cancelled by somebody else" in told_of
+        assert "starts by itself" not in told_of
+    finally:
+        client.close()

@@ -1,0 +1,68 @@
+"""The command line bears what nobody should give it: a sample of `cli_fuzz`, and what was once found."""
+
+import typing
+
+import pytest
+from cli_fuzz import Fuzz, commands
+from forked import asa
+
+SAMPLE = 24
+
+
+@pytest.fixture(scope="module")
+def fuzz(tmp_path_factory):
+    return Fuzz(tmp_path_factory.mktemp("fuzz") / "it", seed=23)
+
+
+@pytest.mark.parametrize("number", range(SAMPLE))
+def test_a_command_that_nobody_should_give_is_borne(fuzz, number):
+    case = fuzz.run(fuzz.case(number))
+    assert not case.trouble, "\n".join([str(case), *case.trouble])
+
+
+def test_every_whole_number_has_a_largest():
+    """Else something, somewhere, counts to it."""
+    from typer.main import get_command
+
+    from asa.cli.main import app
+
+    without = []
+
+    def look(command, path):
+        for name, one in getattr(command, "commands", {}).items():
+            look(one, f"{path} {name}")
+        for one in command.params:
+            is_whole = int in (typing.get_args(one.type_descriptor.annotation) or (one.type_descriptor.annotation,))
+            if is_whole and one.type_descriptor.parameter_info.max is None:
+                without.append(f"{path} {one.opts[0]}")
+
+    assert len(commands()) > 40
+    look(get_command(app), "asa")
+    assert not without
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "montage", "--seeds", "99999999999"], "--seeds"),
+        (["compare", "montage", "--poll", "1" + "0" * 12], "--poll"),
+        (["compare", "montage", "--poll", "1" + "0" * 23], "--poll"),
+        (["predict", "--cores", "4", "--walltime", "99999999999d"], "longer than can be counted"),
+        (["run", "montage"], "It is a model"),
+        (["run", "montage", "--cores", "28"], "It is a model"),
+        (["plan", "w.toml", "--backend", "simulated"], "--set system=hpc2n"),
+        (["learn", "--from", "jobs.txt", "--bank", "w.toml"], "is a file, and no folder of a bank"),
+        (["predict", "--cores", "4", "--walltime", "2h", "--bank", "w.toml"], "is a file, and no folder of a bank"),
+        (["import", "wfformat", "deep.json"], "nested too deep"),
+        (["import", "wfformat", "deeper.json"], "nested too deep"),
+        (["check", "deep.toml"], "brackets are too deep"),
+        (["check", "letters.toml"], "1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-'"),
+    ],
+)
+def test_what_once_was_a_traceback_or_wrong_is_told(fuzz, tmp_path, arguments, words):
+    for name in ("jobs.txt", "deep.json", "deeper.json", "deep.toml", "flow.toml"):
+        (tmp_path / name).write_bytes((fuzz.place / "samples" / name).read_bytes())
+    (tmp_path / "flow.toml").rename(tmp_path / "w.toml")
+    (tmp_path / "letters.toml").write_text('[[stage]]\nname = "étape"\ncommand = "true"\ncores = 1\nwalltime = "1m"\n')
+    done = asa(*arguments, cwd=tmp_path, code=2)
+    assert words in " ".join((done.stdout + done.stderr).split())
