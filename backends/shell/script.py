@@ -27,6 +27,7 @@ from asa.backend import Step
 from asa.payload import HELD_EXIT, SHORT_EXIT
 
 __all__ = [
+    "ENTRY",
     "TWIN_EXIT",
     "UNABLE_EXIT",
     "Payload",
@@ -43,6 +44,9 @@ TWIN_EXIT = 86
 
 UNABLE_EXIT = 87
 """Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
+
+ENTRY = "ASA_ENTRY_"
+"""With a number from 1 on, the name of a variable that holds another's name and value for the payload alone."""
 
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _AWAITS = "awaits="
@@ -260,6 +264,18 @@ seen= # in place of what the environment says
 over= # the payload, or the step, has ended
 ending= # told to end after that
 
+# Variables whose names not every shell keeps, as those of functions that bash exported, and those of names that this
+# script uses itself come numbered, and are put back for the payload alone; its shell is bash where sh may drop them.
+shell=sh
+entries=0
+while eval "entry=\\${{{ENTRY}$((entries + 1))-}}" && [ -n "$entry" ]; do
+  entries=$((entries + 1))
+  eval "entry_$entries=\\$entry"
+  unset "{ENTRY}$entries"
+  case ${{entry%%=*}} in *[!A-Za-z0-9_]*) shell='bash --posix' ;; esac
+done
+command -v bash >/dev/null 2>&1 || shell=sh
+
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
 give_up() {{ say "$*"; exit {UNABLE_EXIT}; }}
@@ -408,11 +424,14 @@ mark began
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
   over=
-  if env --default-signal=INT,QUIT true 2>/dev/null; then
-    env --default-signal=INT,QUIT $seen sh -c -- "$1" &
-  else
-    env $seen sh -c -- "$1" &
-  fi
+  text=$1 number=0
+  set --
+  ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT
+  while [ "$number" -lt "$entries" ]; do
+    number=$((number + 1))
+    eval "set -- \\"\\$@\\" \\"\\$entry_$number\\""
+  done
+  env "$@" $seen $shell -c -- "$text" &
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
   await_child

@@ -194,9 +194,10 @@ class RestLink:
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the request that `submit` would send."""
         dialect = self._versions.get()
-        told = replace(job, environment={f"({len(job.environment)} variables)": "..."})
         title = f"POST /slurm/{dialect.name}/job/submit"
-        return {title: json.dumps(dialect.submission(replace(told, script="(the script above)")), indent=2)}
+        body = dialect.submission(replace(job, script="(the script above)"))
+        body["job"]["environment"] = f"({len(body['job']['environment'])} variables)"
+        return {title: json.dumps(body, indent=2)}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some jobs; those that it does not know are missing."""
