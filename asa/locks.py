@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from asa.errors import LeaseError
+from asa.files import open_file
 
 __all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
 
@@ -137,7 +138,7 @@ class FileLock:
     def holder(self) -> Holder | None:
         """Who holds it now; None if nobody does."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 text = file.read(4096)
                 status = os.fstat(file.fileno())
         except FileNotFoundError:

@@ -17,6 +17,7 @@ __all__ = [
     "HOPELESS_EXITS",
     "INPUT_EXIT",
     "OUTPUT_EXIT",
+    "PRIVATE",
     "SHORT_EXIT",
     "TASK_EXIT",
     "meaning",
@@ -40,6 +41,9 @@ HELD_EXIT = 89
 
 HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
+
+PRIVATE = "# Not for the list of processes: it has values of variables.\n"
+"""How a payload begins that nobody else may read, as everybody may what is in a command line."""
 
 _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
@@ -133,7 +137,7 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
-    return "\n".join(parts)
+    return PRIVATE * bool(stage.environment) + "\n".join(parts)
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -181,7 +185,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         f"asa_workers={workers}",
         '[ -z "$asa_done" ] || mkdir -p "$asa_done" || asa_done=',
         'asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || exit 87',  # for all nodes to see
-        "trap 'rm -f \"$asa_list\" \"$asa_list\".*' EXIT",
+        'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
     if stage.tasks_file:
         name = shlex.quote(stage.tasks_file)
@@ -253,8 +257,8 @@ asa_pass_on() {
 # Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What ended well is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
-# idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; one that tells to end lets
-# no more begin.
+# idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to
+# end no more begin.
 _POOL = rf"""
 {_RUN}
 asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_first=0 asa_all=$3
@@ -337,7 +341,9 @@ if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; t
   asa_pass_on() {{
     asa_heard=$((asa_heard + 1))
     case $1 in
-      USR1 | USR2) srun $asa_on_each --overlap sh -c 'kill -s "$1" "$(cat "$2.$SLURM_PROCID")"' asa-signal "$1" "$asa_list" ;;
+      USR1 | USR2)
+        srun $asa_on_each --overlap sh -c 'kill -s "$1" "$(cat "$2.$SLURM_PROCID")"' asa-signal "$1" "$asa_list" || :
+        ;;
       *) kill -s "$1" "$asa_child" 2>/dev/null || : ;;
     esac
   }}

@@ -134,7 +134,13 @@ def test_tasks_take_as_many_cores_as_they_need(tmp_path):
 def test_a_signal_reaches_the_tasks_that_run_and_the_others_still_begin(tmp_path, shell):
     """As `--signal=B:USR1@60` sends it to each element of a job array, where it is a script's own to handle."""
     (tmp_path / "script").write_text("trap 'echo $1 >>saved; exit' USR1\ntouch up$1\nwhile :; do sleep 0.1; done\n")
-    tasks = (f"exec env N=1 {shell} script 1", f"cd . && exec env N=2 {shell} script 2", "echo 3 >>saved", "exit 5", "echo 4 >>saved")
+    tasks = (
+        f"exec env N=1 {shell} script 1",
+        f"cd . && exec env N=2 {shell} script 2",
+        "echo 3 >>saved",
+        "exit 5",
+        "echo 4 >>saved",
+    )
     text = payload_text(stage(tasks=tasks), 2)
     with subprocess.Popen([shell, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: (tmp_path / "up1").exists() and (tmp_path / "up2").exists())

@@ -321,7 +321,7 @@ class _Translator:
         folder = _text(script.directives, "chdir")
         there = f"cd {shlex.quote(folder)} && " if folder else ""
         job = 'SLURM_ARRAY_JOB_ID="${SLURM_JOB_ID:-0}" ' if "SLURM_ARRAY_JOB_ID" in script.text else ""
-        begin = "exec env " if script.path is not None else ""  # then no shell stands between the script and its signals
+        begin = "exec env " if script.path is not None else ""  # so that signals come to the script itself
         widened = replace(
             stage,
             cores=needs.cores * width,

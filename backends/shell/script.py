@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
-from asa.payload import HELD_EXIT, SHORT_EXIT
+from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT
 
 __all__ = [
     "ENTRY",
@@ -212,8 +212,9 @@ def batch_script(
 
 
 def _run(command: str) -> str:
-    """Say how a command is run: handed over as an argument, or in a file where it is too long for one."""
-    how = "run" if len(command.encode()) <= _LONGEST_ARGUMENT_BYTES else "run_file"
+    """Say how a command is run: handed over as an argument, or in a file where it is too long for one, or private."""
+    fits = len(command.encode()) <= _LONGEST_ARGUMENT_BYTES and not command.startswith(PRIVATE)
+    how = "run" if fits else "run_file"
     return f"{how} {shlex.quote(command)}"
 
 
@@ -378,7 +379,7 @@ if [ -n "$token" ]; then
       exit {TWIN_EXIT}
     fi
     # The same job was put back into the queue. What ended well stays ended: others may build on it already.
-    if grep -qx code=0 "$marks/ended" 2>/dev/null; then
+    if [ -f "$marks/ended" ] && grep -qx code=0 "$marks/ended" 2>/dev/null; then
       say "the payload ended well before this job was put back into the queue"
       exit 0
     fi
@@ -441,7 +442,10 @@ run() {{
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
 run_file() {{
   file=$marks/.payload.$job
-  printf 'rm -f "$asa_file"; unset asa_file; %s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
+  mask=$(umask)
+  umask 077
+  printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
+  umask "$mask"
   asa_file=$file
   export asa_file
   run '. "$asa_file"'
