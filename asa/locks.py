@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 
 from asa.documents import read_json
 from asa.errors import LeaseError
+from asa.files import open_file
 
 __all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
 
@@ -138,7 +139,7 @@ class FileLock:
     def holder(self) -> Holder | None:
         """Who holds it now; None if nobody does."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 text = file.read(4096)
                 status = os.fstat(file.fileno())
         except FileNotFoundError:

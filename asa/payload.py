@@ -17,6 +17,7 @@ __all__ = [
     "HOPELESS_EXITS",
     "INPUT_EXIT",
     "OUTPUT_EXIT",
+    "PRIVATE",
     "SHORT_EXIT",
     "TASK_EXIT",
     "meaning",
@@ -40,6 +41,9 @@ HELD_EXIT = 89
 
 HOPELESS_EXITS = frozenset({INPUT_EXIT, 126, 127})
 """Exit codes of what would end so again, however often it is tried."""
+
+PRIVATE = "# Not for the list of processes: it has values of variables.\n"
+"""How a payload begins that nobody else may read, as everybody may what is in a command line."""
 
 _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
@@ -128,12 +132,12 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     elif stage.script or len(stage.command.encode()) > _LONGEST_ARGUMENT_BYTES:
         parts += [_RUN, _script(stage.script or stage.command)]
     else:
-        parts += [_RUN, f"asa_run sh -c -- {shlex.quote(stage.command)}"]
+        parts += [_RUN, f"asa_run $asa_sh -c -- {shlex.quote(stage.command)}"]
     if stage.outputs:
         parts.append('code=$?\n[ "$code" -eq 0 ] || exit "$code"')
         forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
-    return "\n".join(parts)
+    return PRIVATE * bool(stage.environment) + "\n".join(parts)
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -181,7 +185,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         f"asa_workers={workers}",
         '[ -z "$asa_done" ] || mkdir -p "$asa_done" || asa_done=',
         'asa_list=$(mktemp "${asa_done:-${TMPDIR:-/tmp}}/.tasks-XXXXXXXX") || exit 87',  # for all nodes to see
-        "trap 'rm -f \"$asa_list\"' EXIT",
+        'trap \'rm -f "$asa_list" "$asa_list".*\' EXIT',
     ]
     if stage.tasks_file:
         name = shlex.quote(stage.tasks_file)
@@ -190,7 +194,7 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         lines.append(f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name} >\"$asa_list\"")
     else:
         lines.append(f"cat >\"$asa_list\" <<'{end}'\n{listed}{end}")
-    return "\n".join([*lines, _RUN_TASKS])
+    return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_POOL)}", _RUN_TASKS])
 
 
 _CHECK = r"""
@@ -225,12 +229,16 @@ need() {
 # background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
 # where it had ended in that moment the first answer stands.
 _RUN = r"""
+asa_sh=sh asa_env=
+[ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
+! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
+asa_place= # a file for the number of the process that is run
 asa_run() {
   asa_child= asa_heard=0 asa_code=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
-  if env --default-signal=INT,QUIT true 2>/dev/null; then set -- env --default-signal=INT,QUIT "$@"; fi
-  "$@" &
+  $asa_env "$@" &
   asa_child=$!
+  [ -z "$asa_place" ] || echo "$asa_child" >"$asa_place"
   while :; do
     asa_before=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
@@ -246,40 +254,105 @@ asa_pass_on() {
 }
 """.strip()
 
-# Each line of the list is a task, and its number tells it from the others. What ended well is noted beside its text, so
-# that a stage that is run again, after a failure or on another node, does not run it again. On several nodes each takes
-# every n-th line.
+# Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What ended well is noted
+# beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
+# nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
+# idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to
+# end no more begin.
+_POOL = rf"""
+{_RUN}
+asa_list=$1 asa_done=$2 asa_workers=$3 asa_cpus_per_task=$4 asa_cpus=$5 asa_first=0 asa_all=$3
+[ -r "$asa_list" ] || sleep 5
+[ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
+asa_count=$(grep -c '' <"$asa_list")
+if [ -n "$asa_cpus" ]; then # of each node
+  set -- $(printf '%s\n' "$asa_cpus" | awk -F, -v size="$asa_cpus_per_task" -v r="$SLURM_PROCID" '
+    {{ for (i = 1; i <= NF; i++) {{ split($i, p, /[(x)]+/); k = int(p[1] / size); if (k < 1) k = 1
+      for (j = p[2] ? p[2] : 1; j > 0; j--) {{ if (n++ == r) {{ first = all; own = k }}; all += k }} }}
+      print n, first + 0, own + 0, all }}')
+  if [ "${{1:-0}}" -ne "$SLURM_NTASKS" ]; then
+    asa_workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
+    [ "$asa_workers" -gt 0 ] || asa_workers=1
+    set -- "$SLURM_NTASKS" "$((SLURM_PROCID * asa_workers))" "$asa_workers" "$((SLURM_NTASKS * asa_workers))"
+  fi
+  asa_first=$2 asa_workers=$3 asa_all=$4
+  echo $$ >"$asa_list.$SLURM_PROCID"
+fi
+asa_running=$(mktemp -d "${{TMPDIR:-/tmp}}/asa-XXXXXXXX") || exit 87
+trap 'rm -rf "$asa_running"' EXIT
+mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
+asa_task() {{
+  if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
+    ASA_TASK=$1
+    export ASA_TASK
+    asa_place=$asa_running/$asa_slot
+    asa_run $asa_sh -c -- "$2" </dev/null 9>&-
+    asa_code=$?
+    rm -f "$asa_place"
+    if [ "$asa_code" -ne 0 ]; then
+      : >"$asa_running/failed"
+      printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
+    elif [ -n "$asa_done" ]; then
+      printf '%s\n' "$2" >"$asa_done/.$1.$asa_slot" && mv -f "$asa_done/.$1.$asa_slot" "$asa_done/$1" || :
+    fi
+  fi
+  echo "$asa_slot" >&9
+}}
+asa_told=0 asa_ending=
+asa_tell() {{
+  asa_told=$((asa_told + 1))
+  case $1 in HUP | INT | TERM) asa_ending=1 ;; esac
+  for asa_place in "$asa_running"/[0-9]*; do
+    kill -s "$1" "$(cat "$asa_place" 2>/dev/null)" 2>/dev/null || :
+  done
+}}
+for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done
+asa_slot=0
+while [ "$asa_slot" -lt "$asa_workers" ]; do
+  asa_slot=$((asa_slot + 1))
+  echo "$asa_slot" >&9
+done
+asa_number=0
+while IFS= read -r asa_line; do
+  asa_number=$((asa_number + 1))
+  asa_turn=$(((asa_number - 1) % asa_all - asa_first))
+  [ "$asa_turn" -ge 0 ] && [ "$asa_turn" -lt "$asa_workers" ] || continue
+  asa_slot=
+  until [ -n "$asa_slot" ] || [ -n "$asa_ending" ]; do IFS= read -r asa_slot <&9 || :; done
+  [ -z "$asa_ending" ] || break
+  asa_task "$asa_number" "$asa_line" &
+done <"$asa_list"
+while :; do
+  asa_before=$asa_told
+  wait || :
+  [ "$asa_before" -ne "$asa_told" ] || break
+done
+[ -z "$asa_ending" ] || exit 143
+[ ! -e "$asa_running/failed" ]
+""".strip()
+
+# On several nodes srun would pass a signal to everything that runs there, and not to the tasks alone.
 _RUN_TASKS = rf"""
 asa_count=$(grep -c '' <"$asa_list")
 if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
-export asa_done asa_count
-asa_task='
-  number=${{1%%:*}} task=${{1#*:}}
-  if [ -n "$asa_done" ] && [ "$(cat "$asa_done/$number" 2>/dev/null)" = "$task" ]; then exit 0; fi
-  ASA_TASK=$number; export ASA_TASK
-  sh -c -- "$task" </dev/null
-  code=$?
-  if [ "$code" -ne 0 ]; then
-    printf "asa: task %s of %s failed with exit code %s: %s\n" "$number" "$asa_count" "$code" "$task" >&2
-    exit 1
-  fi
-  [ -z "$asa_done" ] || {{
-    printf "%s\n" "$task" >"$asa_done/.$number.$$" && mv -f "$asa_done/.$number.$$" "$asa_done/$number"
-  }} || :
-'
+set -- $asa_sh -c "$asa_pool" asa-tasks "$asa_list" "$asa_done" "$asa_workers" "$asa_cpus_per_task"
 if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
-  export asa_list asa_task asa_cpus_per_task
-  srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 \
-    --cpu-bind=none sh -c '
-    [ -r "$asa_list" ] || sleep 5
-    [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
-    workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
-    [ "$workers" -gt 0 ] || workers=1
-    grep -n "" <"$asa_list" | awk -v n="$SLURM_NTASKS" -v r="$SLURM_PROCID" "NR % n == r % n" |
-      tr "\n" "\0" | xargs -0 -r -n 1 -P "$workers" sh -c "$asa_task" asa-task'
+  asa_on_each="--nodes=$SLURM_JOB_NUM_NODES --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 --cpu-bind=none"
+  asa_pass_on() {{
+    asa_heard=$((asa_heard + 1))
+    case $1 in
+      USR1 | USR2)
+        srun $asa_on_each --overlap sh -c 'kill -s "$1" "$(cat "$2.$SLURM_PROCID")"' asa-signal "$1" "$asa_list" || :
+        ;;
+      *) kill -s "$1" "$asa_child" 2>/dev/null || : ;;
+    esac
+  }}
+  set -- srun $asa_on_each --kill-on-bad-exit=0 "$@" "${{SLURM_JOB_CPUS_PER_NODE:-?}}"
 else
-  grep -n '' <"$asa_list" | tr '\n' '\0' | xargs -0 -n 1 -P "$asa_workers" sh -c "$asa_task" asa-task
+  set -- "$@" ''
 fi
+asa_run "$@"
 asa_code=$?
+[ "$asa_code" -ne 143 ] || exit 143
 [ "$asa_code" -eq 0 ] || exit {TASK_EXIT}
 """.strip()

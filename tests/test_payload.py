@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import signal
 import string
 import subprocess
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slurm_testbed import until
 
 from asa.errors import WorkflowError
 from asa.payload import INPUT_EXIT, OUTPUT_EXIT, TASK_EXIT, meaning, payload_text
@@ -127,6 +130,42 @@ def test_tasks_take_as_many_cores_as_they_need(tmp_path):
     assert run(Stage("s", cores=4, cpus_per_task=4, tasks=(busy,) * 5), tmp_path, cores=4).returncode == 0
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_signal_reaches_the_tasks_that_run_and_the_others_still_begin(tmp_path, shell):
+    """As `--signal=B:USR1@60` sends it to each element of a job array, where it is a script's own to handle."""
+    (tmp_path / "script").write_text("trap 'echo $1 >>saved; exit' USR1\ntouch up$1\nwhile :; do sleep 0.1; done\n")
+    tasks = (
+        f"exec env N=1 {shell} script 1",
+        f"cd . && exec env N=2 {shell} script 2",
+        "echo 3 >>saved",
+        "exit 5",
+        "echo 4 >>saved",
+    )
+    text = payload_text(stage(tasks=tasks), 2)
+    with subprocess.Popen([shell, "-c", text], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: (tmp_path / "up1").exists() and (tmp_path / "up2").exists())
+        time.sleep(0.2)
+        process.send_signal(signal.SIGUSR1)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == TASK_EXIT
+    assert sorted((tmp_path / "saved").read_text().split()) == ["1", "2", "3", "4"]
+    assert [line for line in said.splitlines() if line.startswith("asa:")] == [
+        "asa: task 4 of 5 failed with exit code 5: exit 5"
+    ]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_task_begins_once_the_stage_was_told_to_end(tmp_path, shell):
+    tasks = ("trap 'echo 1 >>saved; exit' TERM; touch up; while :; do sleep 0.1; done", "echo 2 >>saved")
+    text = payload_text(Stage("s", cores=1, tasks=tasks), 1)
+    with subprocess.Popen([shell, "-c", text], cwd=tmp_path) as process:
+        until((tmp_path / "up").exists)
+        time.sleep(0.2)
+        process.terminate()
+        assert process.wait(30) == 143
+    assert (tmp_path / "saved").read_text() == "1\n"
+
+
 def test_tasks_that_ended_well_are_not_run_again(tmp_path):
     place = tmp_path / "place"
     tasks = ["echo 1 >>ran", "echo 2 >>ran; [ -e mended ]", "echo 3 >>ran"]
@@ -169,7 +208,7 @@ def test_several_nodes_share_the_tasks_and_one_that_does_not_see_them_fails(tmp_
     shares = [(tmp_path / f"ran.{rank}").read_text().split() for rank in range(3)]
     assert sorted(int(number) for share in shares for number in share) == list(range(10))
     assert max(map(len, shares)) == 4
-    hide = "eval rm -f $asa_list"
+    hide = f"rm -f {tmp_path}/other/.tasks-*"
     done = run(stage(tasks=tasks), tmp_path, place=tmp_path / "other", HIDE=hide, **node)
     assert done.returncode == TASK_EXIT
     assert "no list of tasks on" in done.stderr

@@ -27,6 +27,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import JournalError, RunError
+from asa.files import open_file
 from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path 
 def last_lines(file: Path, lines: int) -> str:
     """Read the last lines of a file, however long it is; what cannot be read is empty."""
     try:
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             start = stream.seek(0, os.SEEK_END)
             text = b""
             while start > 0 and text.count(b"\n") <= lines:
@@ -160,7 +161,7 @@ def _print(chunks: Iterable[bytes]) -> None:
 
 def _all_of(file: Path) -> Iterator[bytes]:
     try:
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             while chunk := stream.read(_BLOCK_BYTES):
                 yield chunk
     except OSError as error:
@@ -197,7 +198,7 @@ def _place_of_last(file: Path, lines: int) -> int:
 
 def _from(file: Path, place: int) -> bytes:
     try:
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             stream.seek(place)
             return stream.read(_BLOCK_BYTES)
     except OSError:

@@ -321,12 +321,13 @@ class _Translator:
         folder = _text(script.directives, "chdir")
         there = f"cd {shlex.quote(folder)} && " if folder else ""
         job = 'SLURM_ARRAY_JOB_ID="${SLURM_JOB_ID:-0}" ' if "SLURM_ARRAY_JOB_ID" in script.text else ""
+        begin = "exec env " if script.path is not None else ""  # so that signals come to the script itself
         widened = replace(
             stage,
             cores=needs.cores * width,
             memory_bytes=needs.memory_bytes * width,
             walltime_s=_within_a_year(stage.walltime_s * waves, script.directives["array"]),
-            tasks=tuple(f"{there}{job}SLURM_ARRAY_TASK_ID={i} {_command(script)}" for i in elements),
+            tasks=tuple(f"{there}{begin}{job}SLURM_ARRAY_TASK_ID={i} {_command(script)}" for i in elements),
         )
         return [widened]
 

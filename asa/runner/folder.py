@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
 from asa.errors import InputError, JournalError, LeaseError
+from asa.files import create_file, read_file
 from asa.locks import FileLock, Holder
 from asa.records import Record, RunEnded
 from asa.runner.active import Wish
@@ -35,7 +36,6 @@ __all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"
-_VARIABLES = "environment"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
 _BEAT_S = 60.0
@@ -174,7 +174,7 @@ class RunFolder:
         self._passed_over: set[str] = set()
         file = self.path / _PLAN
         try:
-            text = file.read_bytes()
+            text = read_file(file)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InputError(
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
@@ -202,7 +202,7 @@ class RunFolder:
         path = runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
         try:
             path.mkdir(parents=True)
-            (path / _WISHES).mkdir()
+            (path / _WISHES).mkdir(mode=0o700)
             _write_plan(path, plan)
         except OSError as error:
             hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
@@ -277,7 +277,7 @@ class RunFolder:
         for file in self._wish_files():
             self._passed_over.add(file.name)
             with suppress(OSError, ValidationError):
-                wishes.append(_wish.validate_json(file.read_bytes()))
+                wishes.append(_wish.validate_json(read_file(file)))
             with suppress(OSError):
                 file.unlink()
         return wishes
@@ -324,7 +324,7 @@ class RunFolder:
     def last_pulse(self) -> Pulse | None:
         """Give the latest sign of life of a client."""
         try:
-            return _pulse.validate_json((self.path / _PULSE).read_bytes())
+            return _pulse.validate_json(read_file(self.path / _PULSE))
         except (OSError, ValidationError):
             return None
 
@@ -481,17 +481,17 @@ def _safe(name: str) -> str:
 
 
 def _write_plan(folder: Path, plan: RunPlan) -> None:
-    """Write what a run is, for its user's eyes only if it holds values of variables: secrets may be among them."""
-    _write(folder / _PLAN, _plan.dump_json(plan, indent=1), private=bool(plan.settings.get(_VARIABLES)))
+    _write(folder / _PLAN, _plan.dump_json(plan, indent=1))
 
 
-def _write(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file that is there whole or not at all, for readers on other hosts too."""
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, for its user's other hosts too, and for nobody else.
+
+    Values of variables, and secrets among them, may be in what runs and in what is wanted of it.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("wb") as file:
-            if private:
-                os.fchmod(file.fileno(), 0o600)
+        with create_file(temporary) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

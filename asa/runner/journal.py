@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from asa.errors import JournalError, LeaseError
+from asa.files import read_file
 from asa.runner.entries import Entry, read_entry, write_entry
 
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
@@ -37,7 +38,7 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
         It cannot be read, or it is damaged before its end, where what was done is no longer known.
     """
     try:
-        text = path.read_bytes()
+        text = read_file(path)
     except FileNotFoundError:
         return [], 0
     except OSError as error:
@@ -140,7 +141,7 @@ class Journal:
 
     def _open(self) -> None:
         is_new = not self.path.exists()
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._descriptor, self._sound)  # what a crash has left
         if is_new:
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)

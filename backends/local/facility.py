@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asa.backends.shell.environment import carried, inherited
+
 from asa.backend import Advice, Capabilities, Examination
 from asa.errors import InputError
 from asa.history import JobHistory
@@ -26,7 +28,6 @@ _NOTES = ("jobs are processes of this machine, and nothing keeps them from using
 _SECRETS = frozenset({"SLURM_JWT"})
 _OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")  # in which the client may itself run
 _OF_THE_SITE = frozenset({"SLURM_CONF"})
-_OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
 _LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
 
 
@@ -99,7 +100,7 @@ class LocalMachine:
             folder,
             self.capabilities,
             # scripts that were written for Slurm go to the folder that they were submitted from
-            environment={**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment},
+            environment=carried({**_inherited(), "SLURM_SUBMIT_DIR": str(_here()), **self.settings.environment}),
             work=_here(),
             sleep=sleep,
         )
@@ -203,11 +204,11 @@ def _variables(value: object) -> dict[str, str]:
 
 def _inherited() -> dict[str, str]:
     """Variables that jobs get from the client; what is not UTF-8, a secret of ours or of its own job stays behind."""
-    return {name: value for name, value in os.environ.items() if _is_inherited(name, value)}
+    return {name: value for name, value in inherited().items() if _is_inherited(name, value)}
 
 
 def _is_inherited(name: str, value: str) -> bool:
-    if name in _SECRETS or name in _OF_THE_SHELL or (name.startswith(_OF_A_JOB) and name not in _OF_THE_SITE):
+    if name in _SECRETS or (name.startswith(_OF_A_JOB) and name not in _OF_THE_SITE):
         return False
     try:
         return len(name.encode()) + len(value.encode()) < _LONGEST_VARIABLE_BYTES

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from asa.documents import read_json
 from asa.errors import InputError, UnavailableError
+from asa.files import create_file, read_file
 
 from .script import is_utf8, traits
 
@@ -109,8 +110,10 @@ class RunFolder:
             self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
         )
         try:
-            for folder in (self.scripts, self.logs, self.marks, self.posts, self._jobs):
+            for folder in (self.logs, self.marks, self.posts):
                 folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.scripts, self._jobs):  # where values of variables are
+                folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise _unwritable(self.root, error) from error
 
@@ -140,7 +143,7 @@ class RunFolder:
     def traits(self, name: str) -> tuple[bool, tuple[str, ...]]:
         """Say whether a job's payload waits for tokens, and the names of its steps, by its script."""
         try:
-            return traits((self.scripts / f"{name}{_SCRIPT}").read_text(encoding="utf-8"))
+            return traits(read_file(self.scripts / f"{name}{_SCRIPT}").decode())
         except (OSError, ValueError):
             return False, ()
 
@@ -173,7 +176,7 @@ class RunFolder:
     def kept_job(self, job_id: str) -> Kept | None:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
-            told = read_json((self._jobs / job_id).read_text(encoding="utf-8"))
+            told = read_json(read_file(self._jobs / job_id))
             return Kept(**{**told, "steps": tuple(told["steps"])})
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -223,7 +226,7 @@ class RunFolder:
 
     def _mark(self, job_id: str, token: str, kind: str) -> Mark | None:
         path = self.marks / (token or f"job.{job_id}") / kind
-        if (written := self._seen(path, Path.read_bytes)) is None:
+        if (written := self._seen(path, read_file)) is None:
             return None
         lines = written.decode("utf-8", "replace").splitlines()
         mark = _parsed(dict(line.partition("=")[::2] for line in lines))
@@ -257,10 +260,11 @@ def _parsed(facts: Mapping[str, str]) -> Mark | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
+    """Write a file so that nobody ever sees half of it, and nobody else any of it."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
     try:
-        draft.write_bytes(text.encode("utf-8"))
+        with create_file(draft) as file:
+            file.write(text.encode("utf-8"))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

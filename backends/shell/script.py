@@ -24,9 +24,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
-from asa.payload import HELD_EXIT, SHORT_EXIT
+from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT
 
 __all__ = [
+    "ENTRY",
     "TWIN_EXIT",
     "UNABLE_EXIT",
     "Payload",
@@ -43,6 +44,9 @@ TWIN_EXIT = 86
 
 UNABLE_EXIT = 87
 """Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
+
+ENTRY = "ASA_ENTRY_"
+"""With a number from 1 on, the name of a variable that holds another's name and value for the payload alone."""
 
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 _AWAITS = "awaits="
@@ -208,8 +212,9 @@ def batch_script(
 
 
 def _run(command: str) -> str:
-    """Say how a command is run: handed over as an argument, or in a file where it is too long for one."""
-    how = "run" if len(command.encode()) <= _LONGEST_ARGUMENT_BYTES else "run_file"
+    """Say how a command is run: handed over as an argument, or in a file where it is too long for one, or private."""
+    fits = len(command.encode()) <= _LONGEST_ARGUMENT_BYTES and not command.startswith(PRIVATE)
+    how = "run" if fits else "run_file"
     return f"{how} {shlex.quote(command)}"
 
 
@@ -259,6 +264,18 @@ kept= # cores, once others were given back
 seen= # in place of what the environment says
 over= # the payload, or the step, has ended
 ending= # told to end after that
+
+# Variables whose names not every shell keeps, as those of functions that bash exported, and those of names that this
+# script uses itself come numbered, and are put back for the payload alone; its shell is bash where sh may drop them.
+shell=sh
+entries=0
+while eval "entry=\\${{{ENTRY}$((entries + 1))-}}" && [ -n "$entry" ]; do
+  entries=$((entries + 1))
+  eval "entry_$entries=\\$entry"
+  unset "{ENTRY}$entries"
+  case ${{entry%%=*}} in *[!A-Za-z0-9_]*) shell='bash --posix' ;; esac
+done
+command -v bash >/dev/null 2>&1 || shell=sh
 
 # `echo` would read a backslash as more than itself.
 say() {{ printf 'asa: %s\\n' "$*" >&2; }}
@@ -362,7 +379,7 @@ if [ -n "$token" ]; then
       exit {TWIN_EXIT}
     fi
     # The same job was put back into the queue. What ended well stays ended: others may build on it already.
-    if grep -qx code=0 "$marks/ended" 2>/dev/null; then
+    if [ -f "$marks/ended" ] && grep -qx code=0 "$marks/ended" 2>/dev/null; then
       say "the payload ended well before this job was put back into the queue"
       exit 0
     fi
@@ -408,11 +425,14 @@ mark began
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
   over=
-  if env --default-signal=INT,QUIT true 2>/dev/null; then
-    env --default-signal=INT,QUIT $seen sh -c -- "$1" &
-  else
-    env $seen sh -c -- "$1" &
-  fi
+  text=$1 number=0
+  set --
+  ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT
+  while [ "$number" -lt "$entries" ]; do
+    number=$((number + 1))
+    eval "set -- \\"\\$@\\" \\"\\$entry_$number\\""
+  done
+  env "$@" $seen $shell -c -- "$text" &
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
   await_child
@@ -422,7 +442,10 @@ run() {{
 # No argument may be so long as a file, which is no more once the shell that runs it has begun to read.
 run_file() {{
   file=$marks/.payload.$job
-  printf 'rm -f "$asa_file"; unset asa_file; %s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
+  mask=$(umask)
+  umask 077
+  printf 'rm -f "$asa_file"; unset asa_file\n%s\n' "$1" | cat >"$file" || give_up "cannot write into $marks"
+  umask "$mask"
   asa_file=$file
   export asa_file
   run '. "$asa_file"'

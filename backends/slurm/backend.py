@@ -312,7 +312,7 @@ class SlurmBackend:
             dependency=passed.words,
             begin_s=passed.begin_s,
             held=spec.held,
-            environment=defaults.variables(),
+            environment=defaults.submission(),
             comment=f"{_COMMENT}{spec.token}" if spec.token else "",
             cpus_per_task=spec.cpus_per_task,
             options=spec.options,

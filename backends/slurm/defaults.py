@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
+import resource
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from asa.backends.shell.script import is_utf8
+from asa.backends.shell.environment import carried, inherited
 
 __all__ = ["JobDefaults"]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_INHERITED = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_")  # of the job that the client may run in; and its token
-_OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+_OF_SLURM = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_")
+_IN_A_JOB = "SLURM_JOB_ID"
+_TOKEN = "SLURM_JWT"  # noqa: S105 - the name of its variable
+_LIMITS = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+_USUAL_UMASK = 0o022
+_ENDLESS = (1 << 64) - 1  # as sbatch writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,8 @@ class JobDefaults:
     environment
         Variables of the payload, beside the inherited ones and before them.
     inherit
-        Whether the payload gets the client's own variables, as with ``sbatch``. Slurm's own, tokens among them, stay
-        behind, and so does what is no plain variable, such as an exported function, or text that is not UTF-8.
+        Whether the payload gets what it would get of the client by ``sbatch``: its variables, exported functions among
+        them, its limits and its umask. Tokens stay behind, and Slurm's variables of the job that the client may run in.
     folder
         Where payloads run, absolute; where the client was started, if not given.
     secrets
@@ -46,11 +50,26 @@ class JobDefaults:
     secrets: Collection[str] = ()
 
     def variables(self) -> dict[str, str]:
-        """All variables of the payload."""
-        own = {name: value for name, value in os.environ.items() if _is_inherited(name, value)} if self.inherit else {}
-        return {name: value for name, value in own.items() if name not in self.secrets} | dict(self.environment)
+        """All variables of the payload but those that Slurm sets, by their own names."""
+        own = inherited() if self.inherit else {}
+        left = {_TOKEN, *self.secrets}
+        shed = _OF_SLURM if _IN_A_JOB in os.environ else ()
+        return {name: v for name, v in own.items() if name not in left and not name.startswith(shed)} | self.environment
+
+    def submission(self) -> dict[str, str]:
+        """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client."""
+        told = {"SLURM_SUBMIT_DIR": str(self.folder), "SLURM_SUBMIT_HOST": socket.gethostname()}
+        return (_told_of_this_process() if self.inherit else {}) | told | carried(self.variables())
 
 
-def _is_inherited(name: str, value: str) -> bool:
-    plain = _NAME.fullmatch(name) is not None and "\n" not in value and is_utf8(value)
-    return plain and name not in _OF_THE_SHELL and not name.startswith(_NOT_INHERITED)
+def _told_of_this_process() -> dict[str, str]:
+    """Say as sbatch does what a job takes over where the site lets it: soft limits, umask, priority."""
+    limits = {f"SLURM_RLIMIT_{name}": resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in _LIMITS}
+    told = {name: str(_ENDLESS if limit == resource.RLIM_INFINITY else limit) for name, limit in limits.items()}
+    return told | {"SLURM_UMASK": f"{_umask():04o}", "SLURM_PRIO_PROCESS": str(os.getpriority(os.PRIO_PROCESS, 0))}
+
+
+def _umask() -> int:
+    """Tell this process's umask; to set it for a moment, which is the other way, would be seen by other threads."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), _USUAL_UMASK)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from asa.backend import Examination, Finding, Setting, Verdict
 from asa.errors import AccessError, AsaError, BackendError, InputError
@@ -171,7 +172,16 @@ class Examiner:
         return about
 
     def _access(self, found: _Found, about: SlurmAbout) -> None:
-        if not isinstance(self._settings, RestSettings) or about.token_ends_s is None:
+        if not isinstance(self._settings, RestSettings):
+            return
+        if self._settings.allow_insecure and urlsplit(self._settings.url).scheme == "http":
+            found.add(
+                "Secrecy",
+                "a token may go to another host in clear, as allow_insecure = true has it",
+                "note",
+                "Whoever listens on the way can act as you: https, or an ssh tunnel, would keep it secret.",
+            )
+        if about.token_ends_s is None:
             return
         left_s = about.token_ends_s - self._clock()
         renews = self._settings.token_file is not None or bool(self._settings.token_command)

@@ -256,6 +256,7 @@ def _rest_link(settings: RestSettings) -> SlurmLink:
         api=settings.api,
         verify=settings.verify,
         timeout_s=settings.timeout,
+        allow_insecure=settings.allow_insecure,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from asa.errors import InputError, SubmitRejectedError
 from asa.units import parse_memory
 
-__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys"]
+__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys", "variables"]
 
 Keys = Mapping[str, Callable[[str], dict[str, Any]]]
 """How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
@@ -157,6 +157,39 @@ def _no_word(words: str, version: str, job: str) -> SubmitRejectedError:
         where=f"job {job!r}",
         hint="Take the backend slurm-cli, which passes on every option, or leave it out.",
     )
+
+
+def variables(options: Iterable[str], job: str) -> dict[str, str]:
+    """Give the variables that sbatch itself, and not Slurm's daemons, sets for a job of such options.
+
+    Parameters
+    ----------
+    options, job
+        As for `checked`.
+
+    Examples
+    --------
+    >>> variables(["--ntasks-per-node=4", "--distribution=plane=2"], "align")
+    {'SLURM_NTASKS_PER_NODE': '4', 'SLURM_DISTRIBUTION': 'plane', 'SLURM_DIST_PLANESIZE': '2'}
+    """
+    told: dict[str, str] = {}
+    for name, value in checked(options, job):
+        if name == "distribution":
+            how, _, size = (value or "").partition("=")
+            told |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})
+        elif name == "hint":
+            told |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}  # the one hint that is said by REST
+        elif name in _TOLD:
+            told[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
+    return told
+
+
+_TOLD: Final = frozenset(
+    {
+        "cpus-per-gpu", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "mem-per-gpu", "ntasks-per-core",
+        "ntasks-per-node", "ntasks-per-socket", "threads-per-core",
+    }
+)  # fmt: skip
 
 
 def keys_of_38() -> Keys:

@@ -174,6 +174,8 @@ class RestSettings(SlurmSettings):
         A version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
     timeout
         How long an answer may take.
+    allow_insecure
+        Whether the token may be sent to another host without TLS, for whoever listens on the way to use.
     """
 
     url: str
@@ -185,6 +187,7 @@ class RestSettings(SlurmSettings):
     verify: Annotated[StrictBool | str, BeforeValidator(_verification)] = True
     api: Annotated[str, BeforeValidator(_version)] = ""
     timeout: Duration = 30.0
+    allow_insecure: bool = False
 
     @model_validator(mode="after")
     def _one_token_and_no_secret(self) -> Self:

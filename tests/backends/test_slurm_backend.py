@@ -112,7 +112,8 @@ def test_what_slurm_is_told_of_a_job(world):
     assert (job.name, job.comment) == ("fit_model_2.run1-7", "asa:run1-7")
     assert (job.account, job.qos, job.partition, job.constraint) == ("acc", "high", "debug", "ib")
     assert (job.cores, job.nodes, job.gpus, job.memory_bytes, job.held) == (56, 2, 1, 5, True)
-    assert job.environment == {"A": "1"}
+    assert job.environment.pop("SLURM_SUBMIT_HOST")
+    assert job.environment == {"A": "1", "SLURM_SUBMIT_DIR": str(site.folder)}
     assert job.folder == str(site.folder)
     backend.submit(spec(name="fit model/2", token="run1-7"))
     assert job.stdout.startswith(f"{site.folder}/logs/fit_model_2.run1-7-")

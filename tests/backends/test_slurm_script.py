@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from asa.backends.shell.environment import carried
 from asa.backends.shell.marks import RunFolder
 from asa.backends.shell.script import TWIN_EXIT, UNABLE_EXIT, Payload, file_name, job_name, token_of_file, traits
 from asa.backends.slurm.script import batch_script, before_step
@@ -497,3 +498,27 @@ def test_a_step_sees_what_a_job_of_its_own_would(start, share, seen, tmp_path):
     code, said, errors = done(start(token="a", path=path, slurm=HAS, steps=steps, before=before))
     assert (code, said.splitlines()) == (0, [seen, "104 104 6 28(x3),4,8(x2) 28(x3),4,8(x2) n[1-6]", "none"])
     assert ("have not the room for 105 tasks" in errors) == (share == "105 1 105")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="functions are bash's")
+def test_functions_and_variables_of_any_name_come_through(start, tmp_path):
+    """To a script, a command and what that starts, whatever the shell of the batch script makes of such names."""
+    mine = {"BASH_FUNC_module%%": '() {  echo "module $1"\n}', "folder": "/data", "job": "mine", "my-var": "a b"}
+    probe = tmp_path / "probe"
+    probe.write_text("#!/bin/bash\nmodule load\necho $folder $job $(env | grep -e my-var -e ASA_ENTRY)\n")
+    probe.chmod(0o755)
+    seen = "module load\n/data mine my-var=a b\n"
+    for stage in (
+        Stage("s", cores=1, script=probe.read_text()),
+        Stage("s", cores=1, command=f"{shlex.quote(str(probe))}\n:", environment=(("B", ""),)),
+        Stage("s", cores=1, command=shlex.quote(str(probe))),
+        Stage("s", cores=1, tasks=(shlex.quote(str(probe)),)),
+    ):
+        assert done(start(payload_text(stage, 1), slurm=carried(mine)))[:2] == (0, seen), stage
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="functions are bash's")
+def test_a_users_function_stands_in_for_no_command_of_the_script(start, folder):
+    mine = {f"BASH_FUNC_{name}%%": "() {  echo mine; exit 9\n}" for name in ("mv", "date", "say", "finish", "mark")}
+    assert done(start("say; true", token="a", slurm=carried(mine)))[:2] == (9, "mine\n")
+    assert folder.ended("7", "a").exit_code == 9

@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
+from asa.backends.shell.script import is_utf8
+
 from asa.errors import BackendError, InputError
 
 from ..link import SlurmJob
-from ..options import Keys, keys_of_38, keys_of_40, rest_keys
+from ..options import Keys, keys_of_38, keys_of_40, rest_keys, variables
 
 __all__ = ["KNOWN", "Dialect", "dialect", "number_of"]
 
@@ -25,6 +27,16 @@ KNOWN = (45, 44, 43, 42, 41, 40, 38)
 """API versions v0.0.N that are spoken, the best first. (v0.0.39 came with no release that is still in use.)"""
 
 _MIB = 1024**2
+_OF_LAUNCHERS = {
+    "HYDRA_BOOTSTRAP": "slurm",
+    "HYDRA_LAUNCHER_EXTRA_ARGS": "--external-launcher",
+    "I_MPI_HYDRA_BOOTSTRAP": "slurm",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "--external-launcher",
+    "OMPI_MCA_plm_slurm_args": "--external-launcher",
+    "PRTE_MCA_plm_slurm_args": "--external-launcher",
+}
+"""What sbatch sets since 23.11, unless its user does, so that `mpirun` may use all of a job."""
+
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -62,7 +74,7 @@ class Dialect(ABC):
             "standard_error": _literal(job.stderr),
             "tasks": job.tasks,
             "time_limit": self.minutes(job.walltime_s),
-            "environment": self.environment(dict(job.environment) or {"PATH": _PATH}),
+            "environment": self.environment(self.variables(job)),
         }
         texts = {
             "partition": job.partition,
@@ -127,6 +139,19 @@ class Dialect(ABC):
     @abstractmethod
     def number(self, value: int) -> Any:
         """Write a number that may be without limit or not set."""
+
+    def variables(self, job: SlurmJob) -> dict[str, str]:
+        """Give a job's variables as sbatch would; a value that is not UTF-8 cannot be said in JSON.
+
+        What sbatch sets itself overrides what the user has set, as there.
+        """
+        given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
+        told = variables(job.options, job.name)
+        if job.cpus_per_task > 1:
+            told["SLURM_CPUS_PER_TASK"] = str(job.cpus_per_task)
+        if job.gpus:
+            told["SLURM_GPUS"] = str(job.gpus)
+        return {"PATH": _PATH} | given | told
 
     @abstractmethod
     def environment(self, variables: dict[str, str]) -> Any:
@@ -216,6 +241,9 @@ class _Dialect40(Dialect):
     def environment(self, variables: dict[str, str]) -> list[str]:
         return [f"{name}={value}" for name, value in variables.items()]
 
+    def variables(self, job: SlurmJob) -> dict[str, str]:
+        return _OF_LAUNCHERS | super().variables(job)
+
     def nodes(self, count: int) -> str:
         return str(count)
 
@@ -247,6 +275,10 @@ class _Dialect42(_Dialect40):
     """Slurm 24.11 and later."""
 
     tells_deletions = True
+
+    def variables(self, job: SlurmJob) -> dict[str, str]:
+        told = super().variables(job)
+        return told | ({"SLURM_TRES_PER_TASK": f"cpu={job.cpus_per_task}"} if job.cpus_per_task > 1 else {})
 
 
 _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("skip_steps", "true"))

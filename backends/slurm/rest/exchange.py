@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -21,7 +22,7 @@ from .refusals import complaints, has_unauthorised
 from .scan import parse
 from .tokens import TokenSource
 
-__all__ = ["Answer", "Exchange", "LostAnswerError"]
+__all__ = ["Answer", "Exchange", "LostAnswerError", "is_in_clear"]
 
 _CONNECT_S = 10.0
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
@@ -80,6 +81,8 @@ class Exchange:
         Whether certificates are checked, or by which file of authorities.
     timeout_s
         Most seconds for one request and its whole answer.
+    allow_insecure
+        Whether a token may be sent to another host without TLS.
     transport
         Another way to send, for tests.
     """
@@ -93,6 +96,7 @@ class Exchange:
         verify: bool | str,
         timeout_s: float,
         transport: httpx.BaseTransport | None,
+        allow_insecure: bool = False,
     ) -> None:
         if not (user.isascii() and user.isprintable()):
             raise InputError(
@@ -101,6 +105,7 @@ class Exchange:
         self.url, self.token, self.user = url, token, user
         self.calls: Counter[str] = Counter()
         self._socket, self._base = _understood(url)
+        self._would_leak = token is not None and not allow_insecure and is_in_clear(url)
         self._verify, self._timeout_s, self._transport = verify, timeout_s, transport
         self._client: httpx.Client | None = None
 
@@ -129,7 +134,7 @@ class Exchange:
         Raises
         ------
         AccessError
-            Slurm does not let us in; the request was not carried out.
+            Slurm does not let us in, or a token would be sent in clear; the request was not carried out.
         LostAnswerError
             It was sent and may have been carried out.
         UnavailableError
@@ -156,6 +161,13 @@ class Exchange:
             self._client = None
 
     def _send(self, caller: str, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Answer:
+        if self._would_leak:
+            raise AccessError(
+                "the token would go to another host in clear, for whoever listens on the way to use; nothing was sent",
+                where=self.url,
+                hint="Give an address that begins with https://, or a tunnel's end here (ssh -L 6820:HOST:6820); or, "
+                "where the network between is trusted, set allow_insecure = true.",
+            )
         headers = self.token.headers(self.user) if self.token is not None else {}
         tail = "&".join(f"{name}={quote(value, safe='')}" for name, value in query)
         address = f"{self._base}{path}{'?' if tail else ''}{tail}"
@@ -212,7 +224,7 @@ class Exchange:
                     timeout=httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S)),
                     headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "asa"},
                     follow_redirects=False,
-                    trust_env=self._socket is None,
+                    trust_env=self._socket is None and not _is_plain_loopback(self._base),  # no proxy leads here
                 )
             except (ImportError, ValueError, httpx.InvalidURL) as error:  # only the proxies are not ours
                 raise _no_proxy(error) from error
@@ -262,6 +274,27 @@ class Exchange:
         elif "refused" in said.lower():
             why = "nobody listens there"
         return UnavailableError(why, where=self.url, hint=hint)
+
+
+def is_in_clear(url: str) -> bool:
+    """Say whether what is sent to an address leaves this host without TLS.
+
+    Examples
+    --------
+    >>> [is_in_clear(url) for url in ("http://slurm:6820", "https://slurm:6820", "http://[::1]:6820", "unix:///s.sock")]
+    [True, False, False, False]
+    """
+    return urlsplit(url).scheme == "http" and not _is_plain_loopback(url)
+
+
+def _is_plain_loopback(url: str) -> bool:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "http" and is_loopback
 
 
 def _has_no_access(answer: Answer) -> bool:

@@ -92,6 +92,8 @@ class RestLink:
     timeout_s
         Most seconds for a request and its whole answer. With its controller down slurmrestd answers only after
         Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
+    allow_insecure
+        Whether a token may be sent to another host without TLS.
     transport
         Another way to send, for tests.
     clock
@@ -112,10 +114,19 @@ class RestLink:
         api: str = "",
         verify: bool | str = True,
         timeout_s: float = 30.0,
+        allow_insecure: bool = False,
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._exchange = Exchange(url, token=token, user=user, verify=verify, timeout_s=timeout_s, transport=transport)
+        self._exchange = Exchange(
+            url,
+            token=token,
+            user=user,
+            verify=verify,
+            timeout_s=timeout_s,
+            transport=transport,
+            allow_insecure=allow_insecure,
+        )
         self.calls: Counter[str] = self._exchange.calls
         """Requests sent, by the method that needed them; ``negotiation`` for finding the version."""
         self._versions = Versions(self._exchange, api)
@@ -210,9 +221,10 @@ class RestLink:
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Show the request that `submit` would send."""
         dialect = self._versions.get()
-        told = replace(job, environment={f"({len(job.environment)} variables)": "..."})
         title = f"POST /slurm/{dialect.name}/job/submit"
-        return {title: json.dumps(dialect.submission(replace(told, script="(the script above)")), indent=2)}
+        body = dialect.submission(replace(job, script="(the script above)"))
+        body["job"]["environment"] = f"({len(body['job']['environment'])} variables)"
+        return {title: json.dumps(body, indent=2)}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
         """Ask the controller for some jobs; those that it does not know are missing."""

@@ -1,0 +1,59 @@
+"""What a job's payload gets of the process that asked for it, on its way through any shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from .script import ENTRY, is_utf8
+
+__all__ = ["carried", "inherited"]
+
+_OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+_COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
+
+
+def inherited() -> dict[str, str]:
+    """Give the variables that this process was given; not those that shells set themselves, or of no UTF-8 name."""
+    left = _OF_THE_SHELL | _put_in_by_python()
+    return {name: value for name, value in os.environ.items() if name not in left and is_utf8(name)}
+
+
+def _put_in_by_python() -> set[str]:
+    """Name the variable that Python sets where the locale is C, unless its user has."""
+    if os.environ.get(_COERCED) not in _COERCED_TO:
+        return set()
+    try:
+        begun_with = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return set()
+    given = any(entry.startswith(f"{_COERCED}=".encode()) for entry in begun_with.split(b"\0"))
+    return set() if given else {_COERCED}
+
+
+def carried(variables: Mapping[str, str]) -> dict[str, str]:
+    """Give variables names under which they come through the script around a payload, which turns them back.
+
+    The functions that bash exports have names such as ``BASH_FUNC_module%%``, which dash, the ``sh`` of Debian, drops.
+    Names in lower case are the script's own.
+
+    Parameters
+    ----------
+    variables
+        By any name.
+
+    Examples
+    --------
+    >>> carried({"A": "1", "folder": "/data", "BASH_FUNC_ml%%": "() { module; }"})
+    {'A': '1', 'ASA_ENTRY_1': 'folder=/data', 'ASA_ENTRY_2': 'BASH_FUNC_ml%%=() { module; }'}
+    """
+    plain = {name: value for name, value in variables.items() if _is_kept(name)}
+    others = [f"{name}={value}" for name, value in variables.items() if name not in plain]
+    return plain | {f"{ENTRY}{number}": entry for number, entry in enumerate(others, start=1)}
+
+
+def _is_kept(name: str) -> bool:
+    if name[:1] in ("", "-") or "=" in name or "\0" in name:  # of which `env` would make something else
+        return True
+    return name.isascii() and name.isidentifier() and not name.islower()

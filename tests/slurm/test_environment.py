@@ -1,0 +1,110 @@
+"""What a script finds around it: under plain `sbatch`, and as a stage, by Slurm's commands and by its REST daemon."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+from slurm_testbed import until
+
+SCRIPT = """#!/bin/bash
+env -0 >environment
+declare -F >functions
+module load gcc >module 2>&1
+pwd >folder
+{ ulimit -S -a; ulimit -H -a; umask; } >limits
+{ grep -E '^Sig(Blk|Ign|Cgt|Pnd)' /proc/self/status; trap; readlink /proc/$$/fd/0; } >signals
+mv environment seen
+"""
+
+# The shell of a user, with functions, limits and a umask of their own; `submit` is told what submits there.
+SHELL = """
+module() { echo "module was asked to $*"; }
+quote() { printf '%s\\n' "it's \\"$1\\"" '$2'; }
+export -f module quote
+export ODD=$'a\\nb' EMPTY= SLURM_CPU_BIND=none HOME=/home/somebody SPACED='x  y' http_proxy=http://proxy:3128
+export folder=/data token=mine number=7 shell=fish name=Ada
+ulimit -S -n 777 -s 4096 -c 0
+umask 027
+"""
+
+# A user's client, as `asa run` connects and submits.
+CLIENT = """
+import sys
+from pathlib import Path
+from asa.backend import JobSpec
+from asa.backends.slurm.facility import SlurmCommands, SlurmRest
+from asa.payload import payload_text
+from asa.workflow import Stage
+
+means, where = sys.argv[1:]
+settings = dict(system="testbed", age_accrues=True, environment="FROM_SITE=1")
+by = SlurmRest(url=where, **settings) if means == "rest" else SlurmCommands(prefix=where, **settings)
+options = ("--ntasks-per-node=2", "--distribution=cyclic")
+stage = Stage("probe", cores=8, cpus_per_task=2, script=Path("script").read_text(), options=options)
+spec = JobSpec(
+    "probe", 8, 300.0, command=payload_text(stage, 8), token="t-1", cpus_per_task=2, memory_bytes=800 << 20,
+    options=options,
+)
+backend = by.connect(Path("run").absolute())
+print(backend.submit(spec))
+backend.close()
+"""
+
+OPTIONS = "-J probe -n 4 -c 2 --ntasks-per-node=2 --distribution=cyclic --mem-per-cpu=100M -t 5"
+OF_THE_JOB = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"}
+OF_THE_SHELL = {"_", "SHLVL", "OLDPWD"}
+OURS = {"ASA_STAGE", "ASA_CORES"}
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def probe(slurm):
+    """Run the script by some means; give what it saw by file, its folder's name taken out."""
+
+    def probed(means):
+        folder = slurm.folder(f"environment{next(NUMBERS)}")
+        (folder / "script").write_text(SCRIPT)
+        for part in ("run", *(f"run/{name}" for name in ("scripts", "logs", "marks", "posts", "jobs"))):
+            (folder / part).mkdir()
+            (folder / part).chmod(0o777)  # the client may be root, the jobs are not
+        command = {
+            "sbatch": [*slurm.prefix, "env", "-C", str(folder), "FROM_SITE=1", "sbatch", *OPTIONS.split(), "script"],
+            "commands": [sys.executable, "-c", CLIENT, "commands", " ".join(slurm.prefix)],
+            "rest": [sys.executable, "-c", CLIENT, "rest", f"unix://{slurm.socket}"],
+        }[means]
+        variables = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(
+            ["bash", "-c", f'{SHELL}\nexec "$@"', "bash", *command],
+            cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        until((folder / "seen").exists, what=f"the script's end; {done.stdout}")
+        told = {name: (folder / name).read_text() for name in ("functions", "module", "folder", "limits", "signals")}
+        told["environment"] = dict(pair.split("=", 1) for pair in (folder / "seen").read_text().split("\0") if pair)
+        return {name: _without(what, str(folder)) for name, what in told.items()}
+
+    return probed
+
+
+def _without(told, folder):
+    if isinstance(told, str):
+        return told.replace(folder, "HERE")
+    return {name: value.replace(folder, "HERE") for name, value in told.items()}
+
+
+@pytest.mark.parametrize("means", ["commands", "rest"])
+def test_a_script_finds_what_it_finds_under_sbatch(probe, means):
+    """But for the numbers of its job and what its shell counts; the job's name has a token behind it."""
+    plain, stage = probe("sbatch"), probe(means)
+    assert plain["module"] == "module was asked to load gcc\n"
+    expected, seen = (
+        {name: value for name, value in one.pop("environment").items() if name not in OF_THE_JOB | OF_THE_SHELL | OURS}
+        for one in (plain, stage)
+    )
+    assert seen.pop("SLURM_JOB_NAME") == f"{expected.pop('SLURM_JOB_NAME')}.t-1"
+    assert seen == expected
+    assert expected["SLURM_SUBMIT_DIR"] == "HERE"
+    assert expected["folder"] == "/data"
+    assert stage == plain

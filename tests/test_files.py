@@ -1,0 +1,124 @@
+"""Files of a run: who may read them, and what is no file at all."""
+
+import os
+import stat
+
+import pytest
+from asa.backends.shell.marks import Kept
+from asa.backends.shell.marks import RunFolder as Marks
+from forked import Command
+from local_queue import Queue
+
+from asa.errors import UnavailableError
+from asa.files import open_file, read_file
+
+FLOW = """
+name = "secretive"
+[[stage]]
+name = "a"
+cores = 1
+walltime = "5m"
+command = "printf %s \\"$PASSWORD\\" >seen; ps -eo args >processes"
+environment = {PASSWORD = "open sesame"}
+"""
+
+
+class Runs:
+    """A run of this computer's queue, and its user's commands."""
+
+    def __init__(self, root):
+        self.root = root
+        self.queue = Queue(root, cores=1)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("ASA_", "SLURM_"))},
+            "ASA_BANK": str(root / "bank"),
+            "ASA_RUNS": str(root / "runs"),
+            "ASA_SITES": str(root / "sites"),
+        }
+        (root / "flow.toml").write_text(FLOW)
+        settings = ("--set", "cores=1", "--set", f"spool={root / 'spool'}")
+        code, said = self.asa("run", "flow.toml", "--backend", "local", *settings)
+        assert code == 0, said
+        [self.folder] = (root / "runs").iterdir()
+
+    def asa(self, *arguments):
+        command = Command(*arguments, cwd=self.root, env=self.environment)
+        said = "".join(command.communicate(timeout=30))
+        assert "Traceback" not in said
+        return command.returncode, said
+
+
+@pytest.fixture
+def runs(tmp_path):
+    runs = Runs(tmp_path)
+    yield runs
+    runs.queue.kill_server()
+
+
+def holders(folder, secret):
+    return [path for path in folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
+
+def test_values_of_variables_are_their_users_alone(runs):
+    assert (runs.root / "seen").read_text() == "open sesame"
+    told = holders(runs.folder, b"open sesame")
+    assert {path.name for path in told} >= {"run.json"}
+    assert any(path.parent.name == "scripts" for path in told)
+    for path in [*told, runs.folder / "journal.jsonl", *(runs.folder / "jobs").iterdir()]:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    private = ("scripts", "jobs", "wishes")
+    assert {stat.S_IMODE((runs.folder / name).stat().st_mode) for name in private} == {0o700}
+    listed = (runs.root / "processes").read_text()
+    assert "ps -eo args" in listed
+    assert "open sesame" not in listed, "everybody may see the list of processes"
+
+
+def test_no_file_was_ever_readable_by_others(tmp_path, monkeypatch):
+    """It is made so, and not changed afterwards: others would have a moment."""
+    monkeypatch.setattr(os, "fchmod", lambda *_: pytest.fail("changed afterwards"))
+    marks = Marks(tmp_path)
+    before = os.umask(0)
+    try:
+        marks.keep_script("a", "text")
+        marks.keep_job("7", Kept("a", "", awaits=False, steps=(), kept_back=False, walltime_s=1.0, submit_s=1.0))
+    finally:
+        os.umask(before)
+    made = [tmp_path / "scripts" / "a.sh", tmp_path / "jobs" / "7"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o600, 0o600]
+
+
+@pytest.mark.parametrize("name", ["run.json", "journal.jsonl", "pulse.json", "lease", "wishes/1.json"])
+def test_a_fifo_in_a_runs_folder_blocks_nobody(runs, name):
+    """Whoever would wait for what comes through it is told, where it matters."""
+    (runs.folder / name).unlink(missing_ok=True)
+    os.mkfifo(runs.folder / name)
+    matters = name in {"run.json", "journal.jsonl"}
+    for command in (["status"], ["explain", "a", "--run"], ["report"], ["resume"], ["cancel"]):
+        code, said = runs.asa(*command, runs.folder)
+        assert (code != 0) is matters, (command, said)
+        assert ("it is a FIFO, and no regular file" in said) is matters, (command, said)
+    runs.asa("runs")
+    runs.asa("logs", "a", "--follow")
+
+
+def test_a_fifo_among_the_marks_blocks_nobody(tmp_path):
+    marks = Marks(tmp_path)
+    for kind in ("began", "ended"):
+        (tmp_path / "marks" / "t").mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / "marks" / "t" / kind)
+    os.mkfifo(tmp_path / "jobs" / "7")
+    os.mkfifo(tmp_path / "scripts" / "a.sh")
+    for ask in (marks.began, marks.ended):
+        with pytest.raises(UnavailableError, match="it is a FIFO"):
+            ask("7", "t")
+    assert marks.kept_job("7") is None
+    assert marks.traits("a") == (False, ())
+
+
+def test_a_file_is_read_and_a_folder_is_none(tmp_path):
+    (tmp_path / "file").write_bytes(b"text")
+    assert read_file(tmp_path / "file") == b"text"
+    with pytest.raises(IsADirectoryError):
+        open_file(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        open_file(tmp_path / "none")
