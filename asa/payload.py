@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from asa.workflow import Stage
 
 __all__ = [
+    "ARRAY",
     "HELD_EXIT",
     "HOPELESS_EXITS",
     "INPUT_EXIT",
@@ -22,6 +23,9 @@ __all__ = [
     "meaning",
     "payload_text",
 ]
+
+ARRAY = "ASA_ARRAY"
+"""A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -119,6 +123,8 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     if stage.command and not (stage.environment or stage.inputs or stage.outputs):
         return f"{parts[0]}\n{stage.command}"
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
+    if array := dict(stage.environment).get(ARRAY):
+        parts.append(_number_of_array(array, place))
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:
@@ -134,6 +140,15 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
         forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
     return "\n".join(parts)
+
+
+def _number_of_array(array: str, place: str) -> str:
+    """Give all stages that hold elements of one array the number of the job that began first of them.
+
+    That one links its number's file to where all look; who comes later finds it there, also after a retry.
+    """
+    shared = shlex.quote(f"{place.rpartition('/')[0]}/.array-{array}" if place else "")
+    return f"asa_first={shared}\n{_ARRAY}"
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -246,9 +261,20 @@ asa_pass_on() {
 }
 """.strip()
 
+_ARRAY = r"""
+SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}
+if [ -n "$asa_first" ] && mkdir -p "${asa_first%/*}"; then
+  asa_own=$asa_first.$SLURM_ARRAY_JOB_ID.$$
+  printf '%s\n' "$SLURM_ARRAY_JOB_ID" >"$asa_own" && ln "$asa_own" "$asa_first" 2>/dev/null
+  rm -f "$asa_own"
+  [ ! -s "$asa_first" ] || read -r SLURM_ARRAY_JOB_ID <"$asa_first"
+fi
+export SLURM_ARRAY_JOB_ID
+""".strip()
+
 # Each line of the list is a task, and its number tells it from the others. What ended well is noted beside its text, so
-# that a stage that is run again, after a failure or on another node, does not run it again. On several nodes each takes
-# every n-th line.
+# that a stage that is run again, after a failure or on another node, does not run it again. Several nodes take turns,
+# each with as many lines as it has cores for, so that none is still busy when others have long been idle.
 _RUN_TASKS = rf"""
 asa_count=$(grep -c '' <"$asa_list")
 if [ "$asa_count" -eq 0 ]; then echo 'asa: the list of tasks is empty' >&2; exit {INPUT_EXIT}; fi
@@ -268,14 +294,24 @@ asa_task='
   }} || :
 '
 if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; then
-  export asa_list asa_task asa_cpus_per_task
+  asa_cpus=${{SLURM_JOB_CPUS_PER_NODE:-}}
+  export asa_list asa_task asa_cpus_per_task asa_cpus
   srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --kill-on-bad-exit=0 \
     --cpu-bind=none sh -c '
     [ -r "$asa_list" ] || sleep 5
     [ -r "$asa_list" ] || {{ echo "asa: no list of tasks on $(uname -n)" >&2; exit 87; }}
-    workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
-    [ "$workers" -gt 0 ] || workers=1
-    grep -n "" <"$asa_list" | awk -v n="$SLURM_NTASKS" -v r="$SLURM_PROCID" "NR % n == r % n" |
+    set -- $(printf "%s\n" "$asa_cpus" | awk -F, -v size="$asa_cpus_per_task" -v r="$SLURM_PROCID" "
+      {{ for (i = 1; i <= NF; i++) {{ split(\$i, p, /[(x)]+/); k = int(p[1] / size); if (k < 1) k = 1
+        for (j = p[2] ? p[2] : 1; j > 0; j--) {{ if (n++ == r) {{ first = all; own = k }}; all += k }} }}
+        print n, first + 0, own + 0, all }}")
+    if [ "${{1:-0}}" -ne "$SLURM_NTASKS" ]; then
+      workers=$((SLURM_CPUS_ON_NODE / asa_cpus_per_task))
+      [ "$workers" -gt 0 ] || workers=1
+      set -- "$SLURM_NTASKS" "$((SLURM_PROCID * workers))" "$workers" "$((SLURM_NTASKS * workers))"
+    fi
+    workers=$3
+    grep -n "" <"$asa_list" | awk -v first="$2" -v own="$3" -v all="$4" \
+      "{{ turn = (NR - 1) % all }} turn >= first && turn < first + own" |
       tr "\n" "\0" | xargs -0 -r -n 1 -P "$workers" sh -c "$asa_task" asa-task'
 else
   grep -n '' <"$asa_list" | tr '\n' '\0' | xargs -0 -n 1 -P "$asa_workers" sh -c "$asa_task" asa-task
