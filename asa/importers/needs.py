@@ -162,7 +162,9 @@ def _gpus(given: Mapping[str, Directive], layout: _Layout) -> tuple[int, list[st
         return layout.gpus, []
     if is_on_one and not words and re.fullmatch(r"gpu(?:[:=]\d+)?", gres):
         return layout.gpus, []
-    return 0, [str(given[name]) for name in (*words, "gres") if name in given]
+    counted = "gpus" in words and text_of(given, "gpus").isdigit()
+    passed = [name for name in (*words, "gres") if name in given and not (name == "gpus" and counted)]
+    return layout.gpus if counted else 0, [str(given[name]) for name in passed]
 
 
 def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:

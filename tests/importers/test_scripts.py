@@ -73,7 +73,7 @@ def test_a_script_stays_as_it_is_and_becomes_a_stage(here):
         (["-t 5 -N 1K"], 1024, 1, ("--ntasks-per-node=1",)),
         (["-t 5 --gpus=2 --ntasks-per-gpu=3"], 6, 1, ()),
         (["-t 5 --gpus=2 --cpus-per-gpu=3"], 6, 6, ()),
-        (["-t 5 --gpus=4 --gpus-per-task=2 -c 3"], 6, 3, ("--gpus=4", "--gpus-per-task=2")),
+        (["-t 5 --gpus=4 --gpus-per-task=2 -c 3"], 6, 3, ("--gpus-per-task=2",)),
         (["-t 5 -N 2 --gres=gpu:a100:2 --ntasks-per-gpu=2"], 8, 1, ("--ntasks-per-node=4", "--gres=gpu:a100:2")),
     ],
 )
