@@ -170,3 +170,39 @@ def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
     assert by_asa(gpus, lines, CommandLink(prefix=gpus.prefix)) == expected
     by_rest = by_asa(gpus, lines, RestLink(f"unix://{gpus.socket}"))
     assert by_rest == expected or "has no word for" in by_rest
+
+
+ARRAYS = {
+    "wide": ("0-31", "sleep 4"),  # more cores than a node has
+    "few": ("1-9:2%2", "sleep 1"),
+    "apart": ("0-2%2", "srun sleep 1"),
+}
+
+
+def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
+    """As many at once as may, over nodes of which each has as many as it has cores for the job."""
+    place = gpus.folder(f"arrays{next(NUMBERS)}")
+    for name, (array, command) in ARRAYS.items():
+        tell = f"echo begin $(date +%s.%N) $SLURM_ARRAY_JOB_ID >{place}/{name}.$SLURM_ARRAY_TASK_ID"
+        end = f"echo end $(date +%s.%N) >>{place}/{name}.$SLURM_ARRAY_TASK_ID"
+        head = f"#!/bin/sh\n#SBATCH -t 5 --mem=50M --array={array}\n"
+        (place / f"{name}.sbatch").write_text(f"{head}{tell}\n{command}\n{end}\n")
+    made = import_scripts([place / f"{name}.sbatch" for name in ARRAYS], parallel=True)
+    run = ImportedRun(gpus, made.workflow.stages.values(), strategy="per-stage", link="commands")
+    (run.folder.path / "tasks").mkdir()
+    (run.folder.path / "tasks").chmod(0o777)
+    run.result()
+    assert run.folder.state()[0].outcome == "completed"
+    told = {name: [file.read_text().split() for file in place.glob(f"{name}.[0-9]*")] for name in ARRAYS}
+    assert {name: len(elements) for name, elements in told.items()} == {"wide": 32, "few": 5, "apart": 3}
+    assert {name: most_at_once(elements) for name, elements in told.items()} == {"wide": 32, "few": 2, "apart": 2}
+    arrays = {name: {element[2] for element in elements} for name, elements in told.items()}
+    assert all(len(numbers) == 1 for numbers in arrays.values())
+    jobs = {job["JobId"] for jobs in run.jobs().values() for job in jobs}
+    assert {number for numbers in arrays.values() for number in numbers} < jobs
+
+
+def most_at_once(elements):
+    """Say how many of some elements ran at the same time at most."""
+    spans = [(float(element[1]), float(element[-1])) for element in elements]
+    return max(sum(begin <= moment < end for begin, end in spans) for moment, _ in spans)
