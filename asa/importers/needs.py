@@ -106,6 +106,7 @@ class _Layout:
         self.gpus = _all_gpus(given, max(1, self.nodes))
         self.tasks = self._tasks(given)
         self.nodes = min(self.nodes, self.tasks)
+        self.gpus = _all_gpus(given, max(1, self.nodes))
         per_task = given.get("gpus-per-task")
         if per_task is not None and "gpus" not in given:
             self.gpus = self.tasks * sum(_listed_gpus(per_task))

@@ -98,12 +98,14 @@ def import_scripts(
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
     stages = [
-        stage
-        if stage.after
-        else replace(stage, after=tuple(end for before in befores[i] for end in _ends(made[before])))
+        _placed(stage, [end.name for before in befores[i] for end in made[before]])
         for i, group in enumerate(made)
         for stage in group
     ]
+    for script, before, group in zip(scripts, befores, made, strict=True):
+        if before and any(stage.after for stage in group):
+            told = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
+            notes.add(f"--array: {told}", script.directives["array"].where)
     return Imported(
         Workflow(name or _called(paths), stages),
         scripts=translator.paths,
@@ -118,10 +120,15 @@ def _called(paths: Sequence[Path]) -> str:
     return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
-def _ends(group: Sequence[Stage]) -> list[str]:
-    """Name the last stages of a script: of each row of an array's jobs the last."""
-    followed = {before for stage in group for before in stage.after}
-    return [stage.name for stage in group if stage.name not in followed]
+def _placed(stage: Stage, befores: Sequence[str]) -> Stage:
+    """Put a stage after others, unless it follows another part of its array.
+
+    It does so however that one ended, as elements do in Slurm; but where the array itself follows something, not after
+    a failure: that would begin the elements, too, if what the array follows has failed.
+    """
+    if not stage.after:
+        return replace(stage, after=tuple(befores))
+    return stage if befores else replace(stage, when="always")
 
 
 def _befores(
@@ -283,8 +290,7 @@ class _Translator:
         self._notes.add(told, directive.where)
         if array.at_once < count:
             told = (
-                f"--array: %{array.at_once} is kept, at most {array.at_once} elements run at once: stages follow each "
-                "other, and if an element fails, those behind it begin only after `asa resume --retry`"
+                f"--array: %{array.at_once} is kept: no more elements run at once, for stages follow each other in rows"
             )
             self._notes.add(told, directive.where)
 

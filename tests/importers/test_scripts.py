@@ -89,6 +89,7 @@ def test_cores_are_the_tasks_that_slurm_would_start(here, lines, cores, per_task
         (["--gres=gpu:2"], 2, ()),
         (["--gres=gpu"], 1, ()),
         (["-N 2 --gres=gpu:2"], 0, ("--ntasks-per-node=1", "--gres=gpu:2")),
+        (["-N 2 -n 1 --gres=gpu:1"], 1, ()),
         (["-N 1 -n 4 --gres=gpu:2"], 2, ("--ntasks-per-node=4",)),
         (["-n 4 --gres=gpu:2"], 0, ("--gres=gpu:2",)),
         (["-N 2 --gpus-per-node=3"], 0, ("--ntasks-per-node=1", "--gpus-per-node=3")),
@@ -317,8 +318,23 @@ def test_no_more_elements_run_at_once_than_were_allowed(here, script, count, at_
         assert nx.dag_longest_path_length(graph.subgraph(row)) == len(row) - 1  # one after the other
     assert sum(max(stages[name].cores for name in row) for row in rows) == min(at_once, count)
     assert {stage.walltime_s for stage in stages.values()} == {4 * 3600}
-    assert nx.ancestors(graph, last.name) == set(stages)
+    assert set(last.after) == set(stages)
     assert ("is kept" in told(made)) is (at_once < count)
+
+
+def test_an_element_that_fails_stops_no_other_unless_that_could_begin_them_too_early(here):
+    """Slurm's elements do not wait for each other's success; but none may begin if what the array follows failed."""
+    array = here("arr.sbatch", "#SBATCH --array=0-3%2 -t 10", "./fit")
+    made = import_scripts([array])
+    assert [(stage.after, stage.when) for stage in made.workflow.stages.values()] == [
+        ((), "success"),
+        (("arr-0-1",), "always"),
+    ]
+    assert "an element that fails" not in told(made)
+    made = import_scripts([here("first.sbatch", "#SBATCH -t 5"), array])
+    assert edges(made) == {"first": set(), "arr-0-1": {"first"}, "arr-2-3": {"arr-0-1"}}
+    assert {stage.when for stage in made.workflow.stages.values()} == {"success"}
+    assert f"{array}:2: --array: an element that fails keeps those behind it" in told(made)
 
 
 @pytest.mark.parametrize(

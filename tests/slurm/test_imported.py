@@ -50,6 +50,7 @@ CASES = (
     "--gres=gpu:2",
     "-N 3 --gres=gpu:2",
     "-N 3 --gres=gpu:a100:1",
+    "-N 2 -n 1 --gres=gpu:1",
     "-n 4 --gpus-per-task=1",
     "-n 2 --gpus-per-task=a100:1 --mem=1G",
     "--gpus=4 --gpus-per-task=2",
@@ -76,12 +77,13 @@ NUMBERS = itertools.count()
 DRAWN = int(os.environ.get("ASA_IMPORTED", "12"))
 
 
-@pytest.fixture(scope="module")
-def gpus():
+@pytest.fixture(scope="module", params=("22.05", "24.11"))
+def gpus(request):
     """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
-    if reason := missing():
+    newer = request.param == "24.11"
+    if reason := missing(newer):
         pytest.skip(reason)
-    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus"), conf=CONF)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{newer:d}"), newer=newer, conf=CONF)
     (testbed.root / "etc").mkdir(parents=True)
     (testbed.root / "etc" / "gres.conf").write_text(GRES)
     try:
