@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from asa.workflow import Stage
 
 __all__ = [
+    "ARRAY",
     "HELD_EXIT",
     "HOPELESS_EXITS",
     "INPUT_EXIT",
@@ -23,6 +24,9 @@ __all__ = [
     "meaning",
     "payload_text",
 ]
+
+ARRAY = "ASA_ARRAY"
+"""A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 
 TASK_EXIT = 83
 """Exit code of a stage of which some tasks failed."""
@@ -123,6 +127,8 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     if stage.command and not (stage.environment or stage.inputs or stage.outputs):
         return f"{parts[0]}\n{stage.command}"
     parts += [f"export {name}={shlex.quote(value)}" for name, value in stage.environment]
+    if array := dict(stage.environment).get(ARRAY):
+        parts.append(_number_of_array(array, place))
     if stage.inputs or stage.outputs:
         parts.append(_CHECK)
     if stage.inputs:
@@ -138,6 +144,15 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
         forget = ' || { code=$?; rm -f "$asa_done"/[0-9]*; exit "$code"; }' if place and _has_tasks(stage) else ""
         parts.append(f"need {OUTPUT_EXIT} output {_patterns(stage.outputs)}{forget}")
     return PRIVATE * bool(stage.environment) + "\n".join(parts)
+
+
+def _number_of_array(array: str, place: str) -> str:
+    """Give all stages that hold elements of one array the number of the job that began first of them.
+
+    That one links its number's file to where all look; who comes later finds it there, also after a retry.
+    """
+    shared = shlex.quote(f"{place.rpartition('/')[0]}/.array-{array}" if place else "")
+    return f"asa_first={shared}\n{_ARRAY}"
 
 
 def _has_tasks(stage: Stage) -> bool:
@@ -254,6 +269,17 @@ asa_pass_on() {
 }
 """.strip()
 
+_ARRAY = r"""
+SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}
+if [ -n "$asa_first" ] && mkdir -p "${asa_first%/*}"; then
+  asa_own=$asa_first.$SLURM_ARRAY_JOB_ID.$$
+  printf '%s\n' "$SLURM_ARRAY_JOB_ID" >"$asa_own" && ln "$asa_own" "$asa_first" 2>/dev/null
+  rm -f "$asa_own"
+  [ ! -s "$asa_first" ] || read -r SLURM_ARRAY_JOB_ID <"$asa_first"
+fi
+export SLURM_ARRAY_JOB_ID
+""".strip()
+
 # Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What ended well is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
@@ -283,6 +309,13 @@ trap 'rm -rf "$asa_running"' EXIT
 mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
 asa_task() {{
   if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
+    # room for the note is taken before, lest a disk that fills up meanwhile loses it
+    if [ -n "$asa_done" ] && ! printf '%s\n' "$2" | cat >"$asa_done/.$1"; then
+      : >"$asa_running/failed"
+      printf 'asa: task %s of %s is not begun: %s has no room to note its end\n' "$1" "$asa_count" "$asa_done" >&2
+      echo "$asa_slot" >&9
+      return
+    fi
     ASA_TASK=$1
     export ASA_TASK
     asa_place=$asa_running/$asa_slot
@@ -293,7 +326,7 @@ asa_task() {{
       : >"$asa_running/failed"
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
     elif [ -n "$asa_done" ]; then
-      printf '%s\n' "$2" >"$asa_done/.$1.$asa_slot" && mv -f "$asa_done/.$1.$asa_slot" "$asa_done/$1" || :
+      mv -f "$asa_done/.$1" "$asa_done/$1" || :
     fi
   fi
   echo "$asa_slot" >&9

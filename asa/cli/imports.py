@@ -56,11 +56,15 @@ def scripts(
     out: OutOption = None,
     parallel: Annotated[bool, typer.Option("--parallel", help="Put none of them after another.")] = False,
     array_cores: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="Cores that the elements of a job array share at most.", min=1, max=MOST_CORES, metavar="CORES"
+            help="Cores that elements of a job array share at most. [default: 32, or more for fewer than 100 jobs]",
+            min=1,
+            max=MOST_CORES,
+            metavar="CORES",
+            show_default=False,
         ),
-    ] = 256,
+    ] = None,
     name: NameOption = "",
     force: ForceOption = False,
 ) -> None:
@@ -73,7 +77,8 @@ def scripts(
     `sbatch --dependency=afterok:$j1 b.sh`, the scripts, their options and their order are taken. Among others it is
     refused, as is a script that runs others of them: they would run twice.
 
-    Options of sbatch for which a stage has no key are passed on to Slurm. A job array becomes a list of tasks.
+    Options of sbatch for which a stage has no key are passed on to Slurm. Elements of a job
+    array become tasks of one stage or several, side by side, or stages of their own; each keeps its walltime.
     """
     from asa.importers import import_scripts
 

@@ -306,6 +306,8 @@ class _Driver:
 
         def value(reference: re.Match[str]) -> str:
             name = reference[1] or reference[2]
+            if name.startswith("SLURM_"):  # of the job: what is quoted in --wrap
+                return reference[0]
             if name not in self._texts and where:
                 raise InputError(f"${name} is known only when the script runs", where=where, hint=_PLAIN_HINT)
             return self._texts.get(name, reference[0])

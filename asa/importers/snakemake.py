@@ -35,6 +35,8 @@ _TARGET: Final = "all"
 _PLACEHOLDER_CORES: Final = 4
 _PLACEHOLDER_WALLTIME_S: Final = 3600.0
 _MIB: Final = 1 << 20
+_GPUS: Final = ("gpu", "gpus", "nvidia_gpu")
+_READ: Final = {*_GPUS, "mem", "mem_mb", "mem_mib", "mem_mb_per_cpu", "runtime", "tmpdir"}
 _RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
 _STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
 _THREADS = re.compile(r"\s+threads: (\d+)")
@@ -48,6 +50,8 @@ class _Rule:
     jobs: int = 0
     threads: int = 0
     memory_mib: int = 0
+    memory_mib_per_thread: int = 0
+    gpus: int = 0
     minutes: float = 0.0
     is_local: bool = False
 
@@ -69,7 +73,8 @@ def import_snakemake(
         rule has.
     jobs
         What ``snakemake --dry-run --forceall --cores 1000`` printed: how many jobs each rule has, with how many
-        threads, and their resources ``mem_mb`` and ``runtime``. Without it, cores and walltimes are placeholders.
+        threads, and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and
+        walltimes are placeholders.
     cores
         Of a stage: at most so many where the jobs are known, exactly so many where they are not (4 if not given).
     command
@@ -90,7 +95,7 @@ def import_snakemake(
     notes = Notes()
     rules, edges = _graph(path)
     if jobs is not None:
-        _take_in(jobs, rules)
+        _take_in(jobs, rules, notes)
     rules, edges = _without_target(rules, edges, notes)
     names = Names()
     parts = _in_order(rules, edges, notes)
@@ -140,7 +145,7 @@ def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
     return rules, edges
 
 
-def _take_in(path: Path, rules: dict[str, _Rule]) -> None:
+def _take_in(path: Path, rules: dict[str, _Rule], notes: Notes) -> None:
     """Read what a dry run tells of the jobs of each rule."""
     text = read_text(path)
     statistics = re.search(r"^Job stats:\n((?:.+\n)*)", text, re.MULTILINE)
@@ -156,19 +161,28 @@ def _take_in(path: Path, rules: dict[str, _Rule]) -> None:
             if current is not None:
                 current.is_local = bool(rule[1])
         elif current is not None:
-            _take_in_line(line, current)
+            _take_in_line(line, current, notes)
     if not found:
         hint = "Make it with: snakemake --dry-run --forceall --cores 1000 >jobs.txt"
         raise InputError("tells of no job of these rules", where=str(path), hint=hint)
 
 
-def _take_in_line(line: str, rule: _Rule) -> None:
+def _take_in_line(line: str, rule: _Rule, notes: Notes) -> None:
     if threads := _THREADS.fullmatch(line):
         rule.threads = max(rule.threads, int(threads[1]))
     elif resources := _RESOURCES.fullmatch(line):
         told = dict(re.findall(r"(\w+)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
-        rule.memory_mib = max(rule.memory_mib, math.ceil(float(told.get("mem_mb", 0)) * 1e6 / _MIB))
+        rule.memory_mib = max(rule.memory_mib, _mib(told.get("mem_mb", 0)))
+        rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(told.get("mem_mb_per_cpu", 0)))
+        rule.gpus = max(rule.gpus, *(math.ceil(float(told.get(name, 0))) for name in _GPUS))
+        for name in re.findall(r"(\w+)=", resources[1]):
+            if name not in _READ:
+                notes.add(f"the resource `{name}` is left out: say it in the stage's `options`, if the site needs it")
         rule.minutes = max(rule.minutes, float(told.get("runtime", 0)))
+
+
+def _mib(megabytes: str | float) -> int:
+    return math.ceil(float(megabytes) * 1e6 / _MIB)
 
 
 def _without_target(
@@ -210,13 +224,16 @@ def _stage(
     command: str,
 ) -> Stage:
     is_local = all(rule.is_local for rule in known)
-    width, waves, memory_mib = 1, 1, 0
+    width, waves, memory_mib, gpus = 1, 1, 0, 0
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
         per_job = max(max(1, rule.threads) for rule in known)
         jobs = max(rule.jobs for rule in known)
         at_once = jobs if most_cores is None else max(1, min(jobs, most_cores // per_job))
         width, waves = at_once * per_job, math.ceil(jobs / at_once)
-        memory_mib = at_once * max(rule.memory_mib for rule in known)
+        memory_mib = at_once * max(
+            rule.memory_mib or rule.memory_mib_per_thread * max(1, rule.threads) for rule in known
+        )
+        gpus = at_once * max(rule.gpus for rule in known)
     elif not is_local:
         width = most_cores or _PLACEHOLDER_CORES
     minutes = sum(rule.minutes for rule in known) * waves
@@ -228,6 +245,7 @@ def _stage(
         after=after,
         command=" ".join([command, *call, "--until", shlex.join(rules)]),
         memory_bytes=memory_mib * _MIB,
+        gpus=gpus,
         local=is_local,
     )
 

@@ -118,6 +118,9 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
         )
 
 
+_MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
+
+
 def _contradiction(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
     for what, asked in (
@@ -131,6 +134,9 @@ def _contradiction(stages: Sequence[Stage]) -> str | None:
         name = option.partition("=")[0]
         if values.setdefault(name, option) != option:
             return f"its stages ask for {values[name]} and {option}, and share one job"
+    memory = next((values[name] for name in _MEMORY if name in values), "--mem=0")
+    if memory != "--mem=0" and any(stage.memory_bytes for stage in stages):
+        return f"its stages ask for memory by their key and by {memory}, and share one job"
     return None
 
 

@@ -42,6 +42,7 @@ _LONGEST_FILE_NAME = 200
 _LEAST_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _COMMENT = "asa:"
+_ALL_MEMORY = "--mem=0"
 
 
 class SlurmBackend:
@@ -302,7 +303,7 @@ class SlurmBackend:
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
             nodes=spec.nodes,
-            memory_bytes=spec.memory_bytes,
+            memory_bytes=0 if _ALL_MEMORY in spec.options else spec.memory_bytes,  # of stages that share a job
             gpus=spec.gpus,
             burst_buffer_bytes=spec.burst_buffer_bytes,
             partition=spec.partition or defaults.partition,

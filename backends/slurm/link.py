@@ -98,6 +98,15 @@ class SlurmJob:
         """How many tasks of `cpus_per_task` it has, for all of its cores."""
         return -(-self.cores // self.cpus_per_task)
 
+    @property
+    def memory_nodes(self) -> int:
+        """On how many nodes its memory is, in equal parts; 0 if that is not known: then each core has its part.
+
+        A job of one task is on one node. To ask for its memory by the core would ask for more wherever Slurm gives
+        more cores than were asked for: both threads of a core, or whole nodes.
+        """
+        return self.nodes or (1 if self.tasks == 1 else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmRecord:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from asa.errors import InputError, SubmitRejectedError
 from asa.units import parse_memory
 
-__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys", "variables"]
+from .link import SlurmJob
+
+__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys", "unsaid", "variables"]
 
 Keys = Mapping[str, Callable[[str], dict[str, Any]]]
 """How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
@@ -65,7 +67,24 @@ _NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin
 )
 
 
-def checked(options: Iterable[str], job: str) -> list[tuple[str, str | None]]:
+def unsaid(job: SlurmJob) -> frozenset[str]:
+    """Name what asa does not tell Slurm of a job, so that its options may: what is meant for each node, or of a type.
+
+    Parameters
+    ----------
+    job
+        The job.
+
+    Returns
+    -------
+    frozenset of str
+        Of ``nodes``, ``gpus``, ``mem`` and ``mem-per-cpu``.
+    """
+    memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
+    return frozenset(memory | (set() if job.nodes else {"nodes"}) | (set() if job.gpus else {"gpus"}))
+
+
+def checked(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> list[tuple[str, str | None]]:
     """Take options apart into names and values.
 
     Parameters
@@ -74,6 +93,8 @@ def checked(options: Iterable[str], job: str) -> list[tuple[str, str | None]]:
         Each as ``--name=value`` or ``--name``.
     job
         Whose they are, for the message.
+    free
+        What of asa's own the options may say: see `unsaid`.
 
     Returns
     -------
@@ -90,10 +111,10 @@ def checked(options: Iterable[str], job: str) -> list[tuple[str, str | None]]:
     >>> checked(["--qos=high", "--exclusive"], "align")
     [('qos', 'high'), ('exclusive', None)]
     """
-    return [_checked(option, job) for option in options]
+    return [_checked(option, job, free) for option in options]
 
 
-def _checked(option: str, job: str) -> tuple[str, str | None]:
+def _checked(option: str, job: str, free: Collection[str]) -> tuple[str, str | None]:
     match = _OPTION.fullmatch(option)
     where = f"job {job!r}"
     if match is None:
@@ -101,13 +122,17 @@ def _checked(option: str, job: str) -> tuple[str, str | None]:
             f"{option!a} is no option as it must be written", where=where, hint="Write --name=value, or --name alone."
         )
     name, value = match[1], match[2]
+    if name in free and not (name == "gpus" and (value or "").isdigit()):
+        return name, value
     for ours, hint in _OURS.items():
         if name == ours or (ours.startswith(name) and name not in _NOT_SHORTENED):
             raise SubmitRejectedError(f"--{name} is not for `options`", where=where, hint=hint)
     return name, value
 
 
-def rest_keys(options: Iterable[str], keys: Keys, version: str, job: str) -> dict[str, Any]:
+def rest_keys(
+    options: Iterable[str], keys: Keys, version: str, job: str, free: Collection[str] = frozenset()
+) -> dict[str, Any]:
     """Say options to slurmrestd.
 
     Parameters
@@ -120,6 +145,8 @@ def rest_keys(options: Iterable[str], keys: Keys, version: str, job: str) -> dic
         Its name, for the message.
     job
         Whose they are, for the message.
+    free
+        As for `checked`.
 
     Returns
     -------
@@ -137,7 +164,7 @@ def rest_keys(options: Iterable[str], keys: Keys, version: str, job: str) -> dic
     {'shared': ['none'], 'nice': 10}
     """
     said: dict[str, Any] = {}
-    for name, value in checked(options, job):
+    for name, value in checked(options, job, free):
         words = f"--{name}" if value is None else f"--{name}={value}"
         if name not in keys:
             raise _no_word(words, version, job)
@@ -203,12 +230,16 @@ def keys_of_38() -> Keys:
         "cpus-per-gpu": _text("cpus_per_gpu"),
         "exclude": _text("exclude_nodes"),
         "exclusive": _one_of("exclusive", {"user": "user", "mcs": "mcs"}),
+        "gpus": _text("gpus"),
         "gpus-per-node": _text("gpus_per_node"),
         "gpus-per-socket": _text("gpus_per_socket"),
         "gpus-per-task": _text("gpus_per_task"),
         "gres": _text("gres"),
         "gres-flags": _text("gres_flags"),
         "mail-type": _text("mail_type"),
+        "mem": lambda value: {"memory_per_node": _mib(value)},
+        "mem-per-cpu": lambda value: {"memory_per_cpu": _mib(value)},
+        "nodes": _count("nodes"),
         "nodelist": _text("nodelist"),
         "open-mode": _one_of("open_mode", {"append": "append", "truncate": "truncate"}),
         "oversubscribe": _flag("oversubscribe", value=True),
@@ -242,15 +273,19 @@ def keys_of_40(number: Callable[[int], Any]) -> Keys:
         "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{int(value)}"},
         "exclude": _list("excluded_nodes"),
         "exclusive": _one_of("shared", {"": ["none"], "user": ["user"], "mcs": ["mcs"]}),
+        "gpus": _gpus("tres_per_job"),
         "gpus-per-node": _gpus("tres_per_node"),
         "gpus-per-socket": _gpus("tres_per_socket"),
         "gpus-per-task": _gpus("tres_per_task"),
         "gres": lambda value: {"tres_per_node": ",".join(f"gres/{part}" for part in _filled(value).split(","))},
         "mail-type": lambda value: {"mail_type": _mail(value)},
+        "mem": lambda value: {"memory_per_node": number(_mib(value))},
+        "mem-per-cpu": lambda value: {"memory_per_cpu": number(_mib(value))},
         "mem-per-gpu": lambda value: {"memory_per_tres": f"gres/gpu:{_mib(value)}"},
         "network": _text("network"),
         "no-requeue": _flag("requeue", value=False),
         "nodelist": _list("required_nodes"),
+        "nodes": _text("nodes"),
         "open-mode": _one_of("open_mode", {"append": ["APPEND"], "truncate": ["TRUNCATE"]}),
         "overcommit": _flag("overcommit", value=True),
         "oversubscribe": _flag("shared", value=["oversubscribe"]),
@@ -285,7 +320,8 @@ def _list(key: str) -> Callable[[str], dict[str, Any]]:
 
 
 def _gpus(key: str) -> Callable[[str], dict[str, Any]]:
-    return lambda value: {key: f"gres/gpu:{_filled(value)}"}
+    """Write a number of GPUs, or of each of some types."""
+    return lambda value: {key: ",".join(f"gres/gpu:{part}" for part in _filled(value).split(","))}
 
 
 def _flag(key: str, *, value: object) -> Callable[[str], dict[str, Any]]:

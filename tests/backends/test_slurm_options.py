@@ -167,11 +167,40 @@ def test_what_the_api_cannot_say_is_refused_with_a_way_out(number, option):
 )
 @pytest.mark.parametrize("way", ["rest", "commands"])
 def test_what_asa_says_itself_is_refused_and_the_key_for_it_named(option, key, way):
-    job = replace(JOB, options=("--qos=high", option))
+    job = replace(JOB, nodes=2, memory_bytes=1 << 30, options=("--qos=high", option))
     with pytest.raises(SubmitRejectedError) as caught:
         dialect(42).submission(job) if way == "rest" else sbatch_command(job)
     assert key in caught.value.hint
     assert caught.value.where == "job 'align.token'"
+
+
+@pytest.mark.parametrize(
+    ("option", "number", "said"),
+    [
+        ("--mem=0", 38, {"memory_per_node": 0}),
+        ("--mem=0", 42, {"memory_per_node": {"set": True, "infinite": False, "number": 0}}),
+        ("--mem=4G", 42, {"memory_per_node": {"set": True, "infinite": False, "number": 4096}}),
+        ("--mem-per-cpu=1G", 38, {"memory_per_cpu": 1024}),
+        ("--nodes=2", 38, {"nodes": 2}),
+        ("--nodes=2-3", 42, {"nodes": "2-3"}),
+        ("--gpus=a100:2", 38, {"gpus": "a100:2"}),
+        ("--gpus=a100:1,v100:2", 42, {"tres_per_job": "gres/gpu:a100:1,gres/gpu:v100:2"}),
+        ("--gpus-per-node=a100:1,v100:2", 42, {"tres_per_node": "gres/gpu:a100:1,gres/gpu:v100:2"}),
+    ],
+)
+def test_what_is_meant_for_each_node_or_type_may_be_said_where_no_key_says_another(option, number, said):
+    job = replace(JOB, options=(option,))
+    assert sbatch_command(job)[-1] == option
+    body = dialect(number).submission(job)
+    assert {key: body["job"][key] for key in said} == said
+
+
+def test_the_memory_of_one_task_is_asked_for_by_the_node():
+    """By the core it would be more wherever Slurm gives more cores than were asked for."""
+    one = replace(JOB, cores=3, cpus_per_task=3, memory_bytes=6 << 30)
+    assert "--mem=6144M" in sbatch_command(one)
+    assert dialect(38).submission(one)["job"]["memory_per_node"] == 6144
+    assert "--mem-per-cpu=2048M" in sbatch_command(replace(one, cpus_per_task=1))
 
 
 @pytest.mark.parametrize(

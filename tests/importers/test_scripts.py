@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from asa.errors import InputError, WorkflowError
@@ -61,13 +62,19 @@ def test_a_script_stays_as_it_is_and_becomes_a_stage(here):
         (["-t 5 -n 6"], 6, 1, ()),
         (["-t 5 -c 4"], 4, 4, ()),
         (["-t 5 -N 1 -n 4"], 4, 1, ("--ntasks-per-node=4",)),
-        (["-t 5 -N 2 -n 5"], 5, 1, ("--ntasks-per-node=3",)),
+        (["-t 5 -N 2 -n 5"], 5, 1, ("--nodes=2",)),
+        (["-t 5 -N 2-4 -n 8"], 8, 1, ("--nodes=2-4",)),
+        (["-t 5 -N 2 -n 5 --ntasks-per-node=3"], 5, 1, ("--ntasks-per-node=3", "--nodes=2")),
+        (["-t 5 -N 4 -n 3"], 3, 1, ("--ntasks-per-node=1",)),
         (["-t 5 -N 2 --ntasks-per-node=3 -c 2"], 12, 2, ("--ntasks-per-node=3",)),
         (["-t 5 --ntasks-per-node=4"], 4, 1, ("--ntasks-per-node=4",)),
         (["-t 5 -N 2"], 2, 1, ("--ntasks-per-node=1",)),
         (["-t 5 -N 1 -c 8"], 8, 8, ()),
         (["-t 5 -N 1K"], 1024, 1, ("--ntasks-per-node=1",)),
         (["-t 5 --gpus=2 --ntasks-per-gpu=3"], 6, 1, ()),
+        (["-t 5 --gpus=2 --cpus-per-gpu=3"], 6, 6, ()),
+        (["-t 5 --gpus=4 --gpus-per-task=2 -c 3"], 6, 3, ("--gpus-per-task=2",)),
+        (["-t 5 -N 2 --gres=gpu:a100:2 --ntasks-per-gpu=2"], 8, 1, ("--ntasks-per-node=4", "--gres=gpu:a100:2")),
     ],
 )
 def test_cores_are_the_tasks_that_slurm_would_start(here, lines, cores, per_task, options):
@@ -81,11 +88,18 @@ def test_cores_are_the_tasks_that_slurm_would_start(here, lines, cores, per_task
         (["--gpus=4"], 4, ()),
         (["--gres=gpu:2"], 2, ()),
         (["--gres=gpu"], 1, ()),
-        (["-N 2 --gres=gpu:2"], 4, ("--ntasks-per-node=1",)),
-        (["-N 2 --gpus-per-node=3"], 6, ("--ntasks-per-node=1",)),
-        (["-n 3 --gpus-per-task=2"], 6, ()),
+        (["-N 2 --gres=gpu:2"], 0, ("--ntasks-per-node=1", "--gres=gpu:2")),
+        (["-N 2 -n 1 --gres=gpu:1"], 1, ()),
+        (["-N 1 -n 4 --gres=gpu:2"], 2, ("--ntasks-per-node=4",)),
+        (["-n 4 --gres=gpu:2"], 0, ("--gres=gpu:2",)),
+        (["-N 2 --gpus-per-node=3"], 0, ("--ntasks-per-node=1", "--gpus-per-node=3")),
+        (["-n 6 --ntasks-per-gpu=3"], 2, ()),
+        (["-n 2 --sockets-per-node=2 --gpus-per-socket=1"], 0, ("--sockets-per-node=2", "--gpus-per-socket=1")),
+        (["-n 3 --gpus-per-task=2"], 0, ("--gpus-per-task=2",)),
         (["--gres=gpu:a100:2"], 0, ("--gres=gpu:a100:2",)),
         (["-N 1 --gpus=a100:2"], 0, ("--gres=gpu:a100:2",)),
+        (["-N 1 --gpus=a100:1,v100:2"], 0, ("--gres=gpu:a100:1,gpu:v100:2",)),
+        (["-N 2 --gpus=a100:3"], 0, ("--ntasks-per-node=1", "--gpus=a100:3")),
         (["--gres=gpu:1,shard:2"], 0, ("--gres=gpu:1,shard:2",)),
     ],
 )
@@ -99,6 +113,37 @@ def test_gpus_are_counted_and_their_types_kept(here, lines, gpus, options):
 )
 def test_memory_is_the_whole_stages(here, line, memory):
     assert stage_of(here, "-t 5", line).memory_bytes == memory * GIB
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("--mem=0", "--mem=0"),
+        ("-n 4 --mem-per-cpu=0", "--mem-per-cpu=0"),
+        ("-n 40 --mem=8G", "--mem=8G"),  # on how many nodes, Slurm decides
+        ("-N 2 -n 5 --mem=8G", "--mem=8G"),
+        ("-N 1 -n 4 --exclusive --mem=8G", "--mem=8G"),
+        ("-n 4 --exclusive --mem-per-cpu=1G", "--mem-per-cpu=1G"),
+        ("-N 2 --gpus-per-node=2 --mem-per-gpu=4G", "--mem-per-gpu=4G"),
+    ],
+)
+def test_memory_that_depends_on_the_nodes_is_passed_on(here, line, option):
+    stage = stage_of(here, "-t 5", line)
+    assert stage.memory_bytes == 0
+    assert option in stage.options
+
+
+def test_cores_in_a_demand_for_each_task_are_refused(here):
+    file = here("a.sbatch", "#SBATCH -t 5 -n 2", "#SBATCH --tres-per-task=cpu:4,gres/gpu:1")
+    with pytest.raises(InputError, match="asks for cores") as caught:
+        import_scripts([file])
+    assert caught.value.where == f"{file}:3"
+
+
+def test_one_core_a_task_is_told_to_the_script_if_it_was_asked_for(here):
+    """Or OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK would be empty, which means all cores."""
+    assert stage_of(here, "-t 5 -c 1").environment == (("SLURM_CPUS_PER_TASK", "1"),)
+    assert stage_of(here, "-t 5").environment == ()
 
 
 def test_what_has_no_key_is_passed_on_and_what_cannot_be_is_told(here):
@@ -188,62 +233,167 @@ def test_bad_scripts_are_errors_with_their_line(here, text, says):
 # ---------------------------------------------------------------------- arrays
 
 
-def test_an_array_becomes_tasks_that_see_their_numbers(here):
-    file = here(
-        "arr.sbatch",
-        "#SBATCH --array=1-9:2%2 -c 2 -t 10 --mem=1G",
-        'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT, $SLURM_ARRAY_TASK_MIN..$SLURM_ARRAY_TASK_MAX" '
-        ">>out.$SLURM_ARRAY_TASK_ID",
-    )
-    made = import_scripts([file])
-    stage = made.workflow.stages["arr"]
-    assert (len(stage.tasks), stage.cores, stage.cpus_per_task) == (5, 4, 2)
-    assert (stage.walltime_s, stage.memory_bytes) == (1800, 2 * GIB)
-    assert "2 at a time" in told(made)
-    subprocess.run(["sh", "-c", payload_text(stage, 4)], check=True, timeout=60, cwd=here.folder)
-    assert [(here.folder / f"out.{i}").read_text() for i in (1, 9)] == ["1 of 5, 1..9\n", "9 of 5, 1..9\n"]
+def variables_of(here, made, job_id="17"):
+    """Run each stage, each as a job of its own; return what each element was told of its array."""
+    seen = {}
+    for number, stage in enumerate(made.workflow.stages.values()):
+        place = here.folder / "run" / "tasks" / stage.name
+        environment = {**os.environ, "SLURM_JOB_ID": str(int(job_id) + number)}
+        text = payload_text(stage, stage.cores, place=str(place))
+        subprocess.run(["sh", "-c", text], check=True, timeout=60, cwd=here.folder, env=environment)
+    for file in sorted(here.folder.glob("told.*")):
+        seen[int(file.suffix[1:])] = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    return seen
 
 
-def test_a_script_that_asks_for_the_arrays_job_is_told_it(here):
-    file = here("arr.sbatch", "#SBATCH --array=0-1 -t 10", "echo $SLURM_ARRAY_JOB_ID >out.$SLURM_ARRAY_TASK_ID")
-    stage = import_scripts([file]).workflow.stages["arr"]
-    environment = {**os.environ, "SLURM_JOB_ID": "17"}
-    subprocess.run(["sh", "-c", payload_text(stage, 2)], check=True, timeout=60, cwd=here.folder, env=environment)
-    assert (here.folder / "out.1").read_text() == "17\n"
+TELL = "env | grep ^SLURM_ARRAY >told.$SLURM_ARRAY_TASK_ID"
 
 
-def test_an_array_without_a_limit_is_as_wide_as_its_cores_allow(here):
-    file = here("arr.sbatch", "#SBATCH --array=0-99 -c 4 -t 10")
-    assert import_scripts([file], array_cores=40).workflow.stages["arr"].cores == 40
-    assert import_scripts([file], array_cores=1).workflow.stages["arr"].cores == 4
+@pytest.mark.parametrize(
+    ("array", "elements", "step"),
+    [("0-3", [0, 1, 2, 3], 1), ("1-9:2", [1, 3, 5, 7, 9], 2), ("7", [7], 1), ("1-2,0-6:3", [0, 1, 2, 3, 6], 3)],
+)
+@pytest.mark.parametrize("more", ["", "srun true"])
+def test_elements_are_told_what_slurm_tells_them(here, array, elements, step, more):
+    file = here("arr.sbatch", f"#SBATCH --array={array} -t 10", TELL, f"if false; then {more or 'true'}; fi")
+    seen = variables_of(here, import_scripts([file]))
+    told = {"COUNT": len(elements), "MIN": elements[0], "MAX": elements[-1], "STEP": step}
+    assert list(seen) == elements
+    for number, own in seen.items():
+        expected = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in (told | {"ID": number}).items()}
+        assert own == expected | {"SLURM_ARRAY_JOB_ID": "17"}
 
 
-@pytest.mark.parametrize("line", ["-n 2", "--gpus=1", "-N 2"])
-def test_elements_that_must_stay_apart_become_stages(here, line):
-    first = here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", "echo $SLURM_ARRAY_TASK_ID")
+def test_all_jobs_of_an_array_tell_the_number_of_the_first(here):
+    file = here("arr.sbatch", "#SBATCH --array=0-9%4 -t 10", TELL)
+    made = import_scripts([file], array_cores=2)
+    assert len(made.workflow.stages) == 5
+    assert {own["SLURM_ARRAY_JOB_ID"] for own in variables_of(here, made, "41").values()} == {"41"}
+
+
+def test_a_wrapped_array_sees_its_numbers(here):
+    driver = here("run.sh", "sbatch -t 5 -a 3-4 --wrap='echo $SLURM_ARRAY_TASK_ID >out.$SLURM_ARRAY_TASK_ID; true'")
+    for stage in import_scripts([driver]).workflow.stages.values():
+        subprocess.run(["sh", "-c", payload_text(stage, 2)], check=True, timeout=60, cwd=here.folder)
+    assert (here.folder / "out.4").read_text() == "4\n"
+
+
+@pytest.mark.parametrize(
+    ("array", "lines", "cores", "stages", "widest"),
+    [
+        ("0-9", "", None, 1, 10),
+        ("0-999", "", None, 32, 32),
+        ("0-999", "-c 4", None, 100, 40),
+        ("0-9999", "", None, 100, 100),
+        ("0-99", "-c 4", 40, 10, 40),
+        ("0-9", "-c 64", None, 10, 64),
+    ],
+)
+def test_elements_keep_their_walltime_side_by_side(here, array, lines, cores, stages, widest):
+    first = here("arr.sbatch", f"#SBATCH --array={array} -t 4:00:00 --mem=1G {lines}", "./fit")
+    made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")], array_cores=cores)
+    last = made.workflow.stages["last"]
+    found = [stage for name, stage in made.workflow.stages.items() if name != "last"]
+    assert (len(found), max(stage.cores for stage in found)) == (stages, widest)
+    assert {stage.walltime_s for stage in found} == {4 * 3600}
+    assert all(stage.cores == len(stage.tasks) * stage.cpus_per_task for stage in found)
+    assert all(stage.memory_bytes == len(stage.tasks) * GIB and not stage.after for stage in found)
+    assert set(last.after) == {stage.name for stage in found}
+    numbers = sorted(int(task.split()[0].partition("=")[2]) for stage in found for task in stage.tasks)
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) == int(array.partition("-")[2]) + 1
+    assert "each keeps its walltime, and what follows waits for all" in told(made)
+
+
+@pytest.mark.parametrize("script", ["./fit", "srun ./fit"])
+@pytest.mark.parametrize(("count", "at_once", "cores"), [(24, 8, None), (25, 8, 3), (7, 3, 2), (5, 1, None), (4, 9, 2)])
+def test_no_more_elements_run_at_once_than_were_allowed(here, script, count, at_once, cores):
+    lines = [f"#SBATCH --array=0-{count - 1}%{at_once} -t 4:00:00", script]
+    made = import_scripts([here("arr.sbatch", *lines), here("z.sbatch", "#SBATCH -t 5")], array_cores=cores)
+    stages = dict(made.workflow.stages)
+    last = stages.pop("z")
+    graph = made.workflow.graph
+    rows = list(nx.weakly_connected_components(graph.subgraph(stages)))
+    for row in rows:
+        assert nx.dag_longest_path_length(graph.subgraph(row)) == len(row) - 1  # one after the other
+    assert sum(max(stages[name].cores for name in row) for row in rows) == min(at_once, count)
+    assert {stage.walltime_s for stage in stages.values()} == {4 * 3600}
+    assert set(last.after) == set(stages)
+    assert ("is kept" in told(made)) is (at_once < count)
+
+
+def test_an_element_that_fails_stops_no_other_unless_that_could_begin_them_too_early(here):
+    """Slurm's elements do not wait for each other's success; but none may begin if what the array follows failed."""
+    array = here("arr.sbatch", "#SBATCH --array=0-3%2 -t 10", "./fit")
+    made = import_scripts([array])
+    assert [(stage.after, stage.when) for stage in made.workflow.stages.values()] == [
+        ((), "success"),
+        (("arr-0-1",), "always"),
+    ]
+    assert "an element that fails" not in told(made)
+    made = import_scripts([here("first.sbatch", "#SBATCH -t 5"), array])
+    assert edges(made) == {"first": set(), "arr-0-1": {"first"}, "arr-2-3": {"arr-0-1"}}
+    assert {stage.when for stage in made.workflow.stages.values()} == {"success"}
+    assert f"{array}:2: --array: an element that fails keeps those behind it" in told(made)
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("-n 2", "./fit"),
+        ("--gpus=1", "./fit"),
+        ("--gres=gpu:a100:1", "./fit"),
+        ("--gpus-per-task=1 -n 1", "./fit"),
+        ("-N 2", "./fit"),
+        ("--mem=0", "./fit"),
+        ("--exclusive", "./fit"),
+        ("--mincpus=4", "./fit"),
+        ("--tmp=10G", "./fit"),
+        ("", "srun ./fit"),
+        ("", "mkdir /scratch/$SLURM_JOB_ID"),
+        ("", "make -j$(nproc)"),
+        ("", "fit --threads $SLURM_CPUS_ON_NODE"),
+    ],
+)
+def test_elements_that_must_stay_apart_become_stages(here, line, script):
+    first = here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", script)
     made = import_scripts([first, here("last.sbatch", "#SBATCH -t 5")])
-    assert edges(made)["last"] == {"arr-0", "arr-1", "arr-2"}
+    assert edges(made) == {"arr-0": set(), "arr-1": set(), "arr-2": set(), "last": {"arr-0", "arr-1", "arr-2"}}
     assert ("SLURM_ARRAY_TASK_ID", "2") in made.workflow.stages["arr-2"].environment
+    assert "3 elements become a stage each, for" in told(made)
 
 
-def test_elements_that_start_programs_with_srun_become_stages(here):
-    made = import_scripts([here("arr.sbatch", "#SBATCH --array=0-2 -t 10", "srun ./x")])
-    assert len(made.workflow.stages) == 3
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("--qos=high --nice -C ssd --signal=B:USR1@60 -o out.%A_%a", "./fit $SLURM_ARRAY_TASK_ID"),
+        ("-c 2", "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK ./fit"),
+        ("", "echo Job $SLURM_JOB_ID on $SLURM_NODELIST"),
+        ("", "# srun ./fit"),
+    ],
+)
+def test_elements_that_need_nothing_of_their_own_share_a_job(here, line, script):
+    (stage,) = import_scripts(
+        [here("arr.sbatch", f"#SBATCH --array=0-2 -t 10 {line}", script)]
+    ).workflow.stages.values()
+    assert len(stage.tasks) == 3
+    assert ("--signal=B:USR1@60" in stage.options) is ("--signal" in line)
+
+
+def test_licenses_are_those_of_all_elements(here):
+    file = here("arr.sbatch", "#SBATCH --array=0-2 -t 10 -L matlab:2,fluent", "./fit")
+    (stage,) = import_scripts([file]).workflow.stages.values()
+    assert stage.options == ("--licenses=matlab:6,fluent:3",)
+
+
+def test_an_array_of_more_jobs_than_can_be_is_refused_with_its_line(here):
+    file = here("arr.sbatch", "#SBATCH -t 10", "#SBATCH --array=0-4999%2", "./fit")
+    with pytest.raises(InputError, match="more than 1000 jobs") as caught:
+        import_scripts([file])
+    assert caught.value.where == f"{file}:3"
 
 
 # ---------------------------------------------------------------------- folders, arguments
-
-
-def test_how_many_elements_run_at_once_is_kept_or_said_to_be_lost(here):
-    apart = import_scripts([here("a.sbatch", "#SBATCH -t 5 --array=0-7%2", "srun ./fit")])
-    assert len(apart.workflow.stages) == 8
-    assert f"{here.folder}/a.sbatch:2: --array: %2 is left out, so that all 8 stages" in told(apart)
-    for whole in ("0-7", "0-7%8"):
-        made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 --array={whole}", "srun ./fit")])
-        assert "is left out" not in told(made)
-    together = import_scripts([here("a.sbatch", "#SBATCH -t 5 --array=0-7%2", "./fit")])
-    assert together.workflow.stages["a"].cores == 2
-    assert "%2" not in told(together)
 
 
 def test_from_where_the_script_of_a_command_is_found_is_told(here):

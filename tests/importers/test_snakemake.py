@@ -114,6 +114,15 @@ def test_a_dry_run_tells_cores_walltimes_and_memory(made):
     assert made(RULES, JOBS, cores=17).workflow.stages["align"].walltime_s == 3600
 
 
+def test_memory_for_each_core_and_gpus_are_those_of_all_jobs_and_what_is_left_out_is_told(made):
+    told = "resources: tmpdir=/tmp, mem_mb_per_cpu=1000, gpu=2, slurm_extra=--qos=high"
+    read = made(RULES, JOBS.replace("resources: tmpdir=/tmp, runtime=30, mem_mb=2000, mem=2 GB, mem_mib=1908", told))
+    stage = read.workflow.stages["align"]
+    assert (stage.memory_bytes >> 20, stage.gpus) == (3 * 8 * 954, 6)
+    assert any("`slurm_extra` is left out" in note for note in read.notes)
+    assert not any("`tmpdir`" in note for note in read.notes)
+
+
 def test_rules_that_take_turns_are_one_stage(made):
     read = made(RULES.replace("\t3 -> 4\n", "\t3 -> 4\n\t2 -> 3\n"))
     assert edges(read) == {"align-prepare": set(), "side": {"align-prepare"}, "report": {"align-prepare"}}

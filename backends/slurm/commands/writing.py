@@ -11,7 +11,7 @@ from typing import Final
 from asa.errors import SubmitRejectedError
 
 from ..link import SlurmJob
-from ..options import checked
+from ..options import checked, unsaid
 
 __all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_command", "sbatch_input", "through"]
 
@@ -133,7 +133,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
     SubmitRejectedError
         One of those says what another key of a stage is for.
     """
-    checked(job.options, job.name)
+    checked(job.options, job.name, unsaid(job))
     options: dict[str, object] = {
         "export-file": 3,
         "job-name": job.name,
@@ -144,7 +144,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
         "output": _path(job.stdout),
         "error": _path(job.stderr),
         "nodes": job.nodes,
-        "mem" if job.nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
+        "mem" if job.memory_nodes else "mem-per-cpu": f"{_mib(job)}M" if job.memory_bytes else "",
         "gpus": job.gpus,
         "bb": job.burst_buffer,
         "partition": job.partition,
@@ -180,7 +180,7 @@ def sbatch_input(job: SlurmJob) -> str:
 
 def _mib(job: SlurmJob) -> int:
     """Memory of each node, or of each core where it is not said how many nodes there are."""
-    return math.ceil(job.memory_bytes / (job.nodes or job.cores) / _MIB)
+    return math.ceil(job.memory_bytes / (job.memory_nodes or job.cores) / _MIB)
 
 
 def _path(path: str) -> str:

@@ -17,7 +17,7 @@ from asa.backends.shell.script import is_utf8
 from asa.errors import BackendError, InputError
 
 from ..link import SlurmJob
-from ..options import Keys, keys_of_38, keys_of_40, rest_keys, variables
+from ..options import Keys, keys_of_38, keys_of_40, rest_keys, unsaid, variables
 
 __all__ = ["KNOWN", "Dialect", "dialect", "number_of"]
 
@@ -91,7 +91,7 @@ class Dialect(ABC):
         if job.nodes:
             asked["nodes"] = self.nodes(job.nodes)
         if job.memory_bytes:
-            per, share = ("node", job.nodes) if job.nodes else ("cpu", job.cores)
+            per, share = ("node", job.memory_nodes) if job.memory_nodes else ("cpu", job.cores)
             asked[f"memory_per_{per}"] = self.number(math.ceil(job.memory_bytes / share / _MIB))
         if job.gpus:
             asked |= self.gpus(job.gpus)
@@ -99,7 +99,7 @@ class Dialect(ABC):
             asked["begin_time"] = self.time(job.begin_s)
         if job.held:
             asked["hold"] = True
-        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name)
+        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, unsaid(job))
         return self.wrapped(asked, job.script)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:

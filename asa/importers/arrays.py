@@ -1,0 +1,240 @@
+"""Job arrays: their elements, and the jobs that these are put into.
+
+An element keeps its walltime, so a job has as many elements as run in it side by side, and is over with them. Where not
+all may run at once, jobs follow each other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from asa.errors import InputError
+
+from .directives import KNOWN, Directive
+from .needs import Needs
+
+__all__ = ["CORES_OF_A_JOB", "Array", "Part", "apart_because", "for_elements", "parts_of", "read_array", "together"]
+
+CORES_OF_A_JOB: Final = 32
+"""Cores that elements share at most, unless told otherwise: jobs of about a node, or less, fit where many would not."""
+
+_MOST_ELEMENTS: Final = 10_000
+_MOST_PARTS: Final = 1000
+_USUAL_PARTS: Final = 100
+"""Jobs are wider rather than more than these."""
+
+_SHARED_NAMES: Final = (
+    "acctg-freq cluster-constraint constraint cpu-freq deadline delay-boot exclude hint licenses mail-type mail-user "
+    "mcs-label nice no-requeue nodelist power prefer priority profile propagate qos reboot requeue reservation signal "
+    "threads-per-core wckey"
+)
+_SHARED: Final = frozenset(_SHARED_NAMES.split())
+"""Options that mean for a job of several elements what they mean for each, or are counted up for it."""
+
+_STARTS: Final = re.compile(r"\b(?:srun|mpirun|mpiexec|scontrol|scancel|sstat|sattach|nproc)\b")
+_OF_THE_JOB: Final = re.compile(
+    r"\bSLURMD?_(?!ARRAY|SUBMIT_|CPUS_PER_TASK\b|CLUSTER_NAME\b|CONF\b|JOB_(?:NAME|PARTITION|ACCOUNT|QOS|USER|UID)\b)\w+"
+)
+_ONLY_SAID: Final = re.compile(r"\s*(?:#|(?:echo|printf)\b[^>|`;&]*$)")
+_LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """What an array's option says.
+
+    Parameters
+    ----------
+    elements
+        Their numbers, in order.
+    at_once
+        How many of them may run at the same time.
+    step
+        As Slurm tells it to them.
+    """
+
+    elements: tuple[int, ...]
+    at_once: int
+    step: int
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """What all elements are told of the array."""
+        told = {
+            "COUNT": len(self.elements), "MIN": self.elements[0], "MAX": self.elements[-1], "STEP": self.step
+        }  # fmt: skip
+        return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in told.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The elements of one job.
+
+    Parameters
+    ----------
+    elements
+        Their numbers.
+    follows
+        The index of the part that must have ended before; None for none.
+    """
+
+    elements: tuple[int, ...]
+    follows: int | None
+
+
+def read_array(directive: Directive) -> Array:
+    """Read an array's option, as in ``0-99:10,200%8``.
+
+    Parameters
+    ----------
+    directive
+        The option.
+
+    Raises
+    ------
+    InputError
+        It lists no elements, or too many.
+
+    Examples
+    --------
+    >>> read_array(Directive("array", "1-9:2%3", "a.sh:2"))
+    Array(elements=(1, 3, 5, 7, 9), at_once=3, step=2)
+    """
+    listed, _, at_once = (directive.value or "").partition("%")
+    elements: set[int] = set()
+    for part in listed.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if match is None or (match[3] and not int(match[3])):
+            hint = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
+            raise InputError(f"{directive} lists no elements", where=directive.where, hint=hint)
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if (last - first) // step >= _MOST_ELEMENTS:
+            raise InputError(f"{directive} is too many", where=directive.where, hint=f"At most {_MOST_ELEMENTS}.")
+        elements.update(range(first, last + 1, step))
+    if not elements or not (at_once.isdigit() or not at_once):
+        raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
+    told = re.search(r":(\d+)", listed)  # Slurm tells the first of several
+    most = min(int(at_once or 0) or len(elements), len(elements))
+    return Array(tuple(sorted(elements)), most, int(told[1]) if told else 1)
+
+
+def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
+    """Say why elements cannot share a job; empty if they can.
+
+    Parameters
+    ----------
+    options
+        What is passed on to Slurm for each.
+    text
+        Their script.
+    needs
+        What each asks for.
+    """
+    if needs.tasks > 1:
+        return "each has several tasks"
+    if needs.gpus:
+        return "each has GPUs of its own"
+    for option in options:
+        name, _, value = option.removeprefix("--").partition("=")
+        counts = name != "licenses" or all(map(_LICENSE.fullmatch, value.split(",")))
+        if option in needs.options or not counts or (name in KNOWN and name not in _SHARED):
+            return f"each is given {option}"
+    for line in text.splitlines():
+        if not _ONLY_SAID.match(line) and (match := _STARTS.search(line) or _OF_THE_JOB.search(line)):
+            return f"the script uses {match[0]}, which is of a whole job"
+    return ""
+
+
+def for_elements(option: str, count: int) -> str:
+    """Write an option of one element for a job of several.
+
+    Parameters
+    ----------
+    option
+        As for sbatch.
+    count
+        How many elements.
+
+    Examples
+    --------
+    >>> for_elements("--licenses=matlab:2,fluent", 4)
+    '--licenses=matlab:8,fluent:4'
+    """
+    name, _, value = option.partition("=")
+    if name != "--licenses" or count == 1:
+        return option
+    matches = [match for match in map(_LICENSE.fullmatch, value.split(",")) if match]
+    return f"{name}={','.join(f'{match[1]}:{int(match[2] or 1) * count}' for match in matches)}"
+
+
+def together(array: Array, cores: int, most_cores: int | None) -> int:
+    """Say how many elements share a job.
+
+    Parameters
+    ----------
+    array
+        The array.
+    cores
+        Of an element.
+    most_cores
+        Of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
+    """
+    if most_cores is not None:
+        return max(1, most_cores // cores)
+    return max(1, CORES_OF_A_JOB // cores, math.ceil(len(array.elements) / _USUAL_PARTS))
+
+
+def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
+    """Put elements into jobs, each of them at most as wide as its elements side by side.
+
+    Jobs are side by side, as many as may run at the same time, and each is followed by the next of its row.
+
+    Parameters
+    ----------
+    array
+        The array.
+    per_job
+        Elements of a job at most.
+    where
+        Of its option, for errors.
+
+    Raises
+    ------
+    InputError
+        There would be too many jobs.
+
+    Examples
+    --------
+    >>> array = Array((0, 1, 2, 3, 4), at_once=3, step=1)
+    >>> [(part.elements, part.follows) for part in parts_of(array, 2, "a.sh:2")]
+    [((0, 1), None), ((2,), None), ((3, 4), 0)]
+    """
+    rows = math.ceil(array.at_once / per_job)
+    widths = [len(row) for row in _even(range(array.at_once), rows)]
+    parts: list[Part] = []
+    left = array.elements
+    while left:
+        for width in widths:
+            if left:
+                before = len(parts) - rows
+                parts.append(Part(left[:width], before if before >= 0 else None))
+                left = left[width:]
+        if len(parts) > _MOST_PARTS:
+            raise InputError(
+                f"{len(array.elements)} elements need more than {_MOST_PARTS} jobs",
+                where=where,
+                hint="Split the array, let more of them run at once, or give --array-cores more.",
+            )
+    return parts
+
+
+def _even(values: Sequence[int], count: int) -> list[Sequence[int]]:
+    """Cut a sequence into so many pieces that differ by at most one."""
+    size, more = divmod(len(values), count)
+    ends = [size * i + min(i, more) for i in range(count + 1)]
+    return [values[begin:end] for begin, end in pairwise(ends)]

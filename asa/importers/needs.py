@@ -1,0 +1,264 @@
+"""What the options of a batch script ask of Slurm, in the terms of a stage.
+
+A stage counts cores, memory and GPUs for all of its job; sbatch also counts them for each node, task, core or GPU. What
+comes to the same is counted; all else is passed on in sbatch's own words, so that it stays what it was.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from asa.errors import InputError
+from asa.units import parse_memory
+
+from .base import Notes
+from .directives import Directive
+
+__all__ = ["TRANSLATED", "Needs", "parsed", "read_needs", "text_of"]
+
+_TRANSLATED_NAMES: Final = (
+    "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu nodes ntasks "
+    "ntasks-per-gpu ntasks-per-node tres-per-task"
+)
+TRANSLATED: Final = frozenset(_TRANSLATED_NAMES.split())
+"""Options that are read here."""
+
+_WIDENING_NAMES: Final = (
+    "core-spec cpus-per-gpu exclusive hint mincpus ntasks-per-core overcommit thread-spec threads-per-core"
+)
+_WIDENING: Final = frozenset(_WIDENING_NAMES.split())
+"""Options with which Slurm may give a job another number of cores than its tasks have."""
+
+_GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one job of a script, or one element of its array, asks for.
+
+    Parameters
+    ----------
+    tasks, cpus_per_task
+        How many tasks, of how many cores each.
+    memory_bytes, gpus
+        For the whole job.
+    options
+        What is said in sbatch's own words.
+    """
+
+    tasks: int
+    cpus_per_task: int = 1
+    memory_bytes: int = 0
+    gpus: int = 0
+    options: tuple[str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """Of all tasks."""
+        return self.tasks * self.cpus_per_task
+
+
+def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
+    """Read what a job asks for.
+
+    Parameters
+    ----------
+    given
+        Its options by their names.
+    notes
+        Takes what its reader should know.
+
+    Raises
+    ------
+    InputError
+        A value is none that sbatch takes, or one that cannot be kept.
+    """
+    if "tres-per-task" in given and re.search(r"\bcpu[:=]", text_of(given, "tres-per-task")):
+        directive = given["tres-per-task"]
+        raise InputError(f"{directive} asks for cores", where=directive.where, hint="Write --cpus-per-task for them.")
+    layout = _Layout(given)
+    gpus, gpu_options = _gpus(given, layout)
+    cpus, cpu_options = _cpus_per_task(given, layout, notes)
+    tasks = layout.tasks
+    if layout.varies and "ntasks" not in given:
+        told = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
+        notes.add(told, given["nodes"].where)
+    is_widened = any(name in given for name in _WIDENING - ({"cpus-per-gpu"} if not cpu_options else set()))
+    memory, memory_options = _memory(given, layout, tasks * cpus, is_widened=is_widened)
+    if "exclusive" in given and not given["exclusive"].value:
+        notes.add("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
+    if "overcommit" in given:
+        notes.add("--overcommit: Slurm gives fewer cores than asa counts", given["overcommit"].where)
+    return Needs(tasks, cpus, memory, gpus, (*layout.options, *gpu_options, *cpu_options, *memory_options))
+
+
+class _Layout:
+    """How a job's tasks are spread over nodes."""
+
+    def __init__(self, given: Mapping[str, Directive]) -> None:
+        self.nodes = _nodes(given["nodes"]) if "nodes" in given else 0
+        self.varies = "nodes" in given and not re.fullmatch(r"\d+[kK]?", text_of(given, "nodes"))
+        self._per_node = _count(given, "ntasks-per-node")
+        self.gpus = _all_gpus(given, max(1, self.nodes))
+        self.tasks = self._tasks(given)
+        self.nodes = min(self.nodes, self.tasks)
+        self.gpus = _all_gpus(given, max(1, self.nodes))
+        per_task = given.get("gpus-per-task")
+        if per_task is not None and "gpus" not in given:
+            self.gpus = self.tasks * sum(_listed_gpus(per_task))
+        elif not self.gpus and "ntasks-per-gpu" in given:
+            self.gpus = math.ceil(self.tasks / _count(given, "ntasks-per-gpu"))
+        self._text = text_of(given, "nodes")
+
+    def _tasks(self, given: Mapping[str, Directive]) -> int:
+        if told := _count(given, "ntasks"):
+            return told
+        if self.gpus and "ntasks-per-gpu" in given:
+            return self.gpus * _count(given, "ntasks-per-gpu")
+        if "gpus" in given and "gpus-per-task" in given:
+            return max(1, self.gpus // max(1, sum(_listed_gpus(given["gpus-per-task"]))))
+        return max(1, self.nodes) * (self._per_node or 1)
+
+    @property
+    def known_nodes(self) -> int:
+        """On how many nodes tasks are, as many on each; 0 if that is not known."""
+        if self.tasks == 1:
+            return 1
+        per_node = self._per_node
+        if self.nodes and not self.varies and self.tasks % self.nodes == 0:
+            return self.nodes if per_node in (0, self.tasks // self.nodes) else 0
+        return self.tasks // per_node if per_node and not self.nodes and self.tasks % per_node == 0 else 0
+
+    @property
+    def options(self) -> list[str]:
+        """What keeps the tasks together on nodes.
+
+        A stage's `nodes` would be whole nodes with a task for each of their cores, which no script asks for.
+        """
+        if self.tasks == 1 and not self._per_node:
+            return []
+        per_node = self._per_node or (self.tasks // self.known_nodes if self.known_nodes else 0)
+        together = [f"--ntasks-per-node={per_node}"] if per_node else []
+        return together if self.known_nodes or not self.nodes else [*together, f"--nodes={self._text}"]
+
+
+def _gpus(given: Mapping[str, Directive], layout: _Layout) -> tuple[int, list[str]]:
+    """Tell the GPUs of the whole job, and what is passed on of them."""
+    gres = text_of(given, "gres")
+    words = [name for name in ("gpus", "gpus-per-node", "gpus-per-task", "tres-per-task") if name in given]
+    is_on_one = layout.known_nodes == 1
+    if not words and not gres:
+        return (layout.gpus if "ntasks-per-gpu" in given else 0), []
+    if words == ["gpus"] and not gres:
+        if text_of(given, "gpus").isdigit():
+            return layout.gpus, []
+        _listed_gpus(given["gpus"])
+        if is_on_one:  # the REST API of 22.05 has words for this, too
+            return 0, [f"--gres={','.join(f'gpu:{part}' for part in text_of(given, 'gpus').split(','))}"]
+    if is_on_one and not gres and words == ["gpus-per-node"] and text_of(given, "gpus-per-node").isdigit():
+        return layout.gpus, []
+    if is_on_one and not words and re.fullmatch(r"gpu(?:[:=]\d+)?", gres):
+        return layout.gpus, []
+    counted = "gpus" in words and text_of(given, "gpus").isdigit()
+    passed = [name for name in (*words, "gres") if name in given and not (name == "gpus" and counted)]
+    return layout.gpus if counted else 0, [str(given[name]) for name in passed]
+
+
+def _all_gpus(given: Mapping[str, Directive], nodes: int) -> int:
+    """Count the GPUs that are asked for by the job or by the node, of every type."""
+    if "gpus" in given:
+        return sum(_listed_gpus(given["gpus"]))
+    if "gpus-per-node" in given:
+        return sum(_listed_gpus(given["gpus-per-node"])) * nodes
+    found = [_GPU.fullmatch(part) for part in text_of(given, "gres").split(",")]
+    return sum(int(match["count"] or 1) for match in found if match) * nodes
+
+
+def _listed_gpus(directive: Directive) -> list[int]:
+    """Read numbers of GPUs, perhaps each of a type: ``4``, ``a100:2``, ``a100:1,v100:2``, or a type alone, for one."""
+    counts = []
+    for part in (directive.value or "").split(","):
+        match = re.fullmatch(r"(?:([A-Za-z_][^:]*)(?::(\d+))?)|(\d+)", part)
+        if match is None or not int(match[2] or match[3] or 1):
+            raise InputError(f"{directive} is no number", where=directive.where, hint="Write 4, or a type: a100:4.")
+        counts.append(int(match[2] or match[3] or 1))
+    return counts
+
+
+def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, notes: Notes) -> tuple[int, list[str]]:
+    if "cpus-per-gpu" not in given:
+        return _count(given, "cpus-per-task") or 1, []
+    if layout.tasks == 1 and layout.gpus:
+        return layout.gpus * _count(given, "cpus-per-gpu"), []
+    told = f"{given['cpus-per-gpu']}: Slurm gives cores by the number of GPUs, asa counts one a task"
+    notes.add(told, given["cpus-per-gpu"].where)
+    return 1, [str(given["cpus-per-gpu"])]
+
+
+def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_widened: bool) -> tuple[int, list[str]]:
+    """Tell the memory of the whole job, or what is passed on of it: all of a node's, or what depends on the nodes."""
+    counted = layout.tasks == 1 or not is_widened
+    for name, times in (
+        ("mem", layout.known_nodes if counted else 0),
+        ("mem-per-cpu", 0 if is_widened else cores),
+        ("mem-per-gpu", layout.gpus if layout.known_nodes == 1 and counted else 0),
+    ):
+        if name in given:
+            amount = parsed(parse_memory, given[name])
+            return (round(amount * times), []) if amount * times else (0, [str(given[name])])
+    return 0, []
+
+
+def text_of(given: Mapping[str, Directive], name: str) -> str:
+    """Give an option's value; empty if it is not given or has none.
+
+    Parameters
+    ----------
+    given
+        Options by their names.
+    name
+        Of the option.
+    """
+    return (given[name].value or "") if name in given else ""
+
+
+def parsed(parse: Callable[[str], float], directive: Directive) -> float:
+    """Read an option's value, with the option's place where it cannot be read.
+
+    Parameters
+    ----------
+    parse
+        Reads the value.
+    directive
+        The option.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    try:
+        return parse(directive.value or "")
+    except InputError as error:
+        raise InputError(error.message, where=directive.where, hint=error.hint) from error
+
+
+def _count(given: Mapping[str, Directive], name: str) -> int:
+    """Read a number that is at least 1; 0 if it is not given."""
+    if name not in given:
+        return 0
+    text = text_of(given, name)
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise InputError(f"{given[name]} is no number", where=given[name].where, hint="Write a number, at least 1.")
+    return int(text)
+
+
+def _nodes(directive: Directive) -> int:
+    match = re.match(r"(\d+)([kK]?)", directive.value or "")
+    if match is None or not int(match[1]):
+        raise InputError(f"{directive} is no number of nodes", where=directive.where, hint="Write a number.")
+    return int(match[1]) * (1024 if match[2] else 1)

@@ -1,0 +1,210 @@
+"""A batch script that is imported gets of real Slurm what `sbatch` gives it: cores, nodes, memory, GPUs, time."""
+
+import itertools
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+from asa.backends.slurm.backend import JobDefaults, SlurmBackend
+from asa.backends.slurm.commands import CommandLink
+from asa.backends.slurm.rest import RestLink
+from slurm_runs import SlurmRun, site
+from slurm_testbed import Testbed, missing, until
+
+from asa.errors import SubmitRejectedError
+from asa.importers import import_scripts
+
+pytestmark = pytest.mark.slurm
+
+CONF = """\
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=100
+GresTypes=gpu
+NodeName=DEFAULT Gres=gpu:a100:2,gpu:v100:2"""
+# devices that are everywhere, for nothing touches them
+GRES = "".join(f"Name=gpu Type={kind} File=/dev/{device}\n" for kind, device in (
+    ("a100", "null"), ("a100", "zero"), ("v100", "full"), ("v100", "random")
+))  # fmt: skip
+
+CASES = (
+    "-n 4",
+    "-c 4",
+    "-n 3 -c 2 --mem-per-cpu=300M",
+    "-n 40 --mem=2G",
+    "-N 1 -n 4 --mem=2G",
+    "-N 2 -n 5 --mem=2G",
+    "-N 2-3 -n 6 --mem=1G",
+    "-N 3 -n 3",
+    "-N 2 --ntasks-per-node=3 -c 2 --mem=3G",
+    "--ntasks-per-node=4 --mem=1G",
+    "--mem=0",
+    "-N 2 --mem=0",
+    "--mem-per-cpu=0",
+    "-n 3 --exclusive --mem=2G",
+    "-N 2 --exclusive",
+    "--mincpus=6 --mem=1G",
+    "-n 1 -c 3 --mem-per-cpu=500M",
+    "-n 1 -N 1-2 --mem=700M",
+    "--gres=gpu:2",
+    "-N 3 --gres=gpu:2",
+    "-N 3 --gres=gpu:a100:1",
+    "-N 2 -n 1 --gres=gpu:1",
+    "-n 4 --gpus-per-task=1",
+    "-n 2 --gpus-per-task=a100:1 --mem=1G",
+    "--gpus=4 --gpus-per-task=2",
+    "-N 2 --gpus=a100:3",
+    "--gpus=a100:1,v100:2",
+    "-N 2 --gpus-per-node=a100:1,v100:1",
+    "-N 2 --gpus-per-node=2 --mem-per-gpu=1G",
+    "--gpus=2 --cpus-per-gpu=3 --mem-per-gpu=1G",
+    "-n 6 --ntasks-per-gpu=3",
+    "-N 2 --gpus-per-node=2 --ntasks-per-gpu=2",
+    "-n 2 --sockets-per-node=2 --gpus-per-socket=1",
+    "-t 1-0 -n 2",
+)
+CHOICES = (
+    ("", "-N 1", "-N 2", "-N 3", "-N 1-2"),
+    ("", "-n 1", "-n 2", "-n 5", "-n 6"),
+    ("", "", "--ntasks-per-node=2", "--ntasks-per-node=3"),
+    ("", "-c 2", "-c 3"),
+    ("", "--mem=600M", "--mem-per-cpu=200M", "--mem=0"),
+    ("", "", "--gpus=2", "--gres=gpu:1", "--gpus-per-node=2", "--gpus-per-task=1", "--gres=gpu:v100:1"),
+    ("", "", "", "--exclusive"),
+)
+NUMBERS = itertools.count()
+DRAWN = int(os.environ.get("ASA_IMPORTED", "12"))
+
+
+@pytest.fixture(scope="module", params=("22.05", "24.11"))
+def gpus(request):
+    """Give a cluster of nodes of 28 cores and four GPUs of two types, which counts memory."""
+    newer = request.param == "24.11"
+    if reason := missing(newer):
+        pytest.skip(reason)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-gpus{newer:d}"), newer=newer, conf=CONF)
+    (testbed.root / "etc").mkdir(parents=True)
+    (testbed.root / "etc" / "gres.conf").write_text(GRES)
+    try:
+        yield testbed.start()
+    finally:
+        testbed.stop()
+
+
+class ImportedRun(SlurmRun):
+    """A run whose stages stay as they are."""
+
+    def _leaves_a_line(self, one):
+        return one
+
+
+def written(folder, lines):
+    """Write a batch script that tells what Slurm gave it."""
+    file = folder / "job.sbatch"
+    file.write_text(f"#!/bin/sh\n#SBATCH {lines}\nscontrol show job -d -o $SLURM_JOB_ID >.told && mv .told told\n")
+    return file
+
+
+def given(folder):
+    """Read what a job was given."""
+    told = until(lambda: (folder / "told").exists() and (folder / "told").read_text(), what="the job's word")
+    found = {name: re.search(rf"\b{name}=(\S+)", told)[1] for name in ("NumNodes", "NumCPUs", "NumTasks", "TimeLimit")}
+    [tres] = re.findall(r" TRES=(cpu=\S+)", told)
+    nodes = re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=(\d+) GRES=(\S*)", told)
+    kinds = re.search(r"TresPer\w+=\S*:[av]100", told) is not None
+    gpus = [
+        (gpus_of(gres) if kinds else [sum(gpus_of(gres))]) for names, _, gres in nodes for _ in range(how_many(names))
+    ]
+    return found | {"TRES": tres, "gpus": sorted(gpus)}
+
+
+def gpus_of(gres):
+    """Count the GPUs of each type on a node."""
+    return [sum(map(int, re.findall(rf"gpu:{kind}:(\d+)", gres))) for kind in ("a100", "v100")]
+
+
+def how_many(names):
+    """Count nodes such as n001, or n[001-003,005]."""
+    if "[" not in names:
+        return 1
+    spans = [span.split("-") for span in names.partition("[")[2].rstrip("]").split(",")]
+    return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
+
+
+def by_sbatch(slurm, lines):
+    """Submit the script itself; None if Slurm refuses it."""
+    folder = slurm.folder(f"plain{next(NUMBERS)}")
+    command = ("sbatch", "--parsable", f"--chdir={folder}", str(written(folder, lines)))
+    if not slurm.run(*command, check=False).strip():
+        return None
+    return given(folder)
+
+
+def by_asa(slurm, lines, link):
+    """Submit what the script becomes; tell why if it is refused."""
+    source = slurm.folder(f"source{next(NUMBERS)}")
+    [stage] = import_scripts([written(source, lines)]).workflow.stages.values()
+    run = ImportedRun(slurm, [stage])
+    defaults = JobDefaults(folder=run.place)
+    backend = SlurmBackend(link, run.folder.path, site(slurm), defaults=defaults, poll_s=0.5, most_poll_s=1.0)
+    try:
+        backend.submit(run.spec(stage.name))
+    except SubmitRejectedError as error:
+        return error.message
+    finally:
+        backend.close()
+    return given(run.place)
+
+
+def drawn():
+    random_sets = random.Random(20)
+    for _ in range(DRAWN):
+        yield " ".join(filter(None, map(random_sets.choice, CHOICES))) or "-n 2"
+
+
+@pytest.mark.parametrize("lines", [*CASES, *dict.fromkeys(drawn())])
+def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
+    lines = lines if "-t " in lines else f"-t 7 {lines}"
+    expected = by_sbatch(gpus, lines)
+    if expected is None:
+        pytest.skip("sbatch refuses these together")
+    assert by_asa(gpus, lines, CommandLink(prefix=gpus.prefix)) == expected
+    by_rest = by_asa(gpus, lines, RestLink(f"unix://{gpus.socket}"))
+    assert by_rest == expected or "has no word for" in by_rest
+
+
+ARRAYS = {
+    "wide": ("0-31", "sleep 4"),  # more cores than a node has
+    "few": ("1-9:2%2", "sleep 1"),
+    "apart": ("0-2%2", "srun sleep 1"),
+}
+
+
+def test_elements_of_arrays_run_side_by_side_and_know_their_array(gpus):
+    """As many at once as may, over nodes of which each has as many as it has cores for the job."""
+    place = gpus.folder(f"arrays{next(NUMBERS)}")
+    for name, (array, command) in ARRAYS.items():
+        tell = f"echo begin $(date +%s.%N) $SLURM_ARRAY_JOB_ID >{place}/{name}.$SLURM_ARRAY_TASK_ID"
+        end = f"echo end $(date +%s.%N) >>{place}/{name}.$SLURM_ARRAY_TASK_ID"
+        head = f"#!/bin/sh\n#SBATCH -t 5 --mem=50M --array={array}\n"
+        (place / f"{name}.sbatch").write_text(f"{head}{tell}\n{command}\n{end}\n")
+    made = import_scripts([place / f"{name}.sbatch" for name in ARRAYS], parallel=True)
+    run = ImportedRun(gpus, made.workflow.stages.values(), strategy="per-stage", link="commands")
+    (run.folder.path / "tasks").mkdir()
+    (run.folder.path / "tasks").chmod(0o777)
+    run.result()
+    assert run.folder.state()[0].outcome == "completed"
+    told = {name: [file.read_text().split() for file in place.glob(f"{name}.[0-9]*")] for name in ARRAYS}
+    assert {name: len(elements) for name, elements in told.items()} == {"wide": 32, "few": 5, "apart": 3}
+    assert {name: most_at_once(elements) for name, elements in told.items()} == {"wide": 32, "few": 2, "apart": 2}
+    arrays = {name: {element[2] for element in elements} for name, elements in told.items()}
+    assert all(len(numbers) == 1 for numbers in arrays.values())
+    jobs = {job["JobId"] for jobs in run.jobs().values() for job in jobs}
+    assert {number for numbers in arrays.values() for number in numbers} < jobs
+
+
+def most_at_once(elements):
+    """Say how many of some elements ran at the same time at most."""
+    spans = [(float(element[1]), float(element[-1])) for element in elements]
+    return max(sum(begin <= moment < end for begin, end in spans) for moment, _ in spans)
