@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ from trial.place import Cluster, Place
 from trial.verdict import Verdict, judge
 
 ASA = str(Path(sys.executable).with_name("asa"))
+PLACES: list[Place] = []  # that are there now
 SETTLES_S = 25.0  # in which cancelled jobs leave the queue
 
 
@@ -46,6 +48,7 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
     root = Path(f"/tmp/at{os.getpid() % 100000}-{trial.name.replace('.', '')}")
     place = (Cluster if trial.version else Place)(trial, root, ASA)
     began_s = time.monotonic()
+    PLACES.append(place)
     try:
         try:
             place.start()
@@ -68,6 +71,7 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
             _keep(keep / trial.name, operator, verdict)
         return verdict
     finally:
+        PLACES.remove(place)
         place.stop()
 
 
@@ -85,7 +89,7 @@ def _keep(folder: Path, operator: Operator, verdict: Verdict) -> None:
     folder.mkdir(parents=True)
     shutil.copytree(operator.place.work, folder / "work", ignore=shutil.ignore_patterns("home"))
     if operator.run is not None:
-        shutil.copytree(operator.run, folder / "run")
+        shutil.copytree(operator.run, folder / "run", symlinks=True)
     for name, text in operator.place.told().items():
         (folder / name).write_text(text)
     lines = [*verdict.broken, *verdict.invalid, *verdict.noted, "", *map(str, operator.trial.faults), ""]
@@ -161,6 +165,13 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
+def _leave(*_: object) -> None:
+    """Leave nothing behind when interrupted."""
+    for place in list(PLACES):
+        place.stop()
+    os._exit(130)
+
+
 def main() -> int:
     """Make the trials, print what came of them; 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -172,6 +183,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("out/trials"), help="where evidence is kept")
     options = parser.parse_args()
     os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
     verdicts: list[Verdict] = []
     trials = chosen(options)
 

@@ -137,6 +137,8 @@ class Cluster(Place):
     def start(self) -> None:
         super().start()
         self.slurm.start()
+        if not self.work.exists():  # its first start failed, and took the folders with it
+            raise RuntimeError("the cluster started only at the second attempt")
         self._write_prefix()
         if self.trial.site.short_tokens:
             self._renew()
