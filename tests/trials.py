@@ -167,7 +167,7 @@ def tell(text: str) -> None:
 
 def _leave(*_: object) -> None:
     """Leave nothing behind when interrupted."""
-    for place in list(PLACES):
+    for place in PLACES[:]:
         place.stop()
     os._exit(130)
 

@@ -28,7 +28,7 @@ def suffer(fault: Fault, operator: Operator) -> None:
         globals()[f"_{fault.kind}"](fault, operator)
     except VoidError as why:
         operator.note("void", f"{fault}: {why}")
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
         operator.note("void", f"{fault}: {error}")
 
 
@@ -107,8 +107,10 @@ def _two_resumes(fault: Fault, operator: Operator) -> None:
 
 
 def _other_host(fault: Fault, operator: Operator) -> None:
-    operator.host = "elsewhere"
-    _signal(fault, operator, signal.SIGKILL)
+    """Go on from another host: at once where the client had left; one that was killed holds the run for minutes."""
+    killed = fault.pick < 0.5
+    operator.host, operator.stays = "elsewhere", not killed
+    _signal(fault, operator, signal.SIGKILL if killed else signal.SIGINT)
 
 
 def _away(fault: Fault, operator: Operator) -> None:

@@ -68,6 +68,7 @@ class Operator:
     troubles: list[str] = field(default_factory=list)
     together: int = 1
     host: str = ""
+    stays: bool = False
     gap_s: float = 1.0
     retried: int = 0
     passes: list[dict[str, object]] = field(default_factory=list)
@@ -95,7 +96,8 @@ class Operator:
             self._argv(*words), cwd=self.place.work, env=self._env(), capture_output=True, text=True, umask=0,
             timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
         )  # fmt: skip
-        self.note(f"asa {' '.join(words[:2])}", f"exit {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
+        if words[0] != "status":
+            self.note(f"asa {words[0]}", f"exit {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
         if "Traceback" in done.stderr:
             self.troubles.append(f"asa {words[0]} printed a traceback")
         return done
@@ -125,8 +127,8 @@ class Operator:
                 break
             if verdict == "retry" and self.retried >= self._most_retries():
                 break
-            if verdict == "go on" and (gone_on := gone_on + 1) > GOES_ON:
-                self.troubles.append(f"not ended after {GOES_ON} times asa resume")
+            if verdict == "go on" and ((gone_on := gone_on + 1) > GOES_ON or self._is_stuck()):
+                self.troubles.append(f"not ended after {gone_on} times asa resume")
                 break
             self.retried += verdict == "retry"
             time.sleep(self.gap_s)
@@ -139,6 +141,11 @@ class Operator:
                     client.process.wait(20.0)
                 client.process.kill()
                 client.process.wait()
+
+    def _is_stuck(self) -> bool:
+        """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
+        last = self.passes[-4:]
+        return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
 
     def _most_retries(self) -> int:
         """Bound what is done for a run that has failed: once more is enough where the rest has ended well."""
@@ -208,6 +215,8 @@ class Operator:
                 self._argv(*words), cwd=self.place.work, env=self._env(), stdin=subprocess.DEVNULL, stdout=file,
                 stderr=file, umask=0, start_new_session=True,
             )  # fmt: skip
+        if not self.stays:
+            self.host = ""
         self.clients.append(Client(words, process, out, time.time()))
         self.note("client starts", f"{process.pid}: asa {' '.join(words)}")
 
