@@ -15,7 +15,7 @@ SLURM = (
     *("requeue", "requeue", "hold", "requeue_hold", "suspend", "cancelled_running", "cancelled_pending"),
     *("payload_killed", "batch_killed", "cancel"),
     *("drain", "node_down", "slurmd_restart", "slurmd_away", "node_crash"),
-    *("disk_full", "bank_readonly"),
+    *("disk_full", "bank_readonly", "partition_down", "partition_inactive", "limit"),
 )
 ONLY = {"cli": ("slow_sbatch", "lost_sbatch", "slow_commands"), "rest": ("rest_restart", "rest_away")}
 HARSH = {
@@ -111,7 +111,7 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     steps = _steps(chance, link)
     chance = random.Random(f"site {seed}")
     site = Site(
-        accounting=chance.random() < 0.5,
+        accounting=chance.random() < 0.4,
         min_job_age_s=chance.choice([600, 600, 2]),
         accrue=chance.random() < 0.3,
         load=chance.choice([0, 1, 2, 3]) if link != "local" else 0,

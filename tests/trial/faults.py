@@ -211,16 +211,7 @@ def _requeue_hold(fault: Fault, operator: Operator) -> None:
     operator.note("fired", f"scontrol requeuehold {job}")
     _as_root(operator, "scontrol", "requeuehold", job)
     _lasts(fault, operator)
-    _release(operator, job)
-
-
-def _release(operator: Operator, job: str) -> None:
-    for _ in range(10):  # the controller may be away
-        with suppress(RuntimeError, subprocess.TimeoutExpired):
-            _as_root(operator, "scontrol", "release", job)
-            operator.note("mended", f"scontrol release {job}")
-            return
-        time.sleep(2.0)
+    _surely(operator, "scontrol", "release", job)
 
 
 def _hold(fault: Fault, operator: Operator) -> None:
@@ -228,7 +219,7 @@ def _hold(fault: Fault, operator: Operator) -> None:
     operator.note("fired", f"scontrol hold {job}")
     _as_root(operator, "scontrol", "hold", job)
     _lasts(fault, operator)
-    _release(operator, job)
+    _surely(operator, "scontrol", "release", job)
 
 
 def _suspend(fault: Fault, operator: Operator) -> None:
@@ -262,6 +253,10 @@ def _batch_killed(fault: Fault, operator: Operator) -> None:
     job = _job(fault, operator, "RUNNING")
     operator.note("fired", f"scancel --batch --signal=KILL {job}")
     _as_root(operator, "scancel", "--batch", "--signal=KILL", job)
+    for of, pid in operator.place.payloads():  # as a cgroup would; the cluster has none
+        if of == job:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _payload_killed(fault: Fault, operator: Operator) -> None:
@@ -290,6 +285,45 @@ def _time_limit(fault: Fault, operator: Operator) -> None:
     return None
 
 
+# ------------------------------------------------------------------ what the site allows
+
+
+def _partition_down(fault: Fault, operator: Operator) -> None:
+    _partition(fault, operator, "DOWN")
+
+
+def _partition_inactive(fault: Fault, operator: Operator) -> None:
+    _partition(fault, operator, "INACTIVE")
+
+
+def _partition(fault: Fault, operator: Operator, state: str) -> None:
+    operator.note("fired", f"the partition is {state}")
+    _as_root(operator, "scontrol", "update", "partitionname=normal", f"state={state}")
+    _lasts(fault, operator)
+    _surely(operator, "scontrol", "update", "partitionname=normal", "state=UP")
+
+
+def _limit(fault: Fault, operator: Operator) -> None:
+    """Let the user have one job at a time in the queue: others are refused."""
+    cluster = _cluster(operator)
+    if not operator.trial.site.accounting:
+        raise VoidError("there are no limits without accounting")
+    change = ("sacctmgr", "-i", "modify", "user", cluster.slurm.user, "set")
+    operator.note("fired", "MaxSubmitJobs=1")
+    _as_root(operator, *change, "MaxSubmitJobs=1")
+    _lasts(fault, operator)
+    _surely(operator, *change, "MaxSubmitJobs=-1")
+
+
+def _surely(operator: Operator, *command: str) -> None:
+    for _ in range(10):  # the controller may be away
+        with suppress(RuntimeError, subprocess.TimeoutExpired):
+            _as_root(operator, *command)
+            operator.note("mended", " ".join(command))
+            return
+        time.sleep(2.0)
+
+
 # ------------------------------------------------------------------ nodes
 
 
@@ -307,7 +341,7 @@ def _drain(fault: Fault, operator: Operator) -> None:
     operator.note("fired", f"{node} drains")
     _as_root(operator, "scontrol", "update", f"nodename={node}", "state=drain", "reason=trial")
     _lasts(fault, operator)
-    _resume_node(operator, node)
+    _surely(operator, "scontrol", "update", f"nodename={node}", "state=resume")
 
 
 def _node_down(fault: Fault, operator: Operator) -> None:
@@ -315,16 +349,7 @@ def _node_down(fault: Fault, operator: Operator) -> None:
     operator.note("fired", f"{node} is set down")
     _as_root(operator, "scontrol", "update", f"nodename={node}", "state=down", "reason=trial")
     _lasts(fault, operator)
-    _resume_node(operator, node)
-
-
-def _resume_node(operator: Operator, node: str) -> None:
-    for _ in range(10):
-        with suppress(RuntimeError, subprocess.TimeoutExpired):
-            _as_root(operator, "scontrol", "update", f"nodename={node}", "state=resume")
-            operator.note("mended", node)
-            return
-        time.sleep(2.0)
+    _surely(operator, "scontrol", "update", f"nodename={node}", "state=resume")
 
 
 def _slurmd_restart(fault: Fault, operator: Operator) -> None:

@@ -18,6 +18,7 @@ from .draw import CORES_PER_NODE, NODES, Trial
 PAYLOAD = Path(__file__).with_name("step.sh")
 _DISK = "size=6m,mode=777"
 _WAITS = 300  # in the bank at the beginning
+_LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
 
 
 class Place:
@@ -97,7 +98,15 @@ class Place:
         (self.disk / "ballast").unlink(missing_ok=True)
 
     def _fill_bank(self) -> None:
-        """Have asa learn past jobs of the cluster, so that strategies have waits to reckon with."""
+        """Have asa learn past jobs of the cluster, once, so that strategies have waits to reckon with."""
+        with _LEARNS:
+            if not _LEARNED:
+                self._learn()
+                _LEARNED.update({file.name: file.read_bytes() for file in self.bank.iterdir()})
+        for name, data in _LEARNED.items():
+            (self.bank / name).write_bytes(data)
+
+    def _learn(self) -> None:
         chance, lines = (
             random.Random("waits"),
             ["Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS"],
@@ -120,7 +129,8 @@ class Cluster(Place):
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         super().__init__(trial, root, asa)
-        conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nKillWait=1\nPriorityWeightJobSize=0"
+        conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nKillWait=1\nPriorityWeightJobSize=0\n"
+        conf += "AccountingStorageEnforce=associations,limits" * trial.site.accounting
         self.slurm = Testbed(
             root,
             newer=trial.version == "24.11",
@@ -135,10 +145,15 @@ class Cluster(Place):
         self._over = threading.Event()
 
     def start(self) -> None:
-        super().start()
-        self.slurm.start()
-        if not self.work.exists():  # its first start failed, and took the folders with it
-            raise RuntimeError("the cluster started only at the second attempt")
+        for _ in range(3):
+            super().start()
+            self.slurm.start()
+            if self.work.exists():
+                break
+            self.slurm.stop()  # it started at a second attempt only; the first took the folders with it
+            super().stop()
+        else:
+            raise RuntimeError("the cluster did not start at its first attempt, three times")
         self._write_prefix()
         if self.trial.site.short_tokens:
             self._renew()
@@ -149,7 +164,8 @@ class Cluster(Place):
     def stop(self) -> None:
         self._over.set()
         self._load.over.set()
-        self._load.join()
+        if self._load.is_alive():
+            self._load.join()
         with suppress(Exception):
             self.slurm.stop()
         super().stop()
@@ -295,17 +311,22 @@ class Respawn:
 class OtherUser(threading.Thread):
     """Another user, who has some jobs in the queue for a while."""
 
-    def __init__(self, cluster: Cluster, lasts_s: float = 45.0) -> None:
+    def __init__(self, cluster: Cluster, lasts_s: float = 30.0) -> None:
         super().__init__(daemon=True)
         self.cluster, self.lasts_s, self.over = cluster, lasts_s, threading.Event()
         self.random = random.Random(f"load {cluster.trial.seed}")
 
     def run(self) -> None:
-        """Submit as soon as fewer wait."""
+        """Submit as soon as fewer wait; and let no job wait the two minutes for which Slurm keeps it when put back."""
         ends_s = time.monotonic() + self.lasts_s
         run = self.cluster.slurm.run_as_root
-        while self.cluster.trial.site.load and not self.over.wait(1.0) and time.monotonic() < ends_s:
+        while not self.over.wait(2.0):
             with suppress(subprocess.TimeoutExpired):
+                for line in run("squeue", "-h", "-t", "PD", "-o", "%i %r", check=False).splitlines():
+                    if line.endswith(" BeginTime"):
+                        run("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now", check=False)
+                if time.monotonic() > ends_s or not self.cluster.trial.site.load:
+                    continue
                 waiting = run("squeue", "-h", "-t", "PD", "-u", "root", check=False).splitlines()
                 for _ in range(self.cluster.trial.site.load - len(waiting)):
                     cores, lasts = self.random.choice([1, 2, 4, 8, 16]), self.random.randint(2, 6)
