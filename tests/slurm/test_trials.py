@@ -1,0 +1,36 @@
+"""A sample of the random trials (`tests/trials.py`): what asa promises holds, whatever goes wrong."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from trial.draw import draw
+from trials import try_one, unable
+
+SAMPLE = (
+    (1, "22.05", "cli", "per-stage"),
+    (4, "22.05", "rest", "asa-naive"),
+    (13, "24.11", "rest", "asa-plan"),
+    (20, "24.11", "cli", "elastic"),
+    (101, "", "local", "asa"),
+)
+
+
+@pytest.fixture(autouse=True)
+def everybody_writes():
+    """Let the cluster's user write into this process's folders."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.slurm
+def test_promises_hold_in_trials(tmp_path):
+    trials = [draw(*one) for one in SAMPLE]
+    able = [trial for trial in trials if not unable(trial)]
+    if not able:
+        pytest.skip(unable(trials[0]))
+    with ThreadPoolExecutor(len(able)) as at_once:
+        verdicts = list(at_once.map(lambda trial: try_one(trial, tmp_path), able))
+    assert {verdict.trial.again: verdict.broken for verdict in verdicts if verdict.broken} == {}
+    assert not all(verdict.invalid for verdict in verdicts), verdicts[0].invalid

@@ -1,0 +1,184 @@
+"""What a trial is: a workflow, a cluster and its load, and what goes wrong when; all drawn by the seed."""
+
+import random
+from dataclasses import asdict, dataclass
+
+STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
+SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
+NODES, CORES_PER_NODE = 4, 4
+
+CLIENT = ("kill", "kill", "term", "int", "hup", "away", "two_resumes", "other_host")
+LOCAL = (*CLIENT, "payload_killed", "disk_full", "bank_readonly", "cancel")
+SLURM = (
+    *CLIENT,
+    *("controller_restart", "controller_away", "controller_killed"),
+    *("requeue", "requeue", "hold", "requeue_hold", "suspend", "cancelled_running", "cancelled_pending"),
+    *("payload_killed", "batch_killed", "cancel"),
+    *("drain", "node_down", "slurmd_restart", "slurmd_away", "node_crash"),
+    *("disk_full", "bank_readonly", "partition_down", "partition_inactive", "limit"),
+)
+ONLY = {"cli": ("slow_sbatch", "lost_sbatch", "slow_commands"), "rest": ("rest_restart", "rest_away")}
+HARSH = {
+    *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
+    *("node_crash", "slurmd_away", "node_down"),
+}
+"""Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage of a trial's workflow; with `tasks` (seconds each) a list of commands. `how` is as in `step.sh`."""
+
+    name: str
+    after: tuple[str, ...]
+    cores: int
+    seconds: float
+    tasks: tuple[float, ...] = ()
+    retries: int = 0
+    local: bool = False
+    how: str = "ok"
+    bad_task: int = 0
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Name of each of its executions, and how that ends."""
+        if not self.tasks:
+            return {self.name: self.how}
+        return {f"{self.name}.{n}": self.how if n == self.bad_task else "ok" for n in range(len(self.tasks))}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong, so long after a stage begins or ends (or the run begins), for so long."""
+
+    kind: str
+    at: str  # "begin", "start", "end"
+    step: str
+    delay_s: float
+    lasts_s: float
+    pick: float
+
+    def __str__(self) -> str:
+        where = "the run begins" if self.at == "begin" else f"{self.step} {self.at}s"
+        return f"{self.kind} {self.delay_s:.1f} s after {where}, for {self.lasts_s:.1f} s"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the cluster is like."""
+
+    accounting: bool
+    min_job_age_s: int
+    accrue: bool
+    load: int  # jobs of another user that wait
+    short_tokens: bool
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A whole trial."""
+
+    seed: int
+    version: str
+    link: str
+    strategy: str
+    steps: tuple[Step, ...]
+    faults: tuple[Fault, ...]
+    site: Site
+
+    @property
+    def name(self) -> str:
+        return f"{self.seed}-{self.strategy.partition(':')[0]}-{self.version or 'this'}-{self.link}"
+
+    @property
+    def again(self) -> str:
+        """The arguments that repeat it."""
+        version = f" --version {self.version}" if self.version else ""
+        return f"--seeds {self.seed}{version} --link {self.link} --strategy {self.strategy.partition(':')[0]}"
+
+    @property
+    def gentle(self) -> bool:
+        """Whether no fault is one that may end a stage."""
+        return not any(fault.kind in HARSH for fault in self.faults)
+
+    def told(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
+    """Draw a trial: the same workflow for a seed whatever the strategy is, the same faults for a seed and a link."""
+    chance = random.Random(f"workflow {seed}")
+    steps = _steps(chance, link)
+    chance = random.Random(f"site {seed}")
+    site = Site(
+        accounting=chance.random() < 0.4,
+        min_job_age_s=chance.choice([600, 600, 2]),
+        accrue=chance.random() < 0.3,
+        load=chance.choice([0, 1, 2, 3]) if link != "local" else 0,
+        short_tokens=link == "rest" and version == "24.11" and chance.random() < 0.5,
+    )
+    faults = _faults(random.Random(f"faults {seed} {link}"), link, steps)
+    if strategy == "asa-plan":
+        strategy = chance.choice(["asa-plan", "asa-plan:price=0", "asa-plan:price=1", "asa-plan:at-most=4"])
+    return Trial(seed, version, link, strategy, steps, faults, site)
+
+
+def _graph(chance: random.Random) -> list[tuple[str, tuple[str, ...]]]:
+    shape = chance.choice(["chain", "diamond", "layers", "layers"])
+    if shape == "chain":
+        layers = [1] * chance.randint(3, 6)
+    elif shape == "diamond":
+        layers = [1, chance.randint(2, 4), 1] + [1] * chance.randint(0, 1)
+    else:
+        layers = [chance.randint(1, 4) for _ in range(chance.randint(2, 4))]
+        layers = layers if sum(layers) >= 4 else [*layers, 2, 1]
+    graph: list[tuple[str, tuple[str, ...]]] = []
+    above: list[str] = []
+    for depth, width in enumerate(layers):
+        names = [f"{'abcdefgh'[depth]}{n}" for n in range(width)]
+        for name in names:
+            few = chance.sample(above, chance.randint(1, len(above))) if above else []
+            graph.append((name, tuple(sorted(above if shape == "diamond" else few))))
+        above = names
+    return graph[:12]
+
+
+def _steps(chance: random.Random, link: str) -> tuple[Step, ...]:
+    steps = []
+    for name, after in _graph(chance):
+        tasks = tuple(round(chance.uniform(0.5, 2.0), 1) for _ in range(chance.randint(2, 5)))
+        has_tasks, is_local = chance.random() < 0.25, chance.random() < 0.1
+        steps.append(
+            Step(
+                name,
+                after,
+                cores=1 if is_local else chance.choice([1, 2, 4, 4, 8, 12, 16]),
+                seconds=round(chance.uniform(0.8, 4.0), 1),
+                tasks=tasks if has_tasks and not is_local else (),
+                retries=chance.choice([0, 0, 0, 1, 2]),
+                local=is_local,
+            )
+        )
+    how = chance.choice(["ok", "ok", "ok", "fail:1", "fail:2", "fail:always", "fail:always", "hang:1"])
+    at = chance.randrange(len(steps))
+    bad = steps[at]
+    if how.startswith("hang") and (bad.local or bad.tasks):
+        how = "fail:1"
+    task = chance.randrange(len(bad.tasks)) if bad.tasks else 0
+    steps[at] = Step(**{**asdict(bad), "how": how, "bad_task": task})
+    return tuple(steps)
+
+
+def _faults(chance: random.Random, link: str, steps: tuple[Step, ...]) -> tuple[Fault, ...]:
+    kinds = LOCAL if link == "local" else (*SLURM, *ONLY[link], *ONLY[link])
+    faults = []
+    for _ in range(chance.choice([1, 2, 2, 3, 3])):
+        kind = chance.choice(kinds)
+        at = chance.choice(["begin", "start", "start", "end", "end"])
+        step = chance.choice(steps).name
+        delay_s = chance.uniform(0, 12.0) if at == "begin" else chance.choice([0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
+        delay_s += chance.uniform(0, 0.5)
+        lasts_s = chance.uniform(16.0, 22.0) if kind == "slurmd_away" else chance.uniform(1.0, 10.0)
+        faults.append(Fault(kind, at, step, round(delay_s, 2), round(lasts_s, 1), chance.random()))
+    faults += [Fault("time_limit", "start", one.name, 1.0, 0.0, 0.0) for one in steps if one.how.startswith("hang")]
+    return tuple(faults)

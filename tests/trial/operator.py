@@ -1,0 +1,234 @@
+"""Who runs a trial: starts the client, goes on when it was left, and retries a bounded number of times."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .draw import HARSH, Step, Trial
+from .place import Place
+
+GOES_ON, RETRIES = 12, 3
+BOUND_S = 240.0
+
+
+@dataclass
+class Client:
+    """A client process, and how it ended."""
+
+    words: tuple[str, ...]
+    process: subprocess.Popen[bytes]
+    out: Path
+    began_s: float
+    ended_s: float = 0.0
+    signalled: tuple[str, float] = ("", 0.0)
+
+    @property
+    def code(self) -> int | None:
+        code = self.process.poll()
+        if code is not None and not self.ended_s:
+            self.ended_s = time.time()
+        return code
+
+    @property
+    def text(self) -> str:
+        return self.out.read_text(errors="replace")
+
+
+def toml(steps: tuple[Step, ...], payload: Path) -> str:
+    """Write the workflow file."""
+    lines = ['name = "t"']
+    for step in steps:
+        lines += ["", "[[stage]]", f'name = "{step.name}"', f"cores = {step.cores}", 'walltime = "2min"']
+        lines += [f'expected = "{max(1, round(step.seconds))}s"', f"after = {json.dumps(step.after)}"]
+        run = {part: f"/bin/bash {payload} {part} {{}} {how}" for part, how in step.parts.items()}
+        if step.tasks:
+            lines.append(
+                f"tasks = {json.dumps([text.format(s) for text, s in zip(run.values(), step.tasks, strict=True)])}"
+            )
+        else:
+            lines.append(f'command = "{run[step.name].format(step.seconds)}"')
+        lines += [f"retries = {step.retries}"] * bool(step.retries) + ["local = true"] * step.local
+    return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Operator:
+    """Drives a trial's run to its end; faults reach the clients through it."""
+
+    trial: Trial
+    place: Place
+    clients: list[Client] = field(default_factory=list)
+    events: list[tuple[float, str, str]] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    together: int = 1
+    host: str = ""
+    stays: bool = False
+    gap_s: float = 1.0
+    retried: int = 0
+    passes: list[dict[str, object]] = field(default_factory=list)
+    faults_over: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    # ------------------------------------------------------------------ for faults
+
+    def note(self, what: str, more: object = "") -> None:
+        self.events.append((time.time(), what, str(more)))
+
+    @property
+    def client(self) -> Client | None:
+        """The latest client that is there."""
+        return next((client for client in reversed(self.clients) if client.code is None), None)
+
+    @property
+    def run(self) -> Path | None:
+        """The run's folder, once there is one."""
+        return next(iter(sorted(self.place.disk.glob("runs/t-*"))), None)
+
+    def command(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run another command of asa."""
+        done = subprocess.run(
+            self._argv(*words), cwd=self.place.work, env=self._env(), capture_output=True, text=True, umask=0,
+            timeout=timeout_s, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        if words[0] != "status":
+            self.note(f"asa {words[0]}", f"exit {done.returncode} {done.stdout[-300:]} {done.stderr[-300:]}")
+        if "Traceback" in done.stderr:
+            self.troubles.append(f"asa {words[0]} printed a traceback")
+        return done
+
+    # ------------------------------------------------------------------ the run
+
+    def operate(self) -> None:
+        """Begin the run, and go on with it until it has ended or the bounds are reached."""
+        (self.place.work / "flow.toml").write_text(toml(self.trial.steps, self.place.work / "step.sh"))
+        ends_s = time.monotonic() + BOUND_S
+        self._start(
+            "run",
+            "flow.toml",
+            *self.place.settings(),
+            "--strategy",
+            self.trial.strategy,
+            "--bank",
+            str(self.place.bank),
+        )
+        gone_on = 0
+        while True:
+            if not self._wait(ends_s):
+                self.troubles.append("no end in time")
+                break
+            verdict = self._what_next()
+            if verdict == "end":
+                break
+            if verdict == "retry" and self.retried >= self._most_retries():
+                break
+            if verdict == "go on" and ((gone_on := gone_on + 1) > GOES_ON or self._is_stuck()):
+                self.troubles.append(f"not ended after {gone_on} times asa resume")
+                break
+            self.retried += verdict == "retry"
+            time.sleep(self.gap_s)
+            self._go_on(retry=verdict == "retry")
+        self.over.set()
+        for client in self.clients:
+            if client.code is None:
+                client.process.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    client.process.wait(20.0)
+                client.process.kill()
+                client.process.wait()
+
+    def _is_stuck(self) -> bool:
+        """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
+        last = self.passes[-4:]
+        return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
+
+    def _most_retries(self) -> int:
+        """Bound what is done for a run that has failed: once more is enough where the rest has ended well."""
+        doomed = any(step.how == "fail:always" for step in self.trial.steps)
+        return 1 if doomed and not any(fault.kind in HARSH for fault in self.trial.faults) else RETRIES
+
+    def status(self) -> dict[str, object]:
+        """What `asa status` tells of the run."""
+        if self.run is None:
+            return {}
+        done = self.command("status", str(self.run), "--output", "json")
+        with suppress(ValueError):
+            return dict(json.loads(done.stdout))
+        return {"state": f"unreadable: exit {done.returncode}: {done.stderr[-200:]}"}
+
+    def _what_next(self) -> str:
+        latest = self.clients[-1]
+        if self.run is None:  # it died before there was one
+            return "go on"
+        status = self.status()
+        state, codes = status.get("state"), [client.code for client in self.clients[-self._last_batch :]]
+        self.passes.append(
+            {
+                "time_s": time.time(),
+                "codes": codes,
+                "status": status,
+                "words": latest.words,
+                "marks": len(self.place.marks),
+            }
+        )
+        self.note("client ended", f"{codes} {state}")
+        if 0 in codes or state == "completed":
+            return "end"
+        if state in ("failed", "cancelled"):
+            self.faults_over.wait(40.0)
+            return "retry"
+        return "go on"
+
+    _last_batch = 1
+
+    def _go_on(self, *, retry: bool) -> None:
+        run = self.run
+        if run is None:
+            self._start(*self.clients[0].words)
+            return
+        together, self.together = self.together, 1
+        self._last_batch = together
+        for _ in range(together):
+            self._start("resume", str(run), *["--retry"] * retry)
+
+    def _argv(self, *words: str) -> list[str]:
+        asa = [self.place.asa, *words]
+        if self.host:
+            return ["unshare", "-u", "sh", "-c", f'hostname {self.host}; exec "$@"', "sh", *asa]
+        return asa
+
+    def _env(self) -> dict[str, str]:
+        home = self.place.work / "home"
+        home.mkdir(exist_ok=True)
+        kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "PYTHONPATH")}
+        return kept | {"HOME": str(home), "ASA_RUNS": str(self.place.disk / "runs"), "ASA_BANK": str(self.place.bank)}
+
+    def _start(self, *words: str) -> None:
+        out = self.place.work / f"client{len(self.clients)}.out"
+        with out.open("wb") as file:
+            process = subprocess.Popen(
+                self._argv(*words), cwd=self.place.work, env=self._env(), stdin=subprocess.DEVNULL, stdout=file,
+                stderr=file, umask=0, start_new_session=True,
+            )  # fmt: skip
+        if not self.stays:
+            self.host = ""
+        self.clients.append(Client(words, process, out, time.time()))
+        self.note("client starts", f"{process.pid}: asa {' '.join(words)}")
+
+    def _wait(self, ends_s: float) -> bool:
+        batch = self.clients[-self._last_batch :]
+        while any(client.code is None for client in batch):
+            if time.monotonic() > ends_s:
+                return False
+            for client in batch:
+                name, since_s = client.signalled
+                if name and client.code is None and time.time() - since_s > 45.0:
+                    self.troubles.append(f"still there 45 s after {name}")
+                    client.process.kill()
+            time.sleep(0.1)
+        return True

@@ -1,0 +1,345 @@
+"""Where a trial happens: a folder, and a cluster of its own or this machine; and who else is on it."""
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from slurm_testbed import Testbed
+
+from .draw import CORES_PER_NODE, NODES, Trial
+
+PAYLOAD = Path(__file__).with_name("step.sh")
+_DISK = "size=6m,mode=777"
+_WAITS = 300  # in the bank at the beginning
+_LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
+
+
+class Place:
+    """The machine itself, for the backend `local`; for Slurm see `Cluster`."""
+
+    def __init__(self, trial: Trial, root: Path, asa: str) -> None:
+        self.trial, self.root, self.asa = trial, root, asa
+        self.work, self.disk, self.bank = (root / "jobs" / name for name in ("work", "disk", "bank"))
+
+    def start(self) -> None:
+        """Make the folders: runs lie on a small disk of their own, marks on another."""
+        self.work.mkdir(parents=True)
+        for mounted in (self.disk, self.bank):
+            mounted.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "asa-trial", mounted], check=True)
+        for folder in (self.root, self.root / "jobs", self.work):
+            folder.chmod(0o777)
+        shutil.copy(PAYLOAD, self.work / "step.sh")
+        (self.work / "marks").touch()
+        (self.work / "marks").chmod(0o666)
+        self._fill_bank()
+
+    def stop(self) -> None:
+        """End what is left of payloads, and delete everything."""
+        for _, pid in self.payloads():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for mounted in (self.disk, self.bank):
+            subprocess.run(["umount", "-l", mounted], check=False, capture_output=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def settings(self) -> list[str]:
+        """What `asa run` is told of the place."""
+        return ["--backend", "local", "--set", f"cores={NODES * CORES_PER_NODE}"]
+
+    @property
+    def marks(self) -> str:
+        """What payloads have noted so far."""
+        with suppress(FileNotFoundError):
+            return (self.work / "marks").read_text(errors="replace")
+        return ""
+
+    def payloads(self) -> list[tuple[str, int]]:
+        """Tell which executions are alive: job and process."""
+        alive = []
+        for line in self.marks.splitlines():
+            words = line.split()
+            if words[0] == "start" and len(words) == 9:
+                with suppress(OSError):
+                    told = Path(f"/proc/{words[7]}/stat").read_text().rpartition(")")[2].split()
+                    if told[0] != "Z" and told[19] == words[8]:
+                        alive.append((words[3], int(words[7])))
+        return alive
+
+    def jobs(self, *states: str) -> list[str]:
+        """Tell the run's jobs that are in such states."""
+        return [job for job, _ in self.payloads()] if "RUNNING" in states else []
+
+    def left(self) -> list[str]:
+        """Tell what of the run is still in the queue."""
+        return self.jobs("RUNNING")
+
+    def told(self) -> dict[str, str]:
+        """Tell what the place itself says of what happened, by the name of a file."""
+        return {}
+
+    def fill_disk(self) -> None:
+        """Leave no byte on the disk on which the runs lie."""
+        with suppress(OSError), (self.disk / "ballast").open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        with suppress(OSError), (self.disk / "ballast").open("ab", buffering=0) as file:
+            while file.write(b"x"):
+                pass
+
+    def empty_disk(self) -> None:
+        (self.disk / "ballast").unlink(missing_ok=True)
+
+    def _fill_bank(self) -> None:
+        """Have asa learn past jobs of the cluster, once, so that strategies have waits to reckon with."""
+        with _LEARNS:
+            if not _LEARNED:
+                self._learn()
+                _LEARNED.update({file.name: file.read_bytes() for file in self.bank.iterdir()})
+        for name, data in _LEARNED.items():
+            (self.bank / name).write_bytes(data)
+
+    def _learn(self) -> None:
+        chance, lines = (
+            random.Random("waits"),
+            ["Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS"],
+        )
+        since = int(time.time()) - _WAITS * 60
+        for number in range(_WAITS):
+            submit = since + 60 * number
+            start = submit + round(chance.lognormvariate(2.3, 0.8))
+            limit, cores = chance.choice([1, 2, 5]), chance.choice([1, 2, 4, 8, 12, 16])
+            lines.append(
+                f"testbed|{number}|root|normal|{submit}|{submit}|{start}|{start + 9}|COMPLETED|{limit}|{cores}"
+            )
+        (self.work / "jobs.txt").write_text("\n".join(lines) + "\n")
+        learn = [self.asa, "learn", "--from", "jobs.txt", "--bank", str(self.bank), "--system", "testbed"]
+        subprocess.run(learn, cwd=self.work, check=True, capture_output=True)
+
+
+class Cluster(Place):
+    """Slurm's real daemons."""
+
+    def __init__(self, trial: Trial, root: Path, asa: str) -> None:
+        super().__init__(trial, root, asa)
+        conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nKillWait=1\nPriorityWeightJobSize=0\n"
+        conf += "AccountingStorageEnforce=associations,limits" * trial.site.accounting
+        self.slurm = Testbed(
+            root,
+            newer=trial.version == "24.11",
+            accounting=trial.site.accounting,
+            nodes=NODES,
+            cores_per_node=CORES_PER_NODE,
+            accrue=trial.site.accrue,
+            conf=conf,
+        )
+        self._load = OtherUser(self)
+        self._tokens: threading.Thread | None = None
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        for _ in range(3):
+            super().start()
+            self.slurm.start()
+            if self.work.exists():
+                break
+            self.slurm.stop()  # it started at a second attempt only; the first took the folders with it
+            super().stop()
+        else:
+            raise RuntimeError("the cluster did not start at its first attempt, three times")
+        self._write_prefix()
+        if self.trial.site.short_tokens:
+            self._renew()
+            self._tokens = threading.Thread(target=self._keep_token, daemon=True)
+            self._tokens.start()
+        self._load.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._load.over.set()
+        if self._load.is_alive():
+            self._load.join()
+        with suppress(Exception):
+            self.slurm.stop()
+        super().stop()
+
+    def settings(self) -> list[str]:
+        settings = {"system": "testbed", "poll": "1s", "most_poll": "4s", "partition": "normal"}
+        if self.trial.link == "cli":
+            settings["prefix"] = str(self.root / "as-user")
+        elif self.trial.site.short_tokens:
+            settings |= {"url": str(self.slurm.url), "token_file": str(self.root / "token"), "user": self.slurm.user}
+        else:
+            settings["url"] = f"unix://{self.slurm.socket}"
+        backend = "slurm-cli" if self.trial.link == "cli" else "slurm-rest"
+        return ["--backend", backend, *(word for item in settings.items() for word in ("--set", "=".join(item)))]
+
+    # ------------------------------------------------------------------ what there is
+
+    def jobs(self, *states: str) -> list[str]:
+        told = self.slurm.run_as_root("squeue", "-h", "-u", self.slurm.user, "-o", "%i %T", check=False)
+        lines = [line.split() for line in told.splitlines() if line]
+        return [job for job, state in lines if not states or state in states]
+
+    def left(self) -> list[str]:
+        return self.jobs()
+
+    def nodes_of(self, job: str) -> list[str]:
+        told = self.slurm.run_as_root("squeue", "-h", "-j", job, "-o", "%N", check=False).strip()
+        if not told:
+            return []
+        return self.slurm.run_as_root("scontrol", "show", "hostnames", told, check=False).split()
+
+    def told(self) -> dict[str, str]:
+        files = {"jobs.txt": self.slurm.run_as_root("scontrol", "-d", "show", "job", check=False)}
+        if self.trial.site.accounting:
+            what = "jobid,jobname%30,state,exitcode,submit,eligible,start,end,restarts,ncpus,nodelist"
+            files["sacct.txt"] = self.slurm.run_as_root("sacct", "-a", "-D", "-o", what, check=False)
+        for log in (self.root / "log").glob("*.log"):
+            files[log.name] = log.read_text(errors="replace")
+        return files
+
+    # ------------------------------------------------------------------ daemons
+
+    def pid(self, daemon: str) -> int:
+        return int((self.root / "run" / f"{daemon}.pid").read_text())
+
+    def kill(self, daemon: str) -> "Respawn":
+        """Kill a daemon at once; return what starts it again as it was."""
+        respawn = Respawn(self, daemon, self.pid(daemon))
+        os.kill(respawn.pid, signal.SIGKILL)
+        return respawn
+
+    def crash(self, node: str) -> "Respawn":
+        """End a node with all that runs on it, as when its power fails."""
+        log = f"slurmd-{node}.log"
+        respawn = self.kill(f"slurmd-{node}")
+        for told in Path("/proc").glob("[0-9]*/comm"):
+            with suppress(OSError):
+                if told.read_text().strip() == "slurmstepd" and any(
+                    str(fd.readlink()).endswith(f"{self.root}/log/{log}") for fd in (told.parent / "fd").iterdir()
+                ):
+                    os.kill(int(told.parent.name), signal.SIGKILL)
+        mine = f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.root}/etc/slurm.conf".encode()
+        for told in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if set(mine) <= set(told.read_bytes().split(b"\0")):
+                    os.kill(int(told.parent.name), signal.SIGKILL)
+        return respawn
+
+    def mend(self) -> None:
+        """Let all nodes take jobs."""
+        told = self.slurm.run_as_root("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %t", check=False)
+        bad = {line.split()[0] for line in told.splitlines() if any(word in line for word in ("down", "drain", "drng"))}
+        if bad:
+            self.slurm.run_as_root(
+                "scontrol", "update", f"nodename={','.join(sorted(bad))}", "state=resume", check=False
+            )
+
+    # ------------------------------------------------------------------ how the client gets there
+
+    def _write_prefix(self) -> None:
+        """Write what runs a command as the user; files beside it make commands late, or their answers lost."""
+        path = self.root / "as-user"
+        slow, lost = self.root / "slow", self.root / "lost"
+        lines = [
+            "#!/bin/bash",
+            f'[ -e {slow} ] && case " $* " in $(cat {slow})) sleep 4;; esac',
+            f'if [ -e {lost} ] && [[ " $* " = *" sbatch "* ]]; then',
+            f'  {shlex.join(self.slurm.prefix)} "$@" >/dev/null 2>&1',
+            '  echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
+            "fi",
+            f'exec {shlex.join(self.slurm.prefix)} "$@"',
+        ]
+        path.write_text("\n".join(lines) + "\n")
+        path.chmod(0o755)
+
+    def _renew(self) -> None:
+        with suppress(Exception):
+            token = self.slurm.token(lifespan_s=20)
+            (self.root / "token.new").write_text(token + "\n")
+            (self.root / "token.new").rename(self.root / "token")
+
+    def _keep_token(self) -> None:
+        while not self._over.wait(10.0):
+            self._renew()
+
+
+class Respawn:
+    """A daemon as it was started, so that it can be again."""
+
+    def __init__(self, cluster: Cluster, daemon: str, pid: int) -> None:
+        self.cluster, self.daemon, self.pid = cluster, daemon, pid
+        proc = Path(f"/proc/{pid}")
+        self.argv = [os.fsdecode(word) for word in (proc / "cmdline").read_bytes().split(b"\0")[:-1]]
+        pairs = [os.fsdecode(word).partition("=") for word in (proc / "environ").read_bytes().split(b"\0")[:-1]]
+        self.env = {key: value for key, _, value in pairs}
+        self.uid, self.gid = proc.stat().st_uid, proc.stat().st_gid
+
+    def __call__(self) -> None:
+        command = self.argv
+        if self.uid:
+            command = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *command]
+        if self.cluster.slurm.newer:
+            command = ["nsenter", "-t", str(self.cluster.pid("munged")), "-m", "-r", "-w", "--", *command]
+        (self.cluster.root / "run" / "rest" / "slurmrestd.sock").unlink(
+            missing_ok=True
+        ) if self.daemon == "slurmrestd" else None
+        run = self.cluster.root / "run"
+        with (self.cluster.root / "log" / f"{self.daemon}.out").open("ab") as out:
+            process = subprocess.Popen(
+                command,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                umask=0o022,
+            )
+        (run / f"{self.daemon}.pid").write_text(f"{process.pid}\n")
+        born = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (run / f"{self.daemon}.start").write_text(f"{born}\n")
+
+
+class OtherUser(threading.Thread):
+    """Another user, who has some jobs in the queue for a while."""
+
+    def __init__(self, cluster: Cluster, lasts_s: float = 30.0) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.lasts_s, self.over = cluster, lasts_s, threading.Event()
+        self.random = random.Random(f"load {cluster.trial.seed}")
+
+    def run(self) -> None:
+        """Submit as soon as fewer wait; and let no job wait the two minutes for which Slurm keeps it when put back."""
+        ends_s = time.monotonic() + self.lasts_s
+        run = self.cluster.slurm.run_as_root
+        while not self.over.wait(2.0):
+            with suppress(subprocess.TimeoutExpired):
+                for line in run("squeue", "-h", "-t", "PD", "-o", "%i %r", check=False).splitlines():
+                    if line.endswith(" BeginTime"):
+                        run("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now", check=False)
+                if time.monotonic() > ends_s or not self.cluster.trial.site.load:
+                    continue
+                waiting = run("squeue", "-h", "-t", "PD", "-u", "root", check=False).splitlines()
+                for _ in range(self.cluster.trial.site.load - len(waiting)):
+                    cores, lasts = self.random.choice([1, 2, 4, 8, 16]), self.random.randint(2, 6)
+                    run(
+                        "sbatch",
+                        "-Q",
+                        "-n",
+                        str(cores),
+                        "-t",
+                        "1",
+                        "-o",
+                        "/dev/null",
+                        "--wrap",
+                        f"sleep {lasts}",
+                        check=False,
+                    )

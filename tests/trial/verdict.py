@@ -1,0 +1,236 @@
+"""Was kept what asa promises? By the marks that payloads left, Slurm's own words, and what asa told."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .draw import Step, Trial
+from .operator import Operator
+
+AT_ONCE_S = 0.4  # between a payload's last line and asa's note of its end: nobody can tell whether it ended
+_ENDS_WELL = "completed"
+_KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "the walltime")
+
+
+@dataclass
+class Execution:
+    """One execution of a step's command."""
+
+    part: str
+    nonce: str
+    job: str
+    restarts: int
+    at_line: int
+    start_s: float
+    node: str
+    end_s: float = 0.0
+    code: int | None = None
+    ended_line: int = 0
+    beside: list[str] = field(default_factory=list)
+
+    @property
+    def well(self) -> bool:
+        return self.code == 0
+
+    def __str__(self) -> str:
+        ended = "no end" if self.code is None else f"exit {self.code} at {self.end_s:.2f}"
+        return f"{self.part} in job {self.job} (restart {self.restarts}, {self.node}) at {self.start_s:.2f}, {ended}"
+
+
+@dataclass
+class Verdict:
+    """What came out: `broken` and `invalid` say why; `noted` is what was told apart."""
+
+    trial: Trial
+    broken: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
+    took_s: float = 0.0
+    outcome: str = ""
+
+    @property
+    def word(self) -> str:
+        """Tell the kind: a fault outside what is promised excuses only what it may have caused."""
+        return "broken" if self.broken else "invalid" if self.invalid else "clean"
+
+
+def read(marks: str) -> list[Execution]:
+    """Read the marks of a trial, in the order in which they were appended."""
+    found: dict[str, Execution] = {}
+    for number, line in enumerate(marks.splitlines()):
+        match line.split():
+            case ["start", part, nonce, job, restarts, at, node, _, _]:
+                found[nonce] = Execution(part, nonce, job, int(restarts), number, float(at), node)
+            case ["beside", _, nonce, other]:
+                found[nonce].beside.append(other)
+            case ["end", _, nonce, at, code]:
+                one = found[nonce]
+                one.end_s, one.code, one.ended_line = float(at), int(code), number
+    return list(found.values())
+
+
+def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
+    """Judge a trial that is over."""
+    verdict = Verdict(operator.trial)
+    ran = read(marks)
+    _Judge(operator, verdict, ran).judge(left)
+    return verdict
+
+
+class _Judge:
+    def __init__(self, operator: Operator, verdict: Verdict, ran: list[Execution]) -> None:
+        self.operator, self.trial, self.verdict, self.ran = operator, operator.trial, verdict, ran
+        self.of: dict[str, list[Execution]] = defaultdict(list)
+        for one in ran:
+            self.of[one.part].append(one)
+        self.steps = {step.name: step for step in self.trial.steps}
+
+    def judge(self, left: list[str]) -> None:
+        for step in self.trial.steps:
+            for part in step.parts:
+                self._once(part)
+            self._order(step)
+        self._completion()
+        self._outcome()
+        self._first_pass()
+        self._retries()
+        self.verdict.broken += [f"left in the queue: {' '.join(left)}"] * bool(left)
+        self.verdict.broken += self.operator.troubles
+        self.verdict.broken += [
+            f"{' '.join(client.words[:2])}: a traceback"
+            for client in self.operator.clients
+            if "Traceback" in client.text
+        ]
+
+    # ------------------------------------------------------------------ once
+
+    def _once(self, part: str) -> None:
+        by_nonce = {one.nonce: one for one in self.of[part]}
+        for before, after in pairwise(sorted(self.of[part], key=lambda one: one.at_line)):
+            well = [one for one in self.of[part] if one.well and one.ended_line < after.at_line]
+            if well:
+                self._again(well[0], after)
+            elif after.beside:
+                self._beside(by_nonce[after.beside[-1]], after)
+            del before
+
+    def _again(self, well: Execution, after: Execution) -> None:
+        text = f"ran again after it ended well: {well}; then {after}"
+        if self._during(well.end_s, "the disk is full", early_s=0.5):
+            self.verdict.invalid.append(f"no mark can be written on a full disk; {text}")
+        elif any(
+            abs(well.end_s - when_s) < AT_ONCE_S for when_s, what, more in self._fired() if more.startswith(_KILLS)
+        ):
+            self.verdict.invalid.append(f"killed in the moment of its end; {text}")
+        else:
+            self.verdict.broken.append(text)
+
+    def _beside(self, other: Execution, after: Execution) -> None:
+        text = f"two at once: {other}; beside it {after}"
+        if any(
+            what == "fired" and other.node in more and when_s < after.start_s for when_s, what, more in self._fired()
+        ):
+            self.verdict.noted.append(f"Slurm itself began a second instance: {text}")
+        else:
+            self.verdict.broken.append(text)
+
+    def _fired(self) -> Iterator[tuple[float, str, str]]:
+        return (event for event in self.operator.events if event[1] == "fired")
+
+    def _during(self, when_s: float, name: str, *, early_s: float) -> bool:
+        times = [
+            (at_s, what) for at_s, what, more in self.operator.events if name in more and what in ("fired", "mended")
+        ]
+        times.append((float("inf"), "mended"))
+        return any(
+            one == "fired" and begins_s - early_s <= when_s <= ends_s + early_s
+            for (begins_s, one), (ends_s, _) in pairwise(times)
+        )
+
+    # ------------------------------------------------------------------ order and ends
+
+    def _order(self, step: Step) -> None:
+        for part in step.parts:
+            for one in self.of[part]:
+                for before in step.after:
+                    for needed in self.steps[before].parts:
+                        if not any(other.well and other.ended_line < one.at_line for other in self.of[needed]):
+                            self.verdict.broken.append(f"began before {needed} had ended well: {one}")
+
+    def _well(self, step: Step) -> bool:
+        return all(any(one.well for one in self.of[part]) for part in step.parts)
+
+    def _doomed(self) -> tuple[set[str], set[str]]:
+        """Tell which stages can never end well, and which of these may never begin."""
+        fail = {step.name for step in self.trial.steps if step.how == "fail:always"}
+        behind: set[str] = set()
+        for step in self.trial.steps:  # in an order of the graph
+            if set(step.after) & (fail | behind):
+                behind.add(step.name)
+        return fail | behind, behind
+
+    def _completion(self) -> None:
+        doomed, behind = self._doomed()
+        for step in self.trial.steps:
+            if step.name in behind and any(self.of[part] for part in step.parts):
+                self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
+            if step.name not in doomed and not self._well(step):
+                self.verdict.broken.append(f"{step.name} never ended well, with {self.operator.retried} times --retry")
+
+    def _outcome(self) -> None:
+        everything = all(self._well(step) for step in self.trial.steps)
+        for one in self.operator.passes:
+            completed = 0 in one["codes"] or one["status"].get("state") == _ENDS_WELL  # type: ignore[operator,attr-defined]
+            if completed != (everything and one is self.operator.passes[-1]):
+                if completed:
+                    self.verdict.broken.append(f"told completed, but not all stages ended well: {one['codes']}")
+                elif one is self.operator.passes[-1]:
+                    state = one["status"].get("state")  # type: ignore[attr-defined]
+                    self.verdict.broken.append(f"all stages ended well, but it was told {state}: {one['codes']}")
+        if not self.operator.passes:
+            return
+        status = self.operator.passes[-1]["status"]
+        self.verdict.outcome = str(status.get("state"))  # type: ignore[attr-defined]
+        for stage in status.get("stages", ()):  # type: ignore[attr-defined]
+            step = self.steps[stage["stage"]]
+            if (stage["state"] == "done") != self._well(step):
+                self.verdict.broken.append(f"status has {step.name} as {stage['state']!r}; its marks say otherwise")
+
+    # ------------------------------------------------------------------ failures
+
+    def _first_pass(self) -> None:
+        """Where nothing but a stage's own failure ended the run, what does not depend on it has run."""
+        ended = next(
+            (one for one in self.operator.passes if one["status"].get("state") in ("failed", "cancelled")), None
+        )  # type: ignore[attr-defined]
+        if ended is None or not self.trial.gentle:
+            return
+        then = {step.name for step in self.trial.steps if step.how.startswith("fail")}
+        if not then:
+            reason = ended["status"].get("reason")  # type: ignore[attr-defined]
+            self.verdict.broken.append(f"the run failed, and no stage of it did: {reason}")
+            return
+        for step in self.trial.steps:
+            if set(step.after) & then:
+                then.add(step.name)
+        before = int(ended["marks"])  # type: ignore[call-overload]
+        ran = read(self.operator.place.marks[:before])
+        for step in self.trial.steps:
+            missing = [part for part in step.parts if not any(one.well and one.part == part for one in ran)]
+            if missing and step.name not in then:
+                self.verdict.broken.append(
+                    f"{missing[0]} had not run when the run failed, and depends on nothing that did"
+                )
+
+    def _retries(self) -> None:
+        """A stage that fails is tried as often as it asks for, and no more."""
+        quiet = {"kill", "term", "int", "hup", "away", "two_resumes", "other_host", "bank_readonly", "hold"}
+        if not all(fault.kind in quiet for fault in self.trial.faults):
+            return
+        for step in self.trial.steps:
+            for part in step.parts:
+                failed = [one for one in self.of[part] if one.code]
+                most = (1 + step.retries) * (1 + self.operator.retried)
+                if len(failed) > most:
+                    self.verdict.broken.append(f"{part} was tried {len(failed)} times, with {step.retries} retries")

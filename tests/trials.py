@@ -1,0 +1,210 @@
+"""Random trials of what asa promises: each stage once, always progress, the run ends as it should, on real daemons.
+
+Each trial draws a workflow, a cluster beside another user, and what goes wrong, by its seed; payloads leave marks by
+themselves, and the verdict comes from these and from Slurm. Trials rotate over all that is asked for:
+
+    python tests/trials.py --seeds 0-49 --version 22.05 --link rest --strategy asa-plan --jobs 3
+    python tests/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
+
+`invalid` is a trial in which a fault lay outside what is promised; `broken` leaves its evidence below --keep.
+It needs root, for clusters and small disks of its own, and Slurm installed, as tests/slurm does.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from slurm_testbed import missing
+from trial.draw import SITES, STRATEGIES, Trial, draw
+from trial.faults import suffer
+from trial.operator import Operator
+from trial.place import Cluster, Place
+from trial.verdict import Verdict, judge
+
+ASA = str(Path(sys.executable).with_name("asa"))
+PLACES: list[Place] = []  # that are there now
+SETTLES_S = 25.0  # in which cancelled jobs leave the queue
+
+
+def unable(trial: Trial) -> str:
+    """Say why a trial cannot be made here; empty if it can."""
+    if os.geteuid() != 0:
+        return "small disks of its own need root"
+    return missing(trial.version == "24.11") if trial.version else ""
+
+
+def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
+    """Make a trial in a place of its own, and judge it."""
+    root = Path(f"/tmp/at{os.getpid() % 100000}-{trial.name.replace('.', '')}")
+    place = (Cluster if trial.version else Place)(trial, root, ASA)
+    began_s = time.monotonic()
+    PLACES.append(place)
+    try:
+        try:
+            place.start()
+        except Exception as error:  # noqa: BLE001 - whatever it is, no trial was made
+            return Verdict(trial, invalid=[f"its place did not start: {error}"])
+        operator = Operator(trial, place)
+        faults = [threading.Thread(target=suffer, args=(fault, operator), daemon=True) for fault in trial.faults]
+        for fault in faults:
+            fault.start()
+        threading.Thread(
+            target=lambda: ([one.join() for one in faults], operator.faults_over.set()), daemon=True
+        ).start()
+        operator.operate()
+        for fault in faults:
+            fault.join()
+        left = _settled(place)
+        verdict = judge(operator, place.marks, left)
+        verdict.took_s = time.monotonic() - began_s
+        if keep is not None and verdict.word != "clean":
+            _keep(keep / trial.name, operator, verdict)
+        return verdict
+    finally:
+        PLACES.remove(place)
+        place.stop()
+
+
+def _settled(place: Place) -> list[str]:
+    ends_s = time.monotonic() + SETTLES_S
+    if isinstance(place, Cluster):
+        place.mend()
+    while (left := place.left()) and time.monotonic() < ends_s:
+        time.sleep(0.5)
+    return left
+
+
+def _keep(folder: Path, operator: Operator, verdict: Verdict) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copytree(operator.place.work, folder / "work", ignore=shutil.ignore_patterns("home"))
+    if operator.run is not None:
+        shutil.copytree(operator.run, folder / "run", symlinks=True)
+    for name, text in operator.place.told().items():
+        (folder / name).write_text(text)
+    lines = [*verdict.broken, *verdict.invalid, *verdict.noted, "", *map(str, operator.trial.faults), ""]
+    lines += [f"{when_s:.2f} {what}: {more}" for when_s, what, more in operator.events]
+    (folder / "verdict.txt").write_text("\n".join(lines) + "\n")
+    (folder / "trial.json").write_text(json.dumps(operator.trial.told(), indent=1))
+    (folder / "passes.json").write_text(json.dumps(operator.passes, indent=1))
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def chosen(options: Any) -> list[Trial]:
+    """List the trials that were asked for: each seed one of the strategies and sites, in turn."""
+    sites = [
+        (version, link)
+        for version, link in SITES
+        if options.link in ("all", link) and (options.version == "all" or version in ("", options.version))
+    ]
+    if options.version != "all" and options.link == "all":
+        sites = [site for site in sites if site[0]]
+    strategies = STRATEGIES if options.strategy == "all" else tuple(options.strategy.split(","))
+    ways = [(site, strategy) for site in sites for strategy in strategies]
+    if not ways:
+        raise SystemExit("trials.py: there is no such version with such a link")
+    trials = []
+    for part in options.seeds.split(","):
+        first, _, last = part.partition("-")
+        for seed in range(int(first), int(last or first) + 1):
+            (version, link), strategy = ways[seed % len(ways)]
+            trials.append(draw(seed, version, link, strategy))
+    return trials
+
+
+def matrix(verdicts: list[Verdict]) -> str:
+    """Write what came of the trials, by strategy and site, and why."""
+    cells: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        trial = verdict.trial
+        cells[trial.strategy.partition(":")[0], f"{trial.version} {trial.link}".strip()].append(verdict)
+    sites = sorted({site for _, site in cells})
+    lines = ["clean/invalid/broken".ljust(22) + "".join(site.rjust(13) for site in [*sites, "all"])]
+    for strategy in [*STRATEGIES, "all"]:
+        row = [
+            [
+                one
+                for key, many in cells.items()
+                if strategy in (key[0], "all") and site in (key[1], "all")
+                for one in many
+            ]
+            for site in [*sites, "all"]
+        ]
+        if row[-1]:
+            counts = [
+                "/".join(str(sum(one.word == word for one in many)) for word in ("clean", "invalid", "broken"))
+                for many in row
+            ]
+            lines.append(strategy.ljust(22) + "".join(count.rjust(13) for count in counts))
+    for verdict in sorted(verdicts, key=lambda one: one.trial.seed):
+        if verdict.word != "clean":
+            lines += [
+                "",
+                f"{verdict.word}: {verdict.trial.again}",
+                *(f"    {why}" for why in (verdict.broken or verdict.invalid)[:4]),
+            ]
+            lines += [f"    with {fault}" for fault in verdict.trial.faults]
+    return "\n".join(lines)
+
+
+def tell(text: str) -> None:
+    """Print, also where the output is a file that somebody watches."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _leave(*_: object) -> None:
+    """Leave nothing behind when interrupted."""
+    for place in PLACES[:]:
+        place.stop()
+    os._exit(130)
+
+
+def main() -> int:
+    """Make the trials, print what came of them; 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", default="0-34", help="as 3 or 0-49 or 1,5,8-9")
+    parser.add_argument("--version", default="all", choices=("all", "22.05", "24.11"))
+    parser.add_argument("--link", default="all", choices=("all", "cli", "rest", "local"))
+    parser.add_argument("--strategy", default="all", help=", ".join(STRATEGIES))
+    parser.add_argument("--jobs", type=int, default=3, help="trials at once")
+    parser.add_argument("--keep", type=Path, default=Path("out/trials"), help="where evidence is kept")
+    options = parser.parse_args()
+    os.umask(0)  # the cluster's user is not this script's, and writes into its folders
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    verdicts: list[Verdict] = []
+    trials = chosen(options)
+
+    def one(trial: Trial) -> None:
+        reason = unable(trial)
+        try:
+            verdict = Verdict(trial, invalid=[reason]) if reason else try_one(trial, options.keep)
+        except Exception:  # noqa: BLE001 - others go on
+            verdict = Verdict(trial, invalid=[f"the trial itself went wrong: {traceback.format_exc()}"])
+        verdicts.append(verdict)
+        why = "; ".join((verdict.broken or verdict.invalid or verdict.noted)[:1])
+        took = f"{verdict.outcome}, {verdict.took_s:.0f} s"
+        tell(f"{len(verdicts)}/{len(trials)} {trial.name}: {verdict.word} ({took}) {why}")
+
+    with ThreadPoolExecutor(options.jobs) as at_once:
+        for done in [at_once.submit(one, trial) for trial in trials]:
+            done.result()
+    tell("\n" + matrix(verdicts))
+    return int(any(verdict.word == "broken" for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
