@@ -172,9 +172,10 @@ def _end_with_parent() -> None:
 def _interrupts_deferred() -> Iterator[None]:
     """Keep an interrupt until the end of the block: a process that is half started could not be ended.
 
-    Blocking the signal is not enough, as another thread of this process may take it.
+    Blocking the signal is not enough, as another thread of this process may take it. One that is ignored stays so.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
         return
     came: list[int] = []

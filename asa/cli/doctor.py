@@ -133,9 +133,13 @@ def _working(words: str) -> Iterator[None]:
 
 @contextmanager
 def _ends_orderly() -> Iterator[None]:
-    """Let requests to end, which would end us at once, raise `SystemExit`, so that a probe's job is cancelled."""
+    """Let requests to end, which would end us at once, raise `SystemExit`, so that a probe's job is cancelled.
+
+    What is ignored, as under `nohup`, stays so.
+    """
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, _leave) for number in wanted}
+    heeded = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _leave) for number in heeded}
     try:
         yield
     finally:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from asa.errors import InputError
 from asa.runner.state import RunState
@@ -23,18 +25,34 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder, RunResult
     from asa.workflow import Workflow
 
-__all__ = ["Detached", "drive_here", "opened", "reopen", "silence_output", "tell_end"]
+__all__ = ["Detached", "drive_here", "if_heard", "opened", "reopen", "silence_output", "tell_end"]
 
 _DETACHED = 130
 _LAST_LINES = 10
 _LONG_S = 5.0
+_PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
+_UNWINDING_S = 5.0  # until who asks once more is heeded again
+_WHY = {
+    signal.SIGINT: "it was interrupted (SIGINT)",
+    signal.SIGTERM: "it was told to end (SIGTERM)",
+    signal.SIGHUP: "its terminal was closed (SIGHUP)",
+    signal.SIGXCPU: "it had used all CPU time that it may use here (SIGXCPU)",
+}
+_UNREAD = "nobody read its output any more"
 
 
 class Detached(SystemExit):
-    """The user left; the run goes on without a client."""
+    """The user left; the run goes on without a client.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    why
+        In words.
+    """
+
+    def __init__(self, why: str) -> None:
         super().__init__(_DETACHED)
+        self.why = why
 
 
 @contextmanager
@@ -54,13 +72,7 @@ def opened(connect: Callable[[], Backend]) -> Iterator[Backend]:
 @contextmanager
 def _patience(what: str) -> Iterator[None]:
     """Say on stderr what takes so long, if something does."""
-
-    def say() -> None:
-        with suppress(OSError):
-            sys.stderr.write(f"Still {what} ...\n")
-            sys.stderr.flush()
-
-    timer = threading.Timer(_LONG_S, say)
+    timer = threading.Timer(_LONG_S, lambda: _say(f"Still {what} ...\n"))
     timer.daemon = True
     timer.start()
     try:
@@ -96,12 +108,16 @@ def drive_here(
 ) -> RunResult:
     """Drive a run until it ends, in sight of its user, who is greeted once it is certain that this client drives it.
 
+    A signal that was ignored when this client was started, as by `nohup`, stays so. A terminal that is gone without
+    such a signal, as after `disown`, is written to no more, and the run is driven on.
+
     Raises
     ------
     Detached
         The user left, or the terminal, this computer or who read the output did. The run's folder is left in good
-        order.
+        order, and its `client.log` says why.
     """
+    from asa.cli.runs import command
     from asa.runner import drive
     from asa.runner.beside import with_local_stages
 
@@ -109,7 +125,7 @@ def drive_here(
         with ExitStack() as held:
             stages = (revised or folder.state()[0].workflow).stages.values()
             watch = _Watch(folder, with_local_stages(folder.plan.backend, stages, facility), display, held, greeting)
-            held.enter_context(display)
+            held.enter_context(watch.shown())
             held.enter_context(watch.departures.heeded())
             return drive(
                 folder,
@@ -120,14 +136,48 @@ def drive_here(
                 on_record=watch.on_record,
                 on_pass=watch.on_pass,
             )
-    except Detached:
+    except Detached as left:
+        folder.log_left(left.why, command("resume", folder))
         _say_left(folder)
         raise
 
 
-def silence_output() -> None:
+def silence_output(descriptor: int = 1) -> None:
     """Send what is written to stdout nowhere, since nobody reads it; the interpreter flushes it at its end, too."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+@contextmanager
+def if_heard() -> Iterator[None]:
+    """Say something; that the terminal is gone to which it is said is no failure."""
+    try:
+        yield
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        _silence_lost_terminal()
+
+
+def _silence_lost_terminal() -> None:
+    """Send nowhere what was to go to a terminal that is gone; what goes to a file still does."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            silence_output(descriptor)
+
+
+def _say(words: str) -> None:
+    """Say something on stderr, if that can be."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(words)
+        sys.stderr.flush()
+    except OSError:
+        _silence_lost_terminal()
 
 
 def _say_left(folder: RunFolder) -> None:
@@ -137,51 +187,81 @@ def _say_left(folder: RunFolder) -> None:
     happens = "Submitted jobs go on; nothing more is submitted"
     if folder.plan.strategy == POOL:
         happens = "The pool went with its client; stages that had not ended run again, but not"
-    words = (
+    _say(
         f"Left. {happens} until somebody goes on.\n"
         f"  go on:   {command('resume', folder)}\n"
         f"  cancel:  {command('cancel', folder)}\n"
     )
-    with suppress(OSError):  # nobody is there to read it
-        sys.stderr.write(words)
-        sys.stderr.flush()
 
 
 class _Departures:
     """Ctrl-C, a closed terminal, a request to end: each lets the client go, but not in the middle of a submission.
 
-    While the client sleeps it goes at once. While it acts it goes at its next sleep, or at once if asked twice.
+    While the client sleeps it goes at once. While it acts it goes at its next sleep; after a second wherever it is,
+    but in a submission; and at once if asked twice, which a closed terminal may do by itself.
+
+    Parameters
+    ----------
+    is_submitting
+        Says whether a job was sent, and it is not known yet whether it was accepted.
+
+    Attributes
+    ----------
+    is_acting
+        Whether something is under way.
+    is_unattended
+        Whether a closed terminal is none of this client's business, as under `nohup`.
+    why
+        It is to go; empty while it is not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_submitting: Callable[[], bool]) -> None:
         self.is_acting = False
-        self._is_wanted = False
+        self.is_unattended = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self.why = ""
+        self._is_submitting = is_submitting
+        self._went_s = -math.inf
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """Heed signals; as they were, after."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        """Heed signals, but not those that are ignored; as they were, after."""
+        numbers = [number for number in _WHY if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._ask) for number in numbers}
+        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._insist)
         try:
             yield
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def rest(self) -> None:
         """Nothing is under way now: go if that is wanted."""
         self.is_acting = False
-        if self._is_wanted:
-            raise Detached
+        if self.why:
+            self._go()
 
-    def want(self) -> None:
+    def want(self, why: str) -> None:
         """Go at the next rest."""
-        self._is_wanted = True
+        self.why = self.why or why
 
     def _ask(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
-        if self._is_wanted or not self.is_acting:
-            raise Detached
-        self.want()
+        if time.monotonic() - self._went_s < _UNWINDING_S:
+            return  # it is going
+        is_urged = bool(self.why) and number != signal.SIGHUP
+        self.want(_WHY[signal.Signals(number)])
+        if is_urged or not self.is_acting:
+            self._go()
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
+
+    def _insist(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
+        if not self._is_submitting():
+            self._go()
+
+    def _go(self) -> NoReturn:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        self._went_s = time.monotonic()
+        raise Detached(self.why)
 
 
 class _Watch:
@@ -191,7 +271,7 @@ class _Watch:
         from asa.cli.notices import Notices
         from asa.cli.runs import advice_on
 
-        self.departures = _Departures()
+        self.departures = _Departures(lambda: folder.is_submitting)
         self._notices = Notices(lambda reason: advice_on(facility, reason), self._remedy)
         self._greeting = greeting
         self._folder, self._facility, self._display, self._held = folder, facility, display, held
@@ -206,7 +286,8 @@ class _Watch:
             raise InputError(
                 "the folder in which the stages run is not there", where=where, hint="Make it, or begin a new run."
             )
-        sys.stderr.write(self._greeting)
+        _say(self._greeting)
+        run.log_begin()
         with chdir(where):
             connecting = opened(lambda: self._facility.connect(run.path, sleep=self.sleep))
             self._backend = self._held.enter_context(connecting)
@@ -253,13 +334,29 @@ class _Watch:
                 self._display.noticed(notice)
 
     @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the run from its beginning to its end."""
+        with ExitStack() as held:
+            with self._read_by_somebody():
+                held.enter_context(self._display)
+            yield
+
+    @contextmanager
     def _read_by_somebody(self) -> Iterator[None]:
-        """Show something; if nobody reads it any more, as in `asa run | head`, leave as if the user had left."""
+        """Show something; if nobody reads it any more, as in `asa run | head`, leave as if the user had left.
+
+        One that was begun to be left alone goes on, and so does one whose terminal is gone, or whose output cannot be
+        written: that it goes on is worth more.
+        """
         try:
             yield
         except BrokenPipeError:
             silence_output()
-            self.departures.want()
+            if not self.departures.is_unattended:
+                self.departures.want(_UNREAD)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                _silence_lost_terminal()
 
     def _remedy(self, trouble: str) -> str:
         from asa.cli.runs import remedy_on
@@ -277,18 +374,18 @@ class _Watch:
         from asa.cli.standing import stand
 
         assert self._state is not None
-        self._display.show(
-            stand(
-                self._folder,
-                self._state,
-                self._records,
-                self._backend.now(),
-                condition=self._backend.condition,
-                next_s=self._wake_s,
-                driver=self._holder,
-                remedy=self._remedy(self._backend.condition.trouble),
-            )
+        standing = stand(
+            self._folder,
+            self._state,
+            self._records,
+            self._backend.now(),
+            condition=self._backend.condition,
+            next_s=self._wake_s,
+            driver=self._holder,
+            remedy=self._remedy(self._backend.condition.trouble),
         )
+        with self._read_by_somebody():
+            self._display.show(standing)
 
 
 # ---------------------------------------------------------------------- at the end
@@ -302,16 +399,17 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
     from asa.cli.standing import standing_of
 
     run = standing_of(folder, time.time())
-    if as_json:
-        _print_json({"kind": "status", **run.as_dict()})
-    elif run.state == "completed":
-        console = Console(highlight=False)
-        console.print(summary(run))
-        console.print(f"Everything about it is in {folder.path}", style="dim", markup=False, soft_wrap=True)
-    elif run.state == "cancelled":
-        sys.stderr.write(f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}\n")
-    else:
-        _tell_failure(folder, run)
+    with if_heard():
+        if as_json:
+            _print_json({"kind": "status", **run.as_dict()})
+        elif run.state == "completed":
+            console = Console(highlight=False)
+            console.print(summary(run))
+            console.print(f"Everything about it is in {folder.path}", style="dim", markup=False, soft_wrap=True)
+        elif run.state == "cancelled":
+            sys.stderr.write(f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}\n")
+        else:
+            _tell_failure(folder, run)
     return 0 if run.state == "completed" else 1
 
 

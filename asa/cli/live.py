@@ -152,8 +152,7 @@ class LiveTable(Silent):
     def show(self, run: RunStanding) -> None:
         """Draw the table."""
         self._shown_s, self._is_old = time.monotonic(), False
-        with suppress(OSError):
-            self._live.update(draw(run, self._console.width, self._console.height), refresh=True)
+        self._live.update(draw(run, self._console.width, self._console.height), refresh=True)
 
 
 def _print(line: str) -> None:

@@ -243,7 +243,7 @@ def _drive(
     revised: Workflow | None = None,
 ) -> None:
     from asa.cli.advise import tell_advice
-    from asa.cli.driving import drive_here, tell_end
+    from asa.cli.driving import drive_here, if_heard, tell_end
 
     greeting = f"{folder.path.name} {words}; Ctrl-C leaves it. See it with:\n  {command('status', folder)}\n"
     if quiet or output is Output.JSON:
@@ -252,7 +252,8 @@ def _drive(
     drive_here(folder, facility, display, retry=retry, again=again, revised=revised, greeting=greeting)
     code = tell_end(folder, as_json=output is Output.JSON)
     if output is not Output.JSON:
-        tell_advice(folder)
+        with if_heard():
+            tell_advice(folder)
     if code:
         raise typer.Exit(code)
 

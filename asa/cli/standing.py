@@ -131,6 +131,8 @@ class RunStanding:
         Why it ended without its result.
     driver
         Who drives it.
+    left
+        When the latest client left it, and why, where nobody drives it and that one could say so.
     heard_s
         When the batch system last told of its jobs.
     trouble, remedy
@@ -153,6 +155,7 @@ class RunStanding:
     ended_s: float | None = None
     reason: str = ""
     driver: Holder | None = None
+    left: str = ""
     heard_s: float | None = None
     trouble: str = ""
     remedy: str = ""
@@ -182,7 +185,7 @@ class RunStanding:
         goes_on = ", its jobs go on" if self.has_jobs else ""
         if self.plan.strategy == POOL and self.has_jobs:
             goes_on = ", what ran ended with its pool: `asa resume` begins it again"
-        return f"detached: nobody drives it{goes_on}"
+        return f"detached: nobody drives it{goes_on}{f' ({self.left})' if self.left else ''}"
 
     @property
     def is_over(self) -> bool:
@@ -203,6 +206,7 @@ class RunStanding:
             "state": self.state,
             "reason": self.reason,
             "driver": {"pid": driver.pid, "machine": driver.machine, "since_s": driver.since_s} if driver else None,
+            "left": self.left,
             "created_s": self.plan.created_s,
             "begun_s": self.begun_s,
             "ended_s": self.ended_s,
@@ -298,6 +302,7 @@ def stand(
         ended_s=next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
         driver=driver,
+        left="" if is_over or driver else folder.last_left(),
         heard_s=condition.heard_s if condition else None,
         trouble=condition.trouble if condition and not is_over else "",
         remedy=remedy if not is_over else "",

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
 from asa.errors import InputError, JournalError, LeaseError
-from asa.files import create_file, read_file
+from asa.files import create_file, open_file, read_file
 from asa.locks import FileLock, Holder
 from asa.records import Record, RunEnded
 from asa.runner.active import Wish
-from asa.runner.entries import Entry, Intended
+from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
@@ -36,9 +37,12 @@ __all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"
+_CLIENTS = "client.log"
 _SLICE_S = 2.0
 _PULSE_S = 5.0
 _BEAT_S = 60.0
+_LOG_LINE_BYTES = 4096
+_LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _UNREADABLE = "Check whose it is, its rights, and its file system."
 
 
@@ -153,6 +157,7 @@ class RunFolder:
         journal.jsonl   everything that was decided, done and heard, one entry a line
         lease           while a client drives the run: which
         pulse.json      that client's latest sign of life
+        client.log      when clients began to drive it and left it, and why
         wishes/         what others want of it, until it is done
         scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
         metrics.json    once it has completed
@@ -170,6 +175,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._journal: Journal | None = None
         self._pulsed_s = -math.inf
         self._passed_over: set[str] = set()
         file = self.path / _PLAN
@@ -235,9 +241,14 @@ class RunFolder:
                 hint = "Make room or mend the rights; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
             held.enter_context(_beating(self._lease))
-            journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
-            held.callback(journal.close)
-            yield journal
+            self._journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
+            held.callback(self._journal.close)
+            yield self._journal
+
+    @property
+    def is_submitting(self) -> bool:
+        """Whether this client has just sent a job, and does not know yet whether it was accepted."""
+        return self._journal is not None and isinstance(self._journal.latest, Intended | Again)
 
     def check(self, journal: Journal) -> None:
         """Refuse a journal that knows less than what the jobs have left behind.
@@ -270,6 +281,29 @@ class RunFolder:
         sign = Pulse(time.time(), condition, expected, time.process_time(), next_s, planned)
         with suppress(OSError):  # a full disk shows itself at the journal
             _write(self.path / _PULSE, _pulse.dump_json(sign))
+
+    def log_begin(self) -> None:
+        """Note that this client drives the run from now on."""
+        self._log("drives the run")
+
+    def log_left(self, why: str, then: str) -> None:
+        """Note that this client left the run, for whoever finds that nobody drives it.
+
+        Parameters
+        ----------
+        why
+            In words.
+        then
+            The command that goes on with it.
+        """
+        self._log(f"left, as {why}; nothing more is submitted until: {then}")
+
+    def _log(self, words: str) -> None:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {words}\n"
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
+            file.write(line.encode())
 
     def take_wishes(self) -> list[Wish]:
         """Take what others want of the run; what cannot be understood is passed over."""
@@ -320,6 +354,15 @@ class RunFolder:
             holder = lock.holder()
             return None if holder is None or lock.is_stale(holder) else holder
         return holder
+
+    def last_left(self) -> str:
+        """Say when the latest client left, and why, in words; empty if it could not say so, or drives the run."""
+        last = ""
+        with suppress(OSError, IndexError), open_file(self.path / _CLIENTS) as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LOG_LINE_BYTES, 0))
+            last = file.read().decode(errors="replace").splitlines()[-1]
+        left = _LEFT.match(last)
+        return f"left at {left[1]}, {left[2]}" if left else ""
 
     def last_pulse(self) -> Pulse | None:
         """Give the latest sign of life of a client."""

@@ -86,6 +86,8 @@ class Journal:
     ----------
     entries
         What was there when it was opened.
+    latest
+        The latest entry that was written since; None before the first.
 
     Raises
     ------
@@ -101,6 +103,7 @@ class Journal:
     def __init__(self, path: Path, *, guard: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self.entries, self._sound = read_journal(path)
+        self.latest: Entry | None = None
         self._guard = guard
         self._descriptor = -1
 
@@ -132,6 +135,7 @@ class Journal:
                 hint="Nothing more is submitted; jobs go on. Make room, then: asa resume.",
             ) from error
         self._sound += len(line)
+        self.latest = entry
 
     def close(self) -> None:
         """Close the file; the next entry opens it again."""
