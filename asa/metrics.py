@@ -172,14 +172,18 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     if early := [stage.stage for stage in stages if stage.perceived_wait_s < 0]:
         raise ValueError(f"stage {early[0]!r} began before those that it follows had ended")
     jobs = [r for r in told if isinstance(r, Ended)]
+    of_job: dict[str, list[Record]] = {job.job_id: [] for job in jobs}
+    for record in told:
+        if (job_id := getattr(record, "job_id", None)) in of_job:
+            of_job[job_id].append(record)
     verdicts = [
         judge(r.predicted_wait_s, r) for r in told if isinstance(r, Observed) and r.predicted_wait_s is not None
     ]
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
-        core_hours=sum(_held(job, (r for r in told if isinstance(r, Resized))) for job in jobs),
-        overhead_core_hours=_overhead(jobs, told),
+        core_hours=sum(_held(job, (r for r in of_job[job.job_id] if isinstance(r, Resized))) for job in jobs),
+        overhead_core_hours=_overhead(jobs, told, of_job),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
         undecided=verdicts.count(None),
@@ -252,18 +256,18 @@ def _critical_path(workflow: Workflow, ends: Mapping[str, float]) -> set[str]:
 
 
 def _held(job: Ended, resized: Iterable[Resized]) -> float:
-    """Core-hours that a job held from its start to its end, with the cores that it gave back left out."""
+    """Core-hours that a job held from its start to its end, with the cores that it gave back, as told, left out."""
     if job.start_s is None:
         return 0.0
     total, since_s, cores = 0.0, job.start_s, job.cores
     for change in resized:
-        if change.job_id == job.job_id and since_s <= change.time_s <= job.time_s:
+        if since_s <= change.time_s <= job.time_s:
             total += core_hours(cores, change.time_s - since_s)
             since_s, cores = change.time_s, change.cores
     return total + core_hours(cores, job.time_s - since_s)
 
 
-def _overhead(jobs: Sequence[Ended], told: Sequence[Record]) -> float:
+def _overhead(jobs: Sequence[Ended], told: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
     """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them.
 
     And those of a job that stood still between two of its stages.
@@ -276,16 +280,14 @@ def _overhead(jobs: Sequence[Ended], told: Sequence[Record]) -> float:
             continue
         used_from = began.get(joins[job.job_id]) if job.job_id in joins else job.payload_start_s
         until = job.time_s if used_from is None else min(max(used_from, job.start_s), job.time_s)
-        total += core_hours(job.cores, until - job.start_s) + _stood_still(job, told)
+        total += core_hours(job.cores, until - job.start_s) + _stood_still(job, of_job[job.job_id])
     return total
 
 
 def _stood_still(job: Ended, told: Sequence[Record]) -> float:
-    """Core-hours of a job between an end of its stages and the begin of the next, with what it had then."""
+    """Core-hours of a job between an end of its stages and the begin of the next, by the records of it alone."""
     total, running, since_s, cores = 0.0, set[str](), None, job.cores
     for record in told:
-        if getattr(record, "job_id", None) != job.job_id:
-            continue
         if isinstance(record, Resized | StageStarted) and since_s is not None:
             total += core_hours(cores, record.time_s - since_s)
             since_s = record.time_s

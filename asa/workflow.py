@@ -428,10 +428,12 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
 
 
 def _check_acyclic(graph: nx.DiGraph[str]) -> None:
-    try:
-        cycle = nx.find_cycle(graph)
-    except nx.NetworkXNoCycle:
+    if nx.is_directed_acyclic_graph(graph):  # `find_cycle` by itself walks on from each stage anew
         return
+    circle = next(
+        part for part in nx.strongly_connected_components(graph) if len(part) > 1 or graph.has_edge(*part, *part)
+    )
+    cycle = nx.find_cycle(graph.subgraph(circle), next(name for name in graph if name in circle))
     path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
     raise WorkflowError(
         f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out."

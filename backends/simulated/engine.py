@@ -94,6 +94,8 @@ class ClientJob:
         Whether it runs beside the machine, and takes none of its cores.
     joins
         Number of the job that its cores are for; None if it is one by itself.
+    unended
+        Jobs that have not ended and whose end it waits for.
     widths
         From which second of the payload on it has how many cores, and whether these are the most or the least.
     place
@@ -126,6 +128,7 @@ class ClientJob:
     doomed: bool = field(default=False)
     beside: bool = False
     joins: int | None = None  # number of the job that its cores are for
+    unended: int = 0
     widths: tuple[tuple[int, int, bool], ...] = ()  # from which second of the payload on how wide at most, or at least
     place: int = 0  # so many of them are past
     stood: tuple[tuple[int, int], ...] = ()  # at which second of the payload it stood still, for how many
@@ -209,6 +212,9 @@ class Engine:
         self._core: Core = core or _fast_core()(capacity, table, backfill=backfill, now=begin)
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client job)
+        self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # by job, who needs it
+        self._joiners: dict[int, tuple[int, ...]] = {}
+        self._idle: dict[int, None] = {}  # jobs that run, and whose payload waits for tokens
         self._posted: set[str] = set()
         self._launched = 0
         self._changed: dict[int, None] = {}  # clients' jobs that something happened to, in order
@@ -264,8 +270,12 @@ class Engine:
                 raise ValueError("a machine of cores alone")
             self._core.ask(job.index, amounts)
         self.clients.append(job)
+        number = len(self.clients) - 1
+        for need in job.needs:
+            self._followers[need.on] = (*self._followers.get(need.on, ()), (number, need))
+            job.unended += need.type is not DependencyType.AFTER and not self.clients[need.on].state.is_final
         self._consider(job)
-        return len(self.clients) - 1
+        return number
 
     def cancel(self, number: int) -> None:
         """Take a client's pending job out of the queue, or end a running one now."""
@@ -353,6 +363,7 @@ class Engine:
         left = job.request if job.start == UNSTARTED else max(job.start + job.request - self.now, 1)
         other = self.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
         self.clients[other].joins = number
+        self._joiners[number] = (*self._joiners.get(number, ()), other)
         return other
 
     def width(self, number: int) -> int:
@@ -399,7 +410,7 @@ class Engine:
         twin = copy.copy(self)
         twin._core = self._core.fork()
         twin.clients = [copy.copy(job) for job in self.clients]
-        for name in ("_timers", "_posted", "_changed"):
+        for name in ("_timers", "_followers", "_joiners", "_idle", "_posted", "_changed"):
             setattr(twin, name, copy.copy(getattr(self, name)))
         return twin
 
@@ -489,9 +500,9 @@ class Engine:
                     self._settle(job)
                 self._measure_joined(job)
         for job_index, fate, _ in news:
-            for job in self.clients if fate is Fate.STARTED else ():
-                if any(need.on == job_index - rows and need.type is DependencyType.AFTER for need in job.needs):
-                    self._consider(job)
+            for number, need in self._followers.get(job_index - rows, ()) if fate is Fate.STARTED else ():
+                if need.type is DependencyType.AFTER:
+                    self._consider(self.clients[number])
 
     def _begin(self, job: ClientJob) -> None:
         job.state, job.start, job.reason = JobState.RUNNING, self.now, ""
@@ -502,6 +513,7 @@ class Engine:
         elif job.awaits <= self._posted:
             self._begin_payload(job)
         else:
+            self._idle[job.index - len(self.table)] = None
             self._plan_end(job)
 
     def _begin_payload(self, job: ClientJob) -> None:
@@ -562,7 +574,10 @@ class Engine:
             self._measure(self.clients[other.joins])
 
     def _joined(self, number: int) -> list[ClientJob]:
-        return [job for job in self.clients if job.joins == number and job.state is JobState.RUNNING]
+        return [job for job in self._joining(number) if job.state is JobState.RUNNING]
+
+    def _joining(self, number: int) -> list[ClientJob]:
+        return [self.clients[other] for other in self._joiners.get(number, ())]
 
     def _resize(self, job: ClientJob, more: int) -> bool:
         if not self._core.resize(job.index, job.cores + more, job.start + job.request):
@@ -585,8 +600,8 @@ class Engine:
         number = job.index - len(self.table)
         for other in self._joined(number):
             self._end(other)
-        for other in self.clients:
-            if other.joins == number and other.state is JobState.PENDING:
+        for other in self._joining(number):
+            if other.state is JobState.PENDING:
                 self._dequeue(other)
 
     def _complete(self, job: ClientJob) -> None:
@@ -607,18 +622,31 @@ class Engine:
 
     def _settle(self, ended: ClientJob) -> None:
         """Post an ended job's tokens and look again at the jobs that waited for it."""
-        for job in self.clients:
-            if job.joins == ended.index - len(self.table):
-                self._end(job)
+        ended_number = ended.index - len(self.table)
+        for job in self._joining(ended_number):
+            self._end(job)
         if ended.state is JobState.COMPLETED and ended.posts:
             self._posted |= ended.posts
-            for job in self.clients:
-                if job.state is JobState.RUNNING and job.payload_start == UNSTARTED and job.awaits <= self._posted:
-                    self._begin_payload(job)
-                    self._changed[job.index - len(self.table)] = None
-        for job in self.clients:
-            if job.state is JobState.PENDING and any(need.on == ended.index - len(self.table) for need in job.needs):
+            self._begin_what_was_awaited()
+        for number, need in self._followers.get(ended_number, ()):
+            job = self.clients[number]
+            if need.type is DependencyType.AFTER:
                 self._consider(job)
+                continue
+            job.unended -= 1
+            if not job.unended or ended.state is not JobState.COMPLETED:
+                self._consider(job)
+
+    def _begin_what_was_awaited(self) -> None:
+        """Begin the payloads of jobs that idle, and whose tokens were all posted by now."""
+        for number in sorted(self._idle):
+            job = self.clients[number]
+            if job.state is not JobState.RUNNING or job.payload_start != UNSTARTED:
+                del self._idle[number]
+            elif job.awaits <= self._posted:
+                del self._idle[number]
+                self._begin_payload(job)
+                self._changed[number] = None
 
     # ------------------------------------------------------------------ eligibility
 
@@ -631,12 +659,9 @@ class Engine:
                 # a job that was cancelled before it started counts as started: there is nothing left to wait for
                 began = other.start if other.start != UNSTARTED else other.end if other.state.is_final else NEVER
                 ready = max(ready, began + need.delay)
-            elif not other.state.is_final:
-                return NEVER
-            elif need.type is DependencyType.AFTEROK and other.state is not JobState.COMPLETED:
-                job.doomed = True
-                return NEVER
-        return min(ready, NEVER)
+            elif need.type is DependencyType.AFTEROK and other.state.is_final:
+                job.doomed |= other.state is not JobState.COMPLETED
+        return NEVER if job.doomed or job.unended else min(ready, NEVER)
 
     def _consider(self, job: ClientJob) -> None:
         """Put a pending job into the queue if nothing else keeps it back any more."""
