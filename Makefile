@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types examples bench clean help
+.PHONY: demo test lint types examples bench growth clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made.
@@ -71,6 +71,9 @@ examples: $(VENV)/.dev  ## Run every example.
 
 bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
 	$(BIN)/python tests/bench.py
+
+growth: $(VENV)/.dev  ## Time runs of ever larger graphs with every strategy, and print the exponent.
+	$(BIN)/python tests/growth.py
 
 clean:  ## Remove what was made.
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -35,6 +35,7 @@ from asa.backends.simulated.replay import replay
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from asa.workflows import montage
+from growth import exponent, measured
 from rich.console import Console
 from rich.table import Table
 
@@ -128,6 +129,20 @@ def growth() -> Iterator[Row]:
         f"as many at {len(short):,} jobs' cost",
         costs[0] * len(long) / len(short),
     )
+
+
+def graphs() -> Iterator[Row]:
+    """Runs of ever larger graphs, and the exponent of their CPU time over stages and edges; see `tests/growth.py`."""
+    counts = (64, 128, 256)
+    for strategy in ("per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic"):
+        for shape in ("chain", "layers"):
+            sizes, seconds = zip(*measured(shape, strategy, counts, 60.0), strict=True)
+            yield (
+                f"{strategy}, {shape} of {counts[len(sizes) - 1]}: exponent {exponent(sizes, seconds):.2f}",
+                seconds[-1],
+                "as many stages and edges at the least graph's cost",
+                seconds[0] * sizes[-1] / sizes[0],
+            )
 
 
 def estimator() -> Iterator[Row]:
@@ -340,7 +355,7 @@ def main() -> None:
     table = Table(title="Hot paths: the least of some tries", title_justify="left")
     for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
         table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
-    for bench in (schedules, growth, reading, run, estimator, waits, planning, planner, windows, imports):
+    for bench in (schedules, growth, reading, run, graphs, estimator, waits, planning, planner, windows, imports):
         for what, ours, beside, theirs in bench():
             table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
     Console(width=120).print(table)

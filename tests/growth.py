@@ -1,18 +1,34 @@
-"""How the client's CPU time grows with the graph that it drives: every strategy, on chains, layers and sparse graphs.
+"""How the client's CPU time grows with the graph that it drives: of every strategy, on chains, layers, sparse graphs.
 
-python tests/growth.py
+    python tests/growth.py                              all of it, on a simulator: some minutes
+    python tests/growth.py --on local --to 256          on this computer's queue, by `asa run`
+    python tests/growth.py --strategies chained --shapes layers --from 500 --to 2000
+
+A row has the CPU seconds of each size, and the exponent: the slope of the logarithm of the seconds over that of the
+stages and edges, by the larger half of the sizes. 1 means that twice the graph takes twice as long. Where news of a
+stage makes a strategy look at the whole graph anew, which is allowed, it is 2 for chains, and less for what is wide.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
+import os
 import random
 import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 from asa.backends.simulated import SimulatedSite
+from rich.console import Console
+from rich.table import Table
 
 from asa import WaitBank
 from asa.runner import Run, run_all
@@ -20,6 +36,13 @@ from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
+SYSTEM = "hpc2n"
+DEPTH = 5
+MOST_BEFORE = 3
+
+
+class TooLongError(Exception):
+    """It took more CPU time than it may."""
 
 
 def chain(stages: int) -> Workflow:
@@ -27,42 +50,58 @@ def chain(stages: int) -> Workflow:
     return Workflow("chain", [_stage(i, [i - 1] if i else []) for i in range(stages)])
 
 
-def layers(stages: int, depth: int = 5) -> Workflow:
-    """Some layers, each stage of which follows all of the layer before."""
-    width = -(-stages // depth)
-    edges = [range((i // width - 1) * width, i // width * width) if i >= width else () for i in range(stages)]
-    return Workflow("layers", [_stage(i, before) for i, before in enumerate(edges)])
+def layers(stages: int) -> Workflow:
+    """Five layers, each stage of which follows all of the layer before."""
+    width = -(-stages // DEPTH)
+    before = [range((i // width - 1) * width, i // width * width) if i >= width else () for i in range(stages)]
+    return Workflow("layers", [_stage(i, those) for i, those in enumerate(before)])
 
 
-def sparse(stages: int, most: int = 3) -> Workflow:
-    """Each stage follows up to so many of those before it, as chance will have it."""
+def sparse(stages: int) -> Workflow:
+    """Each stage follows up to three of those before it, as chance has it."""
     chance = random.Random(stages)
-    return Workflow(
-        "sparse", [_stage(i, chance.sample(range(i), min(i, chance.randint(0, most)))) for i in range(stages)]
-    )
-
-
-def _stage(place: int, before: Sequence[int]) -> Stage:
-    return Stage(
-        f"s{place}",
-        cores=1 + place % 2,
-        walltime_s=300,
-        expected_run_s=60 + place % 7,
-        after=tuple(f"s{i}" for i in before),
-    )
+    before = [chance.sample(range(i), min(i, chance.randint(0, MOST_BEFORE))) for i in range(stages)]
+    return Workflow("sparse", [_stage(i, those) for i, those in enumerate(before)])
 
 
 SHAPES: dict[str, Callable[[int], Workflow]] = {"chain": chain, "layers": layers, "sparse": sparse}
 
 
-class TooLong(BaseException):
-    pass
+def _stage(place: int, before: Sequence[int]) -> Stage:
+    """One stage of several widths and times, so that not all predictions are the same."""
+    after = tuple(f"s{other}" for other in before)
+    return Stage(f"s{place}", cores=1 + place % 2, walltime_s=300, expected_run_s=60 + place % 7, after=after)
+
+
+def size(flow: Workflow) -> int:
+    """Stages and edges."""
+    return len(flow.stages) + sum(len(stage.after) for stage in flow.stages.values())
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """Slope of the logarithm of some seconds over that of the sizes, by least squares; nan of fewer than two."""
+    points = [(math.log(n), math.log(s)) for n, s in zip(sizes, seconds, strict=True)]
+    if len(points) < 2:
+        return math.nan
+    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+
+
+# ---------------------------------------------------------------------- where it runs
+
+
+@cache
+def _site() -> SimulatedSite:
+    site = SimulatedSite(SYSTEM)
+    site.prepare([1])
+    run_all(site.open(1), [Run(chain(2), load_strategy("asa"), bank=WaitBank(seed=1))])  # what is compiled at first use
+    return site
 
 
 @contextmanager
-def at_most(seconds):
-    def stop(*_):
-        raise TooLong
+def _at_most(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TooLongError
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -73,35 +112,118 @@ def at_most(seconds):
         signal.signal(signal.SIGPROF, before)
 
 
-def simulated(flow, strategy):
-    site = SITE
-    world = site.open(1)
-    begun = time.process_time()
-    results = run_all(
-        world,
-        [Run(flow, load_strategy(strategy), bank=WaitBank("asa", seed=1, machine_cores=world.capabilities.max_cores))],
+def on_simulator(flow: Workflow, strategy: str, most_s: float) -> float:
+    """CPU seconds of a run on a simulated machine, the machine's own included.
+
+    Raises
+    ------
+    TooLongError
+        It takes longer than `most_s`.
+    """
+    world = _site().open(1)
+    bank = WaitBank(seed=1, machine_cores=world.capabilities.max_cores)
+    flow = Workflow(flow.name, flow.stages.values())
+    with _at_most(most_s):
+        begun_s = time.process_time()
+        [result] = run_all(world, [Run(flow, load_strategy(strategy), bank=bank)])
+        took_s = time.process_time() - begun_s
+    assert result.outcome == "completed", result.reason
+    return took_s
+
+
+def on_local(flow: Workflow, strategy: str, most_s: float) -> float:
+    """CPU seconds of `asa run` on this computer's queue, from its beginning to its end; the jobs do nothing.
+
+    Raises
+    ------
+    TooLongError
+        It takes longer than `most_s`.
+    """
+    from local_queue import Queue
+
+    with tempfile.TemporaryDirectory() as folder:
+        queue = Queue(Path(folder), cores=8)
+        (Path(folder) / "flow.toml").write_text(_text(flow))
+        environment = {**os.environ, "ASA_BANK": f"{folder}/bank", "ASA_SITES": folder, "ASA_RUNS": f"{folder}/runs"}
+        command = [sys.executable, "-c", _TIMED, str(most_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
+        command += ["--backend", "local", "--set", "cores=8", "--set", f"spool={queue.spool.root.parent}"]
+        try:
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        finally:
+            queue.close()
+    if done.returncode == -signal.SIGPROF:
+        raise TooLongError
+    assert done.returncode == 0, done.stderr
+    return float(done.stderr.split()[-1])
+
+
+_TIMED = """
+import signal, sys, time
+from asa.cli import main
+signal.setitimer(signal.ITIMER_PROF, float(sys.argv.pop(1)))
+try:
+    main()
+finally:
+    sys.stderr.write(f"\\n{time.process_time()}")
+"""
+
+
+def _text(flow: Workflow) -> str:
+    stages = (
+        f'[[stage]]\nname = "{stage.name}"\ncores = {stage.cores}\nwalltime = "5min"\nexpected = "1s"\n'
+        f'after = {json.dumps(stage.after)}\ncommand = "true"\n'
+        for stage in flow.stages.values()
     )
-    assert results[0].outcome == "completed", results[0].reason
-    return time.process_time() - begun
+    return f'name = "{flow.name}"\n' + "".join(stages)
 
 
-SITE = SimulatedSite("hpc2n")
-SITE.prepare([1])
+PLACES = {"simulator": on_simulator, "local": on_local}
+
+
+# ---------------------------------------------------------------------- the table
+
+
+def measured(
+    shape: str, strategy: str, counts: Sequence[int], most_s: float, where: str = "simulator"
+) -> Iterator[tuple[int, float]]:
+    """Give stages and edges, and CPU seconds, of ever larger graphs, until one takes too long."""
+    for count in counts:
+        flow = SHAPES[shape](count)
+        try:
+            yield size(flow), PLACES[where](flow, strategy, most_s)
+        except TooLongError:
+            return
+
+
+def main() -> None:
+    """Measure what is asked for, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--strategies", default=",".join(STRATEGIES))
+    parser.add_argument("--shapes", default=",".join(SHAPES))
+    parser.add_argument("--from", dest="least", type=int, default=64, help="stages of the smallest graph")
+    parser.add_argument("--to", dest="most", type=int, default=1024, help="stages of the largest graph")
+    parser.add_argument("--seconds", type=float, default=60.0, help="CPU time of a run at most")
+    parser.add_argument("--on", choices=list(PLACES), default="simulator")
+    asked = parser.parse_args()
+    counts = [asked.least]
+    while 2 * counts[-1] <= asked.most:
+        counts.append(2 * counts[-1])
+    table = Table(title=f"CPU seconds of a run ({asked.on}), by the number of stages", title_justify="left")
+    for heading in ("Graph", "Strategy", *map(str, counts), "Stages + edges", "Exponent"):
+        table.add_column(heading, justify="left" if heading in {"Graph", "Strategy"} else "right")
+    for shape in asked.shapes.split(","):
+        for strategy in asked.strategies.split(","):
+            found = list(measured(shape, strategy, counts, asked.seconds, asked.on))
+            cells = [f"{seconds:.2f}" for _, seconds in found]
+            if len(found) < len(counts):
+                cells.append(f"> {asked.seconds:g}")
+            cells += [""] * (len(counts) - len(cells))
+            larger = found[-max(len(found) // 2 + 1, 2) :]
+            slope = exponent([n for n, _ in larger], [s for _, s in larger])
+            table.add_row(shape, strategy, *cells, f"{found[-1][0]:,}" if found else "", f"{slope:.2f}")
+            sys.stderr.write(f"{shape} {strategy}: {' '.join(cells)}\n")
+    Console(width=140).print(table)
+
 
 if __name__ == "__main__":
-    most = float(sys.argv[1])
-    for shape in sys.argv[2].split(","):
-        for s in sys.argv[3].split(","):
-            for n in map(int, sys.argv[4].split(",")):
-                flow = SHAPES[shape](n)
-                size = len(flow.stages) + flow.graph.number_of_edges()
-                try:
-                    with at_most(most):
-                        t = simulated(flow, s)
-                except TooLong:
-                    print(shape, s, n, size, f"more than {most}", flush=True)
-                    break
-                except Exception as e:
-                    print(shape, s, n, size, repr(e)[:300], flush=True)
-                    break
-                print(shape, s, n, size, f"{t:.2f}", flush=True)
+    main()

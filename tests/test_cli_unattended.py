@@ -1,14 +1,13 @@
 """A client that is left alone: signals that it does not heed, terminals that go away, and asking it to leave."""
 
-import fcntl
 import os
 import pty
 import shlex
 import signal
 import subprocess
-import termios
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from forked import ASA
@@ -22,17 +21,16 @@ LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
 class Window:
     """A terminal with a shell in it, which is closed as a window or a dropped connection is."""
 
-    def __init__(self, place, script, *, shell=("bash", "--norc", "--noprofile", "-i")):
+    def __init__(self, place, script):
         self._ours, its = pty.openpty()
         environment = {**place.environment, "TERM": "xterm", "PS1": "", "HISTFILE": ""}
         self.shell = subprocess.Popen(
-            shell,
+            ["setsid", "--ctty", "bash", "--norc", "--noprofile", "-i"],
             stdin=its,
             stdout=its,
             stderr=its,
             cwd=place.root,
             env=environment,
-            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
         )
         os.close(its)
         os.write(self._ours, f"{script}\n".encode())
@@ -148,7 +146,7 @@ def test_who_reads_the_output_may_go_where_nobody_listens_anyway(place):
 
 def test_output_that_cannot_be_written_ends_no_run(place):
     """As on a full disk."""
-    if not os.path.exists("/dev/full"):
+    if not Path("/dev/full").exists():
         pytest.skip("there is no device that is always full")
     subprocess.run(
         ["sh", "-c", f"{typed(place, place.flow(*SOON), '--strategy', 'per-stage')} >/dev/full"],
@@ -168,12 +166,11 @@ def test_output_that_cannot_be_written_ends_no_run(place):
 def test_a_signal_that_was_ignored_at_the_start_stays_ignored(place, number):
     """And the others are heeded."""
     client = subprocess.Popen(
-        [ASA, "run", place.flow(*LONG), *place.on],
+        ["sh", "-c", f"trap '' {number.name.removeprefix('SIG')}; exec {typed(place, place.flow(*LONG))}"],
         cwd=place.root,
         env=place.environment,
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
     )
     begun(place)
     client.send_signal(number)

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
 from asa.errors import InputError, JournalError, LeaseError
-from asa.files import create_file, read_file
+from asa.files import create_file, open_file, read_file
 from asa.locks import FileLock, Holder
 from asa.records import Record, RunEnded
 from asa.runner.active import Wish
@@ -301,8 +301,9 @@ class RunFolder:
     def _log(self, words: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"{moment} {socket.gethostname()} process {os.getpid()}: {words}\n"
-        with suppress(OSError), (self.path / _CLIENTS).open("a", encoding="utf-8") as file:
-            file.write(line)
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
+            file.write(line.encode())
 
     def take_wishes(self) -> list[Wish]:
         """Take what others want of the run; what cannot be understood is passed over."""
@@ -357,7 +358,7 @@ class RunFolder:
     def last_left(self) -> str:
         """Say when the latest client left, and why, in words; empty if it could not say so, or drives the run."""
         last = ""
-        with suppress(OSError, IndexError), (self.path / _CLIENTS).open("rb") as file:
+        with suppress(OSError, IndexError), open_file(self.path / _CLIENTS) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _LOG_LINE_BYTES, 0))
             last = file.read().decode(errors="replace").splitlines()[-1]
         left = _LEFT.match(last)
