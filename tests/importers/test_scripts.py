@@ -1,6 +1,7 @@
 """Batch scripts, and shell scripts that submit them, as workflows."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -299,7 +300,7 @@ def test_elements_keep_their_walltime_side_by_side(here, array, lines, cores, st
     assert all(stage.cores == len(stage.tasks) * stage.cpus_per_task for stage in found)
     assert all(stage.memory_bytes == len(stage.tasks) * GIB and not stage.after for stage in found)
     assert set(last.after) == {stage.name for stage in found}
-    numbers = sorted(int(task.split()[0].partition("=")[2]) for stage in found for task in stage.tasks)
+    numbers = sorted(int(re.search(r"_TASK_ID=(\d+)", task)[1]) for stage in found for task in stage.tasks)
     assert numbers == list(range(len(numbers)))
     assert len(numbers) == int(array.partition("-")[2]) + 1
     assert "each keeps its walltime, and what follows waits for all" in told(made)
