@@ -21,8 +21,8 @@ from .directives import Directive
 __all__ = ["TRANSLATED", "Needs", "parsed", "read_needs", "text_of"]
 
 _TRANSLATED_NAMES: Final = (
-    "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu nodes ntasks "
-    "ntasks-per-gpu ntasks-per-node tres-per-task"
+    "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu mincpus nodes "
+    "ntasks ntasks-per-gpu ntasks-per-node tres-per-task"
 )
 TRANSLATED: Final = frozenset(_TRANSLATED_NAMES.split())
 """Options that are read here."""
@@ -87,7 +87,8 @@ def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
     if layout.varies and "ntasks" not in given:
         told = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
         notes.add(told, given["nodes"].where)
-    is_widened = any(name in given for name in _WIDENING - ({"cpus-per-gpu"} if not cpu_options else set()))
+    counted = set() if cpu_options else {"cpus-per-gpu", "mincpus"}
+    is_widened = any(name in given for name in _WIDENING - counted)
     memory, memory_options = _memory(given, layout, tasks * cpus, is_widened=is_widened)
     if "exclusive" in given and not given["exclusive"].value:
         notes.add("--exclusive: Slurm gives whole nodes, asa counts the cores", given["exclusive"].where)
@@ -190,13 +191,16 @@ def _listed_gpus(directive: Directive) -> list[int]:
 
 
 def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, notes: Notes) -> tuple[int, list[str]]:
+    least = _count(given, "mincpus")
     if "cpus-per-gpu" not in given:
-        return _count(given, "cpus-per-task") or 1, []
+        cpus = _count(given, "cpus-per-task") or 1
+        # 24.11 forgets it where a number of tasks is given, as it always is by asa
+        return (max(cpus, least), []) if layout.tasks == 1 or not least else (cpus, [str(given["mincpus"])])
     if layout.tasks == 1 and layout.gpus:
-        return layout.gpus * _count(given, "cpus-per-gpu"), []
+        return max(layout.gpus * _count(given, "cpus-per-gpu"), least), []
     told = f"{given['cpus-per-gpu']}: Slurm gives cores by the number of GPUs, asa counts one a task"
     notes.add(told, given["cpus-per-gpu"].where)
-    return 1, [str(given["cpus-per-gpu"])]
+    return 1, [str(given[name]) for name in ("cpus-per-gpu", "mincpus") if name in given]
 
 
 def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_widened: bool) -> tuple[int, list[str]]:

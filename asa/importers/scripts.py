@@ -285,7 +285,7 @@ class _Translator:
         elif len(parts) == 1:
             made = "become tasks of one stage, side by side"
         else:
-            made = f"become tasks of {len(parts)} stages, at most {most} in each, side by side"
+            made = f"become tasks of {len(parts)} stages, at most {most} in each"
         told = f"--array: {count} elements {made}; each keeps its walltime, and what follows waits for all"
         self._notes.add(told, directive.where)
         if array.at_once < count:

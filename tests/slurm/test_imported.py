@@ -110,7 +110,7 @@ def given(folder):
     """Read what a job was given."""
     told = until(lambda: (folder / "told").exists() and (folder / "told").read_text(), what="the job's word")
     found = {name: re.search(rf"\b{name}=(\S+)", told)[1] for name in ("NumNodes", "NumCPUs", "NumTasks", "TimeLimit")}
-    [tres] = re.findall(r" TRES=(cpu=\S+)", told)
+    [tres] = re.findall(r"\b(?:Alloc)?TRES=(cpu=\S+)", told)
     nodes = re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=(\d+) GRES=(\S*)", told)
     kinds = re.search(r"TresPer\w+=\S*:[av]100", told) is not None
     gpus = [
