@@ -7,7 +7,7 @@ A site file is TOML, with the backend and its settings at the top:
     backend = "slurm-rest"
     url = "https://slurm.example.org:6820"
     partition = "batch"
-    strategy = "asa-naive"      # of `asa run` there, unless --strategy says otherwise
+    strategy = "asa-plan"       # of `asa run` there, unless --strategy says otherwise
 
     # What `asa doctor` found. It writes this part anew; what is set above wins.
     [observed]

@@ -218,4 +218,4 @@ def test_a_look_at_everybodys_jobs_is_not_read_as_one_number():
 
 
 def test_the_strategy_that_is_advised_is_told_as_it_is_set():
-    assert 'strategy = "asa-naive"' in " ".join(asa("doctor", "--backend", "slurm-cli", width=200).stdout.split())
+    assert 'strategy = "asa-plan"' in " ".join(asa("doctor", "--backend", "slurm-cli", width=200).stdout.split())

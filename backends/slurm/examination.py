@@ -251,8 +251,8 @@ class Examiner:
                 topic,
                 f"{_AGE[accrues]}, {source}",
                 "note",
-                "A dependency cancels the benefit of asking early: prefer asa-naive, which asks without one, by"
-                ' `strategy = "asa-naive"` at the top of the site file, or --strategy asa-naive.',
+                "A dependency cancels the benefit of asking early: prefer asa-plan, which weighs what may idle, by"
+                ' `strategy = "asa-plan"` at the top of the site file, or --strategy asa-plan.',
             )
 
     def _configuration(self, found: _Found, told: Mapping[str, str]) -> None:
