@@ -56,9 +56,9 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
         found = json.loads(asa("doctor", *means, "--output", "json", **told).stdout)["findings"]
         [limits] = [one for one in found if one["topic"] == "Your limits"]
         assert limits["told"].splitlines() == [
-            "you, with account test: 1 jobs in the queue (MaxSubmitJobs), cpu=40 at once (GrpTRES)",
-            "all of account test: 50 jobs in the queue (GrpSubmitJobs)",
-            "QOS normal: 7 jobs of a user run at once (MaxJobsPerUser)",
+            "you, with account test: jobs in the queue: 1 (MaxSubmitJobs), at once: cpu=40 (GrpTRES)",
+            "all of account test: jobs in the queue: 50 (GrpSubmitJobs)",
+            "QOS normal: running jobs of a user: 7 (MaxJobsPerUser)",
         ]
         assert "is not accepted" in limits["consequence"]
     client = Command("run", "two.toml", *on, "--strategy", "per-stage", "--bank", "none", **told)
