@@ -51,6 +51,11 @@ def read_toml(text: str) -> dict[str, Any]:
     text
         The document.
 
+    Returns
+    -------
+    dict
+        What it says.
+
     Raises
     ------
     ValueError
