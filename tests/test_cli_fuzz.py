@@ -72,7 +72,8 @@ def test_what_once_was_a_traceback_or_wrong_is_told(fuzz, tmp_path, arguments, w
     "arguments",
     [
         ["check"], ["import", "nextflow"], ["import", "wfformat"], ["import", "scripts"], ["simulate"],
-        ["bank", "import"], ["evaluate"], ["advise"], ["doctor", "--site"], ["learn", "--bank", "b", "--from"], ["export", "wfformat"],
+        ["bank", "import"], ["evaluate"],
+        ["advise"], ["doctor", "--site"], ["learn", "--bank", "b", "--from"], ["export", "wfformat"],
     ],
     ids=" ".join,
 )  # fmt: skip
