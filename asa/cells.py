@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from asa.documents import read_json
+from asa.documents import read_file, read_json
 from asa.errors import InputError, JournalError, StateError
 from asa.parallel import available_cores, pool
 
@@ -210,7 +210,7 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
     if not path.absolute().parent.is_dir():
         raise StateError("cannot be written: no such folder", where=str(path), hint="Make the folder first.")
     try:
-        *lines, last = (path.read_bytes() if path.exists() else b"").decode("utf-8", "replace").split("\n")
+        *lines, last = (read_file(path) if path.exists() else b"").decode("utf-8", "replace").split("\n")
     except OSError as error:
         raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
     if not last.startswith(_BEGIN[: len(last)]):

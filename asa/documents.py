@@ -1,15 +1,21 @@
-"""Reading JSON and TOML of any origin: whatever the text is, it is understood or refused with a `ValueError`.
+"""Reading files of any origin: whatever is in them, it is understood or refused with an `OSError` or a `ValueError`.
 
-The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep.
+The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep; and a device
+such as ``/dev/zero`` is read until there is no memory left.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
+import stat
 import tomllib
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
-__all__ = ["TooDeepError", "read_json", "read_toml"]
+__all__ = ["TooDeepError", "open_file", "read_file", "read_json", "read_text", "read_toml"]
 
 
 class TooDeepError(ValueError):
@@ -17,6 +23,69 @@ class TooDeepError(ValueError):
 
     def __init__(self) -> None:
         super().__init__("its brackets are nested too deep")
+
+
+def open_file(path: str | Path) -> IO[bytes]:
+    """Open what a user named to be read: a file, a pipe, a terminal, but nothing that never ends.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+
+    Returns
+    -------
+    file
+        Open.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, or is a device.
+    """
+    file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
+    about = os.fstat(file.fileno())
+    is_empty = about.st_rdev == Path(os.devnull).stat().st_rdev
+    if stat.S_ISCHR(about.st_mode) and not file.isatty() and not is_empty:
+        file.close()
+        raise OSError(errno.EINVAL, "it is a device, and no file", str(path))
+    return file
+
+
+def read_file(path: str | Path) -> bytes:
+    """Read the whole of what a user named, as `open_file` opens it.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+
+    Returns
+    -------
+    bytes
+        Its content.
+    """
+    with open_file(path) as file:
+        return file.read()
+
+
+def read_text(path: str | Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """Read the whole of a text that a user named, as `open_file` opens it.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    encoding, errors
+        As for `open`.
+
+    Returns
+    -------
+    str
+        Its content, with the ends of lines that Python writes.
+    """
+    with io.TextIOWrapper(open_file(path), encoding=encoding, errors=errors) as file:
+        return file.read()
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
@@ -50,6 +119,11 @@ def read_toml(text: str) -> dict[str, Any]:
     ----------
     text
         The document.
+
+    Returns
+    -------
+    dict
+        What it says.
 
     Raises
     ------

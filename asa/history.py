@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa import plugins
+from asa.documents import open_file
 from asa.errors import InputError, TraceError
 
 __all__ = ["JobHistory", "opened", "read_history"]
@@ -113,7 +114,7 @@ def opened(path: str | Path, hint: str = "Check the path.") -> Iterator[IO[bytes
     """
     file = Path(path)
     try:
-        with file.open("rb") as raw:
+        with open_file(file) as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             if packed:

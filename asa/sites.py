@@ -32,7 +32,7 @@ from typing import Any
 
 from asa import plugins
 from asa.backend import Facility, Setting
-from asa.documents import read_toml
+from asa.documents import read_text, read_toml
 from asa.errors import InputError, UnknownNameError, near
 
 __all__ = [
@@ -159,7 +159,7 @@ def read_site(site: str) -> SiteFile:
     """
     path = site_path(site)
     try:
-        document = read_toml(path.read_text(encoding="utf-8-sig"))
+        document = read_toml(read_text(path, "utf-8-sig"))
     except FileNotFoundError:
         if path.parent == sites_folder():
             raise _no_such_site(site) from None

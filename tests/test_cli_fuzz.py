@@ -66,3 +66,17 @@ def test_what_once_was_a_traceback_or_wrong_is_told(fuzz, tmp_path, arguments, w
     (tmp_path / "letters.toml").write_text('[[stage]]\nname = "étape"\ncommand = "true"\ncores = 1\nwalltime = "1m"\n')
     done = asa(*arguments, cwd=tmp_path, code=2)
     assert words in " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"], ["import", "nextflow"], ["import", "wfformat"], ["import", "scripts"], ["simulate"],
+        ["bank", "import"], ["evaluate"],
+        ["advise"], ["doctor", "--site"], ["learn", "--bank", "b", "--from"], ["export", "wfformat"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_never_ends_is_not_read(arguments, tmp_path):
+    done = asa(*arguments, "/dev/zero", cwd=tmp_path, code=2)
+    assert "it is a device, and no file" in " ".join((done.stdout + done.stderr).split())

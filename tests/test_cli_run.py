@@ -300,7 +300,7 @@ def test_one_damaged_run_does_not_hide_the_others(place):
     lines = (one / "journal.jsonl").read_bytes().split(b"\n")
     (one / "journal.jsonl").write_bytes(b"\n".join([lines[0], b"{}", *lines[2:]]))
     (two / "run.json").write_text("{}")
-    (three / "journal.jsonl").write_bytes(b"\n".join([lines[0], *lines[3:]]))  # jobs that nobody had submitted
+    (three / "journal.jsonl").write_bytes(b"\n".join([*lines[:2], *lines[3:]]))  # a job that nobody had accepted
     shown = " ".join(place.asa("runs", columns=160).stdout.split())
     assert "journal.jsonl:2: is damaged" in shown
     assert "is no description of a run" in shown

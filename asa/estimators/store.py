@@ -37,7 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
-from asa.documents import read_json
+from asa.documents import open_file, read_json
 from asa.errors import InputError, LeaseError, StateError
 from asa.locks import FileLock, is_running, machine, write_at_once
 from asa.waits import LEVELS, QueuedJob, WaitObservation
@@ -964,7 +964,7 @@ def _hash_of(user: str) -> str:
 def _exported(path: Path) -> list[WaitRecord]:
     """Read what `WaitStore.export` wrote, or refuse it with file and line."""
     try:
-        with path.open("rb") as raw:
+        with open_file(path) as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             content = gzip.decompress(raw.read()) if packed else raw.read()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import networkx as nx
 
-from asa.documents import read_toml
+from asa.documents import read_file, read_toml
 from asa.errors import InputError, near
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
@@ -143,7 +143,7 @@ def read_text(path: Path) -> str:
         It cannot be read, or is no UTF-8 text.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.cells import sealed, unsealed
+from asa.documents import read_text
 from asa.errors import InputError
 from asa.experiment import CompareRun, group
 from asa.report.comparison_page import comparison_page
@@ -55,7 +56,7 @@ class KeptComparison:
         """
         where = str(file)
         try:
-            text = unsealed(file.read_text("utf-8", "replace").strip())
+            text = unsealed(read_text(file, errors="replace").strip())
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", where=where, hint="Name another file.") from error
         if text is None:

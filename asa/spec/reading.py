@@ -14,7 +14,7 @@ import networkx as nx
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from asa.documents import TooDeepError, read_toml
+from asa.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as
@@ -214,7 +214,7 @@ def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) ->
 def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
     reading = Reading(file, Places(file, ""))
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text(file, "utf-8-sig")
     except OSError as error:
         reading.add_at(None, f"cannot be read: {error.strerror}", "Check the path.")
         return reading, None

@@ -233,6 +233,8 @@ def bench(
 
     of = _one_workload(workload, theta, theta_buffer_tb)
     met = {window: harvest(of, window, jobs) for window in {one.window for one in DECIDERS}}
+    if not all(met.values()):
+        raise InputError("nothing is to be decided among so few jobs", where="--jobs", hint="Give more of them.")
     timings = [
         timing
         for one in DECIDERS

@@ -11,6 +11,7 @@ from typing import Any
 
 from asa.backends.simulated.swf import read_swf
 
+from asa.documents import read_text
 from asa.errors import InputError, near
 from asa.units import format_duration, parse_duration
 
@@ -131,7 +132,7 @@ def _system(name: str) -> System:
 def _lines(file: Path, kinds: Mapping[str, Kind]) -> list[Asked]:
     """Read a file of requests."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint="Check the path.") from error
     except UnicodeDecodeError as error:

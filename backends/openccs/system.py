@@ -241,7 +241,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         It cannot be read, or is no TOML.
     """
     try:
-        return documents.read_toml(Path(path).read_text(encoding="utf-8"))
+        return documents.read_toml(documents.read_text(path))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
     except ValueError as error:

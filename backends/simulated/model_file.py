@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from asa.documents import read_json
+from asa.documents import read_file, read_json
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MOST_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
@@ -69,7 +69,7 @@ def load_model(path: str | Path) -> FittedWorkload:
     """
     file = str(path)
     try:
-        data = read_json(Path(path).read_bytes())
+        data = read_json(read_file(path))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=file, hint="Check the path.") from error
     except ValueError as error:

@@ -40,18 +40,18 @@ _REACHED = (
     "waits in the queue, or is refused if it exceeds that by itself."
 )
 _LIMITS = {
-    "MaxJobs": "{} jobs run at once",
-    "MaxSubmitJobs": "{} jobs in the queue",
-    "MaxTRES": "{} a job",
-    "MaxWall": "{} a job",
-    "GrpJobs": "{} jobs run at once",
-    "GrpSubmitJobs": "{} jobs in the queue",
-    "GrpTRES": "{} at once",
-    "GrpTRESMins": "{} minutes in all",
-    "GrpWall": "{} in all",
-    "MaxJobsPerUser": "{} jobs of a user run at once",
-    "MaxSubmitJobsPerUser": "{} jobs of a user in the queue",
-    "MaxTRESPerUser": "{} of a user at once",
+    "MaxJobs": "running jobs: {}",
+    "MaxSubmitJobs": "jobs in the queue: {}",
+    "MaxTRES": "one job: {}",
+    "MaxWall": "one job: {}",
+    "GrpJobs": "running jobs: {}",
+    "GrpSubmitJobs": "jobs in the queue: {}",
+    "GrpTRES": "at once: {}",
+    "GrpTRESMins": "minutes in all: {}",
+    "GrpWall": "in all: {}",
+    "MaxJobsPerUser": "running jobs of a user: {}",
+    "MaxSubmitJobsPerUser": "jobs of a user in the queue: {}",
+    "MaxTRESPerUser": "a user at once: {}",
 }
 _AGE = {True: "they gain priority", False: "they gain none"}
 _KILLS = {

@@ -527,8 +527,8 @@ def test_a_user_s_own_limits_are_told(enforce, words):
     link = ToldLink(told_limits=OWN_LIMITS, told_settings={**MULTIFACTOR, "AccountingStorageEnforce": enforce})
     found = by_topic(examined(link))["Your limits"]
     assert found.told.splitlines() == [
-        "you, with account astro: 2 jobs run at once (MaxJobs), 3 jobs in the queue (MaxSubmitJobs)",
-        "all of account astro: cpu=100 at once (GrpTRES)",
+        "you, with account astro: running jobs: 2 (MaxJobs), jobs in the queue: 3 (MaxSubmitJobs)",
+        "all of account astro: at once: cpu=100 (GrpTRES)",
     ]
     assert words in found.consequence
 

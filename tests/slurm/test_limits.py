@@ -2,10 +2,11 @@
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
-from forked import Command, asa
+from forked import ASA, asa
 from slurm_testbed import Testbed, missing, until
 
 ONE = """\
@@ -56,12 +57,13 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
         found = json.loads(asa("doctor", *means, "--output", "json", **told).stdout)["findings"]
         [limits] = [one for one in found if one["topic"] == "Your limits"]
         assert limits["told"].splitlines() == [
-            "you, with account test: 1 jobs in the queue (MaxSubmitJobs), cpu=40 at once (GrpTRES)",
-            "all of account test: 50 jobs in the queue (GrpSubmitJobs)",
-            "QOS normal: 7 jobs of a user run at once (MaxJobsPerUser)",
+            "you, with account test: jobs in the queue: 1 (MaxSubmitJobs), at once: cpu=40 (GrpTRES)",
+            "all of account test: jobs in the queue: 50 (GrpSubmitJobs)",
+            "QOS normal: running jobs of a user: 7 (MaxJobsPerUser)",
         ]
         assert "is not accepted" in limits["consequence"]
-    client = Command("run", "two.toml", *on, "--strategy", "per-stage", "--bank", "none", **told)
+    words = ("run", "two.toml", *on, "--strategy", "per-stage", "--bank", "none", "--quiet")
+    client = subprocess.Popen([ASA, *words], umask=0, **told)  # jobs are another user's, and write into its folders
     try:
 
         def put_off():
@@ -84,4 +86,5 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
         assert "was cancelled by somebody else" in told_of
         assert "starts by itself" not in told_of
     finally:
-        client.close()
+        client.kill()
+        client.wait()
