@@ -207,7 +207,13 @@ class SlurmRest(SlurmFacility):
         self._rest = checked
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
-        """Open it for one run; see `SlurmFacility.connect`."""
+        """Open it for one run; see `SlurmFacility.connect`.
+
+        Raises
+        ------
+        InputError
+            As there, or a token would be sent in clear.
+        """
         from .rest import InClearError  # noqa: PLC0415 - as below
 
         try:

@@ -285,6 +285,11 @@ class Exchange:
 def is_in_clear(url: str) -> bool:
     """Say whether what is sent to an address leaves this host without TLS.
 
+    Parameters
+    ----------
+    url
+        As for `Exchange`.
+
     Examples
     --------
     >>> [is_in_clear(url) for url in ("http://slurm:6820", "https://slurm:6820", "http://[::1]:6820", "unix:///s.sock")]
