@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["append_file", "create_file", "open_file", "read_file"]
+__all__ = ["create_file", "open_file", "read_file"]
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -22,21 +22,6 @@ def create_file(path: Path) -> BinaryIO:
         Its path.
     """
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
-
-
-def append_file(path: Path, data: bytes) -> None:
-    """Write to the end of a file, which is made for its user alone where it is missing; wait for nobody to read it.
-
-    Parameters
-    ----------
-    path
-        Its path.
-    data
-        What to write.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)
 
 
 def open_file(path: Path) -> BinaryIO:
