@@ -29,7 +29,14 @@ EXAMPLES = ROOT / "examples"
 OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, moments
 PAGE_LINES = 70
-OF_OTHERS = {"--bb", "--exclusive", "--gpus-per-task", "--gres", "--mem"}  # options of Slurm's that are named
+OF_OTHERS = {
+    "--bb",
+    "--exclusive",
+    "--gpus-per-task",
+    "--gres",
+    "--mem",
+    "--signal",
+}  # options of Slurm's that are named
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
 

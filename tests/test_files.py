@@ -87,7 +87,7 @@ def test_no_file_was_ever_readable_by_others(tmp_path, monkeypatch):
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o600, 0o600]
 
 
-@pytest.mark.parametrize("name", ["run.json", "journal.jsonl", "pulse.json", "lease", "wishes/1.json"])
+@pytest.mark.parametrize("name", ["run.json", "journal.jsonl", "pulse.json", "lease", "client.log", "wishes/1.json"])
 def test_a_fifo_in_a_runs_folder_blocks_nobody(runs, name):
     """Whoever would wait for what comes through it is told, where it matters."""
     (runs.folder / name).unlink(missing_ok=True)

@@ -54,7 +54,9 @@ class JobDefaults:
         own = inherited() if self.inherit else {}
         left = {_TOKEN, *self.secrets}
         shed = _OF_SLURM if _IN_A_JOB in os.environ else ()
-        return {name: v for name, v in own.items() if name not in left and not name.startswith(shed)} | self.environment
+        return {name: v for name, v in own.items() if name not in left and not name.startswith(shed)} | dict(
+            self.environment
+        )
 
     def submission(self) -> dict[str, str]:
         """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client."""

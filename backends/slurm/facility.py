@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from asa.backend import Advice, Capabilities, Examination
-from asa.errors import BackendError, TraceError
+from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
 
 from .examination import Examiner
@@ -205,6 +205,21 @@ class SlurmRest(SlurmFacility):
         secrets = [checked.token_env] if checked.token_env else []
         super().__init__(checked, lambda: _rest_link(checked), place=parts.hostname or "slurm", secrets=secrets)
         self._rest = checked
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
+        """Open it for one run; see `SlurmFacility.connect`.
+
+        Raises
+        ------
+        InputError
+            As there, or a token would be sent in clear.
+        """
+        from .rest import InClearError  # noqa: PLC0415 - as below
+
+        try:
+            return super().connect(folder, sleep=sleep)
+        except InClearError as error:  # which no patience mends
+            raise InputError(error.message, where="url", hint=error.hint) from None
 
     def remedy(self, trouble: str) -> str:
         """Say what a user can do about a trouble: where the door is shut, how a new token gets in."""

@@ -194,6 +194,11 @@ def variables(options: Iterable[str], job: str) -> dict[str, str]:
     options, job
         As for `checked`.
 
+    Returns
+    -------
+    dict of str to str
+        Values by name.
+
     Examples
     --------
     >>> variables(["--ntasks-per-node=4", "--distribution=plane=2"], "align")

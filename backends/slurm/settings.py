@@ -101,8 +101,8 @@ class SlurmSettings(BaseModel):
     environment
         Variables of every job.
     inherit
-        Whether jobs get the client's own variables, as with sbatch; Slurm's, tokens among them, stay behind. Best
-        false where the client is on another computer than the cluster's.
+        Whether jobs get the client's own variables, limits and umask, as with sbatch; tokens stay behind. Best false
+        where the client is on another computer than the cluster's.
     poll
         Least time between two looks at the queue.
     most_poll

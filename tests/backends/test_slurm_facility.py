@@ -214,6 +214,21 @@ def test_a_token_is_in_no_jobs_environment(tmp_path, monkeypatch):
     assert "PATH" in job.environment
 
 
+def test_a_token_in_clear_is_refused_and_the_doctor_tells_of_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_JWT", "secret")
+    refused = SlurmRest(url="http://slurm.invalid:6820").examine(probe=False).findings
+    assert [(one.topic, one.verdict) for one in refused] == [("Access", "bad")]
+    assert "in clear" in refused[0].told
+    assert "https://" in refused[0].consequence
+    with pytest.raises(InputError, match="in clear") as error:
+        SlurmRest(url="http://slurm.invalid:6820").connect(tmp_path)
+    assert error.value.where == "url"
+    site = SlurmRest(url="http://slurm.invalid:6820", allow_insecure="true")
+    site._open_link = ToldLink
+    [told] = [one for one in site.examine(probe=False).findings if one.topic == "Secrecy"]
+    assert told.verdict == "note"
+
+
 def test_what_cannot_be_known_is_taken_as_no_and_said(tmp_path):
     site = SlurmFacility(CommandSettings(), lambda: ToldLink(told_settings={}))
     assert site.notes == []

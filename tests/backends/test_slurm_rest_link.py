@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +60,7 @@ class Desk(httpx.BaseTransport):
 
 
 def link(desk, **options):
-    return RestLink("http://slurm:6820", transport=desk, **({"api": "v0.0.42"} | options))
+    return RestLink("https://slurm:6820", transport=desk, **({"api": "v0.0.42"} | options))
 
 
 def failing(error):
@@ -155,7 +156,7 @@ def test_what_is_no_slurmrestd_is_told_clearly(answer, words):
     desk.handle_request = lambda _: httpx.Response(answer[0], text=answer[1])
     with pytest.raises(UnavailableError, match=words) as error:
         link(desk, api="").partitions()
-    assert error.value.where == "http://slurm:6820"
+    assert error.value.where == "https://slurm:6820"
 
 
 def test_partitions_are_told_though_accounting_is_away():
@@ -434,9 +435,62 @@ def test_a_proxy_that_cannot_be_used_is_told_by_its_variable(monkeypatch, tmp_pa
     if words == "SOCKS":
         monkeypatch.setitem(sys.modules, "socksio", None)
     with pytest.raises(InputError, match=words) as error:
-        RestLink("http://127.0.0.1:1").about()
+        RestLink("http://slurm.invalid:1").about()
     assert error.value.where == f"environment variable {name}"
     assert "there is no socket" in told(f"unix://{tmp_path}/none.sock"), "a socket needs no proxy"
+
+
+@pytest.mark.parametrize("url", ["http://slurm:6820", "http://10.0.0.7:6820", "http://localhost.example.org"])
+def test_a_token_goes_in_clear_to_no_other_host_unless_it_may(url):
+    desk = Desk(table={"GET /slurm/v0.0.42/partitions": (200, {"partitions": [], "errors": []})})
+    source = TokenSource(lambda: pytest.fail("not even read"), name="a test")
+    with pytest.raises(AccessError, match="in clear") as error:
+        RestLink(url, transport=desk, api="v0.0.42", token=source).partitions()
+    assert "allow_insecure = true" in error.value.hint
+    assert desk.asked == []
+    RestLink(url, transport=desk, api="v0.0.42").partitions()
+    source = TokenSource(lambda: "secret", name="a test")
+    RestLink(url, transport=desk, api="v0.0.42", token=source, allow_insecure=True).partitions()
+    assert desk.asked[-1].headers["X-SLURM-USER-TOKEN"] == "secret"
+
+
+def test_a_token_goes_neither_to_a_proxy_nor_where_an_answer_points(monkeypatch):
+    """An address of this host is in clear, as what goes there passes no network: no proxy is to see it."""
+    seen = {"proxy": [], "slurm": [], "elsewhere": []}
+    with ExitStack() as running:
+        servers = {name: running.enter_context(recording(told)) for name, told in seen.items()}
+        proxy, slurm, elsewhere = (f"http://127.0.0.1:{server.server_port}" for server in servers.values())
+        servers["slurm"].points_to = f"{elsewhere}/slurm"
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        source = TokenSource(lambda: "secret", name="a test")
+        with pytest.raises(UnavailableError, match="sends us elsewhere"):
+            RestLink(slurm, api="v0.0.42", token=source).partitions()
+    assert (seen["proxy"], seen["slurm"], seen["elsewhere"]) == ([], ["secret"], [])
+
+
+@contextmanager
+def recording(told):
+    """Serve what writes down the tokens that it gets, and sends others elsewhere."""
+
+    class Recorder(BaseHTTPRequestHandler):
+        def do_GET(self):
+            told.append(self.headers["X-SLURM-USER-TOKEN"])
+            self.send_response(302)
+            self.send_header("Location", self.server.points_to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *words):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Recorder) as server:
+        server.points_to = "/"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 def test_a_token_is_in_no_log(caplog):

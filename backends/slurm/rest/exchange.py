@@ -22,13 +22,17 @@ from .refusals import complaints, has_unauthorised
 from .scan import parse
 from .tokens import TokenSource
 
-__all__ = ["Answer", "Exchange", "LostAnswerError", "is_in_clear"]
+__all__ = ["Answer", "Exchange", "InClearError", "LostAnswerError", "is_in_clear"]
 
 _CONNECT_S = 10.0
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
 _LARGEST_COMPLAINT_BYTES = 1 << 16
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+
+
+class InClearError(AccessError):
+    """A token would be sent to another host without TLS, and was not."""
 
 
 class LostAnswerError(UnavailableError):
@@ -134,7 +138,9 @@ class Exchange:
         Raises
         ------
         AccessError
-            Slurm does not let us in, or a token would be sent in clear; the request was not carried out.
+            Slurm does not let us in; the request was not carried out.
+        InClearError
+            Nothing was sent.
         LostAnswerError
             It was sent and may have been carried out.
         UnavailableError
@@ -162,7 +168,7 @@ class Exchange:
 
     def _send(self, caller: str, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Answer:
         if self._would_leak:
-            raise AccessError(
+            raise InClearError(
                 "the token would go to another host in clear, for whoever listens on the way to use; nothing was sent",
                 where=self.url,
                 hint="Give an address that begins with https://, or a tunnel's end here (ssh -L 6820:HOST:6820); or, "
@@ -278,6 +284,11 @@ class Exchange:
 
 def is_in_clear(url: str) -> bool:
     """Say whether what is sent to an address leaves this host without TLS.
+
+    Parameters
+    ----------
+    url
+        As for `Exchange`.
 
     Examples
     --------
