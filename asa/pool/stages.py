@@ -2,7 +2,8 @@
 
 So a run on a pool is a run like any other: it has the same folder, journal, records and exit codes, it is resumed and
 retried in the same way. Stages are handed over with what they depend on, so that the pool sees the whole graph ahead.
-The scheduler lives in the client: what ran when that ended is run once more when the run goes on.
+The scheduler lives in the client: what ran when that ended is run once more when the run goes on, but for what ended
+well, which leaves a mark.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
 from asa.documents import read_json
@@ -415,11 +417,12 @@ class StagesBackend:
 
     def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
         """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
+        done_in = self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
         if stage is None or len(stage.tasks) < 2 or stage.inputs or stage.outputs:
-            yield job.spec.command, job.spec.cores
+            yield _unless_done(job.spec.command, done_in / "stage"), job.spec.cores
             return
         for number, line in enumerate(stage.tasks, start=1):
-            done = self._place / "done" / job.spec.token / str(number)
+            done = done_in / str(number)
             alone = replace(
                 stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
             )
@@ -586,6 +589,16 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
     if gpus := spec.gpus * cores * _PARTS // spec.cores / _PARTS:
         told["gpus"] = gpus
     return told
+
+
+def _unless_done(text: str, done: Path) -> str:
+    """Write what runs a stage, unless it ended well before: who was to tell of that may have died since."""
+    mark = shlex.quote(str(done))
+    return (
+        f"trap : HUP INT TERM\n[ ! -e {mark} ] || exit 0\n"
+        f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}.draft || exit 87\n"
+        f'(\n{text}\n)\ncode=$?\n[ "$code" -eq 0 ] || exit "$code"\nmv -f {mark}.draft {mark}'
+    )
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:

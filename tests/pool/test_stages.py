@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from concurrent.futures import Future
 
@@ -23,7 +24,7 @@ from asa.experiment import Comparison, compare, workflow_maker
 from asa.pool import demand
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
-from asa.pool.stages import PoolOfStages, _needs, _Order, run_part
+from asa.pool.stages import PoolOfStages, _needs, _Order, _unless_done, run_part
 from asa.sites import open_facility
 from asa.workflow import Stage, Workflow
 
@@ -247,6 +248,20 @@ def test_a_program_ends_with_its_worker(tmp_path, way):
         (tmp_path / "1.cancel").touch()
         assert task.result(timeout=60) < 0
         until(lambda: not ticking.running(), what="the end of the second")
+
+
+def test_a_stage_that_ended_well_is_not_run_again_though_nobody_heard_of_its_end(tmp_path):
+    """Its worker died before it could tell; a stage that failed runs again."""
+    ran = tmp_path / "ran"
+    text = f"echo x >>'{ran}'\ntrap 'echo bye >>\"{ran}\"' EXIT\n[ -e '{tmp_path}/go' ] || exit 3"
+
+    def run():
+        return subprocess.run(["sh", "-c", _unless_done(text, tmp_path / "done" / "a stage")], check=False).returncode
+
+    assert (run(), run()) == (3, 3)
+    (tmp_path / "go").touch()
+    assert (run(), run(), run()) == (0, 0, 0)
+    assert ran.read_text().split() == ["x", "bye"] * 3
 
 
 def test_what_a_stage_leaves_in_the_background_ends_with_it(tmp_path):
