@@ -345,7 +345,7 @@ def test_the_example_in_the_documentation_is_one(tmp_path):
     assert Path(file).exists()
 
 
-@pytest.mark.parametrize(("variables", "mode"), [({"HF_TOKEN": "secret"}, 0o600), ({}, 0o644)])
+@pytest.mark.parametrize(("variables", "mode"), [({"HF_TOKEN": "secret"}, 0o600), ({}, 0o600)])
 def test_a_run_whose_settings_hold_variables_is_its_users_alone(tmp_path, variables, mode):
     """Their values, which may be secret, are kept in it, so that it can go on."""
     plan = RunPlan(

@@ -186,12 +186,12 @@ def _no_word(words: str, version: str, job: str) -> SubmitRejectedError:
     )
 
 
-def variables(options: Iterable[str], job: str) -> dict[str, str]:
+def variables(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> dict[str, str]:
     """Give the variables that sbatch itself, and not Slurm's daemons, sets for a job of such options.
 
     Parameters
     ----------
-    options, job
+    options, job, free
         As for `checked`.
 
     Returns
@@ -205,7 +205,7 @@ def variables(options: Iterable[str], job: str) -> dict[str, str]:
     {'SLURM_NTASKS_PER_NODE': '4', 'SLURM_DISTRIBUTION': 'plane', 'SLURM_DIST_PLANESIZE': '2'}
     """
     told: dict[str, str] = {}
-    for name, value in checked(options, job):
+    for name, value in checked(options, job, free):
         if name == "distribution":
             how, _, size = (value or "").partition("=")
             told |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})

@@ -146,7 +146,7 @@ class Dialect(ABC):
         What sbatch sets itself overrides what the user has set, as there.
         """
         given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
-        told = variables(job.options, job.name)
+        told = variables(job.options, job.name, unsaid(job))
         if job.cpus_per_task > 1:
             told["SLURM_CPUS_PER_TASK"] = str(job.cpus_per_task)
         if job.gpus:
