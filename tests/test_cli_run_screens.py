@@ -102,7 +102,7 @@ def test_every_state_has_its_words(folder):
     assert words(folder, state)["project"] == "being cancelled"
     tell(state, Told(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
     assert words(folder, state)["fetch-the-references"] == "timed out"
-    assert words(folder, state)["add"] == "not run"
+    assert words(folder, state)["add"] == "blocked"
 
 
 @given(st.sampled_from(JobState), st.booleans(), st.sampled_from(["", "Dependency", "JobHeldAdmin", "Resources"]))
