@@ -23,7 +23,7 @@ from asa.records import (
     Submitted,
 )
 from asa.units import core_hours
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 __all__ = ["RunMetrics", "StageTimes", "Verdict", "idle_times", "judge", "measure", "without"]
 
@@ -79,7 +79,7 @@ class RunMetrics:
     resubmissions
         Jobs that were asked for again.
     stages
-        Each stage, in the workflow's order.
+        Each stage that ran, in the workflow's order.
     too_short
         Those of the hits whose wait was longer than predicted, certainly and by more than the grid is coarse.
     """
@@ -156,18 +156,28 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     if began is None or not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in told):
         raise ValueError("the records are not those of a completed run")
     idle = idle_times(told)
+    anew_s = {name: r.time_s for r in told if isinstance(r, RunResumed) for name in r.anew}
     starts = {name: without(idle, r.time_s) for r in told if isinstance(r, StageStarted) for name in r.stages}
-    ends = {name: without(idle, r.time_s) for r in told if isinstance(r, StageEnded) for name in r.stages}
-    critical = _critical_path(workflow, ends)
+    ends = {
+        name: without(idle, r.time_s)
+        for r in told
+        if isinstance(r, StageEnded)
+        for name in r.stages
+        if r.time_s >= anew_s.get(name, r.time_s)  # else what it did does not count any more
+    }
+    _check_complete(workflow, ends)
+    settled = _settled(workflow, ends, began)
+    critical = _critical_path(workflow, settled)
+    failures = [(without(idle, r.time_s), r.stages) for r in told if isinstance(r, Ended)]
     stages = tuple(
         StageTimes(
             name,
-            perceived_wait_s=starts[name]
-            - max((ends[before] for before in workflow.stages[name].after), default=began),
+            perceived_wait_s=starts[name] - _could_begin(workflow.stages[name], starts[name], settled, failures, began),
             run_s=ends[name] - starts[name],
             critical=name in critical,
         )
         for name in workflow.order
+        if name in ends
     )
     if early := [stage.stage for stage in stages if stage.perceived_wait_s < 0]:
         raise ValueError(f"stage {early[0]!r} began before those that it follows had ended")
@@ -246,11 +256,51 @@ def without(idle: Iterable[tuple[float, float]], time_s: float) -> float:
     return time_s - sum(min(until_s, time_s) - since_s for since_s, until_s in idle if since_s < time_s)
 
 
-def _critical_path(workflow: Workflow, ends: Mapping[str, float]) -> set[str]:
+def _check_complete(workflow: Workflow, ends: Mapping[str, float]) -> None:
+    """Raise unless each stage ended, or is one that a run leaves out in which nothing failed."""
+    skipped: set[str] = set()
+    for name in workflow.order:
+        stage = workflow.stages[name]
+        if name in ends:
+            continue
+        if stage.when != "failed" and (stage.when == "always" or skipped.isdisjoint(stage.after)):
+            raise ValueError(f"the records do not tell of an end of stage {name!r}")
+        skipped.add(name)
+
+
+def _settled(workflow: Workflow, ends: Mapping[str, float], began_s: float) -> dict[str, float]:
+    """Say of each stage when it ended, or when it was clear that it would not run."""
+    settled: dict[str, float] = {}
+    for name in workflow.order:
+        before_s = max((settled[before] for before in workflow.stages[name].after), default=began_s)
+        settled[name] = ends.get(name, before_s)
+    return settled
+
+
+def _could_begin(
+    stage: Stage,
+    start_s: float,
+    settled: Mapping[str, float],
+    ended: Iterable[tuple[float, Sequence[str]]],
+    began_s: float,
+) -> float:
+    """Say when all that a stage follows was settled; a failure counts where one ended well only after the stage ran.
+
+    So it is with a stage that cleaned up before the run was gone on with.
+    """
+    could_s = max((settled[before] for before in stage.after), default=began_s)
+    if stage.when == "success" or could_s <= start_s:
+        return could_s
+    followed = set(stage.after)
+    failed = [time_s for time_s, stages in ended if time_s <= start_s and not followed.isdisjoint(stages)]
+    return max([began_s, *failed, *(settled[before] for before in stage.after if settled[before] <= start_s)])
+
+
+def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]:
     """Follow the stages back from the one that ended last, each time to the predecessor that ended last."""
-    path = {current := max(workflow.order, key=lambda name: ends[name])}
+    path = {current := max(workflow.order, key=lambda name: settled[name])}
     while before := workflow.stages[current].after:
-        current = max(before, key=lambda name: ends[name])
+        current = max(before, key=lambda name: settled[name])
         path.add(current)
     return path
 

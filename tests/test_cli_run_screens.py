@@ -102,7 +102,7 @@ def test_every_state_has_its_words(folder):
     assert words(folder, state)["project"] == "being cancelled"
     tell(state, Told(replace(running, state=JobState.TIMEOUT, end_s=NOW_S + 99, reason="TimeLimit")))
     assert words(folder, state)["fetch-the-references"] == "timed out"
-    assert words(folder, state)["add"] == "not run"
+    assert words(folder, state)["add"] == "blocked"
 
 
 @given(st.sampled_from(JobState), st.booleans(), st.sampled_from(["", "Dependency", "JobHeldAdmin", "Resources"]))
@@ -118,7 +118,7 @@ def test_what_is_pending_is_never_running(kind, keeps, reason):
     if kind.is_final:
         told = replace(told, end_s=NOW_S + 2)
     tell(state, Told(told))
-    folder = type("Folder", (), {"path": type("P", (), {"name": "m"})(), "plan": None})()
+    folder = type("Folder", (), {"path": type("P", (), {"name": "m"})(), "plan": None, "last_left": lambda _: ""})()
     [stage] = [s for s in stand(folder, state, [], NOW_S + 5).stages if s.stage == "project"]
     assert (stage.state == "running") == (kind is JobState.RUNNING)
 

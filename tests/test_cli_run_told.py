@@ -250,7 +250,8 @@ def test_what_asa_cancelled_is_told_apart_from_what_others_did(case):
     assert "Job 101 was cancelled by asa, since the workflow failed." in text
     assert "DependencyNeverSatisfied" not in text
     assert "What to do" not in text
-    assert "by asa: the workflow failed" in case.drawn(160)
+    assert case.stage("project-the-images").state == "blocked"
+    assert "stage 'fetch' failed" in case.drawn(160)
 
 
 def test_an_explanation_is_json_too(case):

@@ -29,6 +29,7 @@ __all__ = ["Detached", "drive_here", "if_heard", "opened", "reopen", "silence_ou
 
 _DETACHED = 130
 _LAST_LINES = 10
+_MOST_TOLD = 3  # of the stages that failed
 _LONG_S = 5.0
 _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
 _UNWINDING_S = 5.0  # until who asks once more is heeded again
@@ -395,6 +396,7 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
     """Say how a run ended, and what to do; return the exit code."""
     from rich.console import Console
 
+    from asa.cli.runs import retry_command
     from asa.cli.screen import summary
     from asa.cli.standing import standing_of
 
@@ -407,7 +409,8 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
             console.print(summary(run))
             console.print(f"Everything about it is in {folder.path}", style="dim", markup=False, soft_wrap=True)
         elif run.state == "cancelled":
-            sys.stderr.write(f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}\n")
+            words = f"{run.name} was cancelled{f': {run.reason}' if run.reason else ''}"
+            sys.stderr.write(f"{words}\n{run.tally}.\n  go on:  {retry_command(folder)}\n")
         else:
             _tell_failure(folder, run)
     return 0 if run.state == "completed" else 1
@@ -415,19 +418,18 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
 
 def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     from asa.cli.runs import command, read_state, retry_command
-    from asa.cli.standing import failed_stage
+    from asa.cli.standing import failed_stages
 
     state, _ = read_state(folder)
-    stage = failed_stage(state)
+    failed = failed_stages(state)
     lines = [f"{run.name} failed: {run.reason}"]
-    if stage is not None:
-        lines += _last_words(folder, state, stage)
-    lines += ["What now:"]
-    if stage is not None or state.refused:
-        about = stage if stage is not None else next(iter(state.refused))
-        lines.append(f"  why it failed:      {command(f'explain {about} --run', folder)}")
-    if stage is not None:
-        lines.append(f"  all that it wrote:  {command(f'logs {stage} --run', folder)}")
+    if failed:
+        lines += _last_words(folder, state, failed[0])
+    lines += [f"{run.tally}.", "What now:"]
+    if about := [*failed, *state.refused]:
+        named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
+        lines.append(f"  why it failed:      {command(named, folder)}")
+    lines += [f"  all that it wrote:  {command(f'logs {stage} --run', folder)}" for stage in failed[:_MOST_TOLD]]
     lines.append(f"  once it is mended:  {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -17,6 +17,7 @@ from asa.cli.runs import (
     advice_on,
     command,
     facility_of,
+    latest_job,
     open_run,
     read_state,
     remedy_on,
@@ -132,12 +133,15 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
                 yield remedy
     elif run.state == "detached":
         yield f"Nobody drives {run.name}{age}."
+        if run.has_failures:
+            yield f"{run.tally}."
         yield "Jobs that are submitted go on, but nothing more is submitted. Go on with:"
         yield _Verbatim(command("resume", folder))
     elif run.state == "completed":
         yield f"{run.name} has completed."
     else:
         yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
+        yield f"{run.tally}."
         yield "Go on from what ended well, once the cause is mended:"
         yield _Verbatim(retry_command(folder))
 
@@ -151,18 +155,20 @@ def _of_stage(folder: RunFolder, state: RunState, run: RunStanding, stage: Stage
     elif stage.state == "refused":
         yield from _refused(folder, stage)
     elif stage.given_up and stage.state in {"cancelled", "being cancelled"}:
-        yield _by_asa(stage)
+        yield _by_asa(stage.job_id, stage.given_up, is_over=stage.state == "cancelled")
     elif stage.state in _FAILED:
         yield from _failed(folder, state, stage)
     elif stage.state == "running":
         left = stage.walltime_s - (stage.run_s or 0.0)
         yield f"It has run {_duration(stage.run_s)}; its walltime ends in {_duration(max(left, 0.0))}."
-    elif stage.state == "waiting":
+    elif stage.state in {"waiting", "conditional"}:
         yield from _waiting(folder, state, run, stage)
     elif stage.state == "being submitted":
         yield "Its job is being submitted, or it is not known yet whether it was accepted; it is never sent twice."
+    elif stage.state in {"blocked", "skipped"}:
+        yield from _out(state, stage)
     elif stage.state == "not run":
-        yield "The run ended before its turn."
+        yield f"The run ended before its turn{f'; {stage.reason}, before that' if stage.reason else ''}."
     else:
         yield from _pending(folder, state, run, stage)
 
@@ -182,13 +188,20 @@ def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
     yield from _reason(folder, stage)
 
 
+def _out(state: RunState, stage: StageStanding) -> Iterator[str]:
+    yield f"It does not run, since {stage.reason.rstrip('.')}."
+    job = latest_job(state, stage.stage)
+    if job is not None and job.giving_up:
+        yield _by_asa(job.status.job_id, job.giving_up, is_over=job.status.state.is_final)
+
+
 def _before(state: RunState, run: RunStanding, name: str) -> Iterator[str]:
     """Tell the chain of stages that it waits for, the nearest first."""
     by_name = {stage.stage: stage for stage in run.stages}
     seen, ahead = {name}, list(state.stages[name].stage.after)
     while ahead:
         before = ahead.pop(0)
-        if before in seen or by_name[before].state == "done":
+        if before in seen or by_name[before].state == "done" or state.stages[before].phase.is_settled:
             continue
         seen.add(before)
         yield f"It waits for {before!r}: {_in_short(by_name[before], state)}."
@@ -221,10 +234,9 @@ def _so_far(stage: StageStanding) -> Iterator[str]:
             yield f"It was submitted {_duration(waited)} ago. Such jobs were expected to start: {waits}."
 
 
-def _by_asa(stage: StageStanding) -> str:
+def _by_asa(job_id: str | None, why: str, *, is_over: bool = True) -> str:
     """Say why asa itself cancelled a job: the batch system's reason tells nothing more."""
-    is_over = stage.state == "cancelled"
-    return f"Job {stage.job_id} {'was' if is_over else 'is being'} cancelled by asa, since {stage.given_up}."
+    return f"Job {job_id} {'was' if is_over else 'is being'} cancelled by asa, since {why}."
 
 
 def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
@@ -263,7 +275,11 @@ def _put_off(folder: RunFolder, run: RunStanding, stage: StageStanding) -> Itera
 def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageStanding) -> Iterator[str]:
     asked = f"{cores(stage.cores)} for {format_duration(stage.walltime_s)}"
     yield f"No job of it is submitted yet; it will ask for {asked}."
-    if stage.resubmissions:
+    if stage.state == "conditional":
+        yield f"It {stage.reason}: so it cannot be asked for ahead of time."
+    elif stage.reason:
+        yield f"Its last {stage.reason}, and what is left is asked for again."
+    elif stage.resubmissions:
         yield f"Asked for {stage.resubmissions} times so far; each job was given back before the stage began."
     yield from _put_off(folder, run, stage)
     yield from _before(state, run, stage.stage)

@@ -21,6 +21,7 @@ from asa.cli.runs import (
     OutputOption,
     RunsOption,
     command,
+    has_begun_in,
     latest_job,
     open_run,
     read_state,
@@ -28,14 +29,16 @@ from asa.cli.runs import (
 )
 from asa.errors import JournalError, RunError
 from asa.files import open_file
+from asa.strategies.base import Phase
 from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
-    from asa.runner.state import RunState
+    from asa.runner.state import Job, RunState
 
 __all__ = ["last_lines", "log_file", "logs"]
 
+_DOES_NOT_RUN = {Phase.BLOCKED, Phase.SKIPPED}
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5
 _ASK_S = 5.0
@@ -113,7 +116,7 @@ def _check_folder(folder: RunFolder) -> None:
 
 def log_file(folder: RunFolder, state: RunState, stage: str, kind: str) -> Path | None:
     """Find the file of a stage's latest job, by its token and its number; None if there is none."""
-    job = latest_job(state, stage)
+    job = _job_that_ran(state, stage)
     if job is None:
         return None
     try:
@@ -144,10 +147,19 @@ def last_lines(file: Path, lines: int) -> str:
     return b"".join(text.splitlines(keepends=True)[-lines:]).decode(errors="surrogateescape")
 
 
-def _nothing(state: RunState, stage: str) -> str:
+def _job_that_ran(state: RunState, stage: str) -> Job | None:
+    """Give the job that a stage has, or the last that it had, unless others of that one alone ran in it."""
     job = latest_job(state, stage)
+    is_its = job is not None and (state.stages[stage].job_id is not None or has_begun_in(job, stage))
+    return job if is_its else None
+
+
+def _nothing(state: RunState, stage: str) -> str:
+    job, view = _job_that_ran(state, stage), state.stages[stage]
+    if job is None and view.phase in _DOES_NOT_RUN:
+        return f"it does not run: {view.reason}"
     if job is None:
-        return "no job of it was submitted yet"
+        return "no job of it has begun yet" if latest_job(state, stage) else "no job of it was submitted yet"
     if job.status.start_s is None:
         return f"its job {job.status.job_id} has not begun"
     return f"there is no output of its job {job.status.job_id} in the run's folder"
@@ -178,7 +190,8 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[
             state, _ = read_state(folder)
             asked_s = time.monotonic() + _ASK_S
             job = latest_job(state, stage)
-            is_over = state.outcome is not None or (job is not None and job.status.state.is_final)
+            is_out = state.stages[stage].phase in _DOES_NOT_RUN
+            is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
             if (found := log_file(folder, state, stage, kind)) != file and found is not None:
                 is_first, file = file is None, found
                 place = _place_of_last(found, lines) if is_first and lines else 0

@@ -6,6 +6,7 @@ import csv
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -131,11 +132,11 @@ def _of_run(folder: RunFolder) -> _Told:
 
 def _page(folder: RunFolder) -> Page:
     from asa import __version__
-    from asa.cli.standing import metrics_of
+    from asa.cli.standing import standing_of
     from asa.report.run import run_page
 
     state, records = read_state(folder)
-    plan = folder.plan
+    plan, run = folder.plan, standing_of(folder, time.time())
     made = {
         "Run": str(folder.path),
         "Workflow": plan.workflow,
@@ -148,10 +149,11 @@ def _page(folder: RunFolder) -> Page:
     return run_page(
         plan.name,
         records,
-        metrics_of(state, records),
+        run.metrics,
         workflow=state.workflow,
         age_accrues=state.capabilities.age_accrues,
         strategy=plan.strategy,
+        stands=[(one.stage, one.state, one.job_id or "", one.given_up or one.reason) for one in run.stages],
         made=made,
     )
 

@@ -35,6 +35,7 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import InputError, UnavailableError
+from asa.strategies.base import Phase
 
 if TYPE_CHECKING:
     from asa.backend import Facility
@@ -188,7 +189,8 @@ def resume(
     if revised is None:
         _warn_of_old_scripts(folder, state)
     take_bank(folder, bank)
-    _drive(folder, facility, output, "goes on", quiet=quiet, retry=retry, again=again, revised=revised)
+    words = f"goes on{_what_runs(state, again, retry=retry)}"
+    _drive(folder, facility, output, words, quiet=quiet, retry=retry, again=again, revised=revised)
 
 
 def _warn_of_old_scripts(folder: RunFolder, state: RunState) -> None:
@@ -223,6 +225,17 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
         hint = "Cancel it first: asa cancel; or let it end."
         raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
     return tuple(named)
+
+
+def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
+    """Say which stages a run that had ended goes on with; empty if it had not, or is not to."""
+    if state.outcome is None or not (retry or again):
+        return ""
+    workflow = state.workflow
+    once_more = workflow.with_followers(again)
+    left = [name for name in workflow.order if name not in once_more and state.stages[name].phase is not Phase.DONE]
+    told = [f"{', '.join(workflow.in_order(once_more))} once more"] if once_more else []
+    return f" with {' and '.join([*told, *([', '.join(left)] if left else [])])}"
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "advice_on",
     "command",
     "facility_of",
+    "has_begun_in",
     "latest_job",
     "open_run",
     "read_state",
@@ -109,6 +110,14 @@ def latest_job(state: RunState, stage: str) -> Job | None:
         return state.jobs[job_id]
     former = [job for job in state.jobs.values() if stage in job.planned.stages and not job.planned.joins]
     return former[-1] if former else None
+
+
+def has_begun_in(job: Job, stage: str) -> bool:
+    """Whether a stage ever ran in a job, which several may share."""
+    status = job.status
+    if len(job.planned.stages) == 1 or not status.steps:
+        return status.payload_start_s is not None
+    return any(step.name == stage for step in status.steps)
 
 
 def command(verb: str, folder: RunFolder, *options: str) -> str:

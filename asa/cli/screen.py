@@ -35,6 +35,9 @@ _STYLES = {
     "refused": "bold red",
     "waiting": "dim",
     "not run": "dim",
+    "blocked": "red",
+    "skipped": "dim",
+    "conditional": "dim",
 }
 _SHORT = {
     "queued (dependency)": "dependent",
@@ -116,7 +119,11 @@ def summary(run: RunStanding) -> RenderableType:
     for heading in ("Waited", "Ran", "Cores", "Job"):
         table.add_column(heading, justify="right")
     table.add_column("")
-    for stage, times in zip(run.stages, metrics.stages, strict=True):
+    of_stage = {times.stage: times for times in metrics.stages}
+    for stage in run.stages:
+        if (times := of_stage.get(stage.stage)) is None:
+            table.add_row(stage.stage, "", "", "", "", f"{stage.state}: {stage.reason}", style="dim")
+            continue
         waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
         again = "asked for again" if stage.resubmissions else ""
         table.add_row(stage.stage, waited, ran, str(stage.cores), stage.job_id or "", again)
@@ -147,7 +154,7 @@ def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStan
     """Leave out what is done and what waits, if there is no room for all."""
     if len(stages) <= max(most, 3):
         return list(stages), 0
-    quiet = {"done": 1, "waiting": 1, "not run": 1}
+    quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "conditional"), 1)
     chosen = sorted(stages, key=lambda stage: quiet.get(stage.state, 0))[: max(most, 3)]
     return [stage for stage in stages if stage in chosen], len(stages) - len(chosen)
 
@@ -161,6 +168,8 @@ def _head(run: RunStanding) -> Text:
         text.append(f", {'after' if run.is_over else 'for'} {format_duration(max(lasted, 0.0))}")
     if run.reason:
         text.append(f": {run.reason}")
+    if run.has_failures:
+        text.append(f"\n{run.tally}", "red")
     return text.append("\n")
 
 

@@ -8,24 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
 from asa.cli.notices import is_on_hold
-from asa.cli.runs import SCHEMA, facility_of, latest_job, read_state, remedy_on
+from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
 from asa.records import Deferred, Predicted, Record, RunEnded, RunStarted, Submitted
 from asa.runner.state import queued_since
 from asa.strategies.base import Keep, Phase
 
 if TYPE_CHECKING:
-    from asa.backend import Condition
+    from asa.backend import Condition, JobStatus
     from asa.locks import Holder
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import Job, RunState
-    from asa.strategies.base import PlannedJob
+    from asa.strategies.base import PlannedJob, StageView
     from asa.waits import WaitForecast
 
-__all__ = ["RunStanding", "StageStanding", "failed_stage", "metrics_of", "predictions", "stand", "standing_of"]
+__all__ = ["RunStanding", "StageStanding", "failed_stages", "metrics_of", "predictions", "stand", "standing_of"]
 
 _IN_ITS_TURN = "waiting in its job"
 _ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
+_FAILED = {*_ENDED_AS.values(), "refused"}
+_OUT = {"blocked", "skipped", "not run"}
+_DOES_NOT_RUN = {Phase.BLOCKED: "blocked", Phase.SKIPPED: "skipped"}
+_CONDITIONS = {
+    "failed": "runs if a stage fails that it follows",
+    "always": "runs once the stages that it follows have ended, however they do",
+    "success": "runs if all run that it follows, which is not known yet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,9 @@ class StageStanding:
         Its name.
     state
         In a word or two: ``waiting``, ``queued``, ``queued (dependency)``, ``held``, ``allocated``, ``running``,
-        ``done``, ``failed``, ``refused`` and the like. What is pending is never running.
+        ``done``, ``failed``, ``refused`` and the like. What is pending is never running. ``blocked``: it does not run,
+        since a stage failed that it follows; ``skipped``: since no stage failed that it is there for; ``conditional``:
+        whether it runs is known only when the stages that it follows have ended.
     cores, walltime_s
         Of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     job_id
@@ -60,8 +70,8 @@ class StageStanding:
     expected_start_s
         When the batch system expects it to start.
     reason
-        Why it is pending, how it failed, or why it was refused, in the batch system's words; or what became of the
-        cores that its job lacks for it.
+        Why it is pending, how it failed, or why it was refused, in the batch system's words; what became of the
+        cores that its job lacks for it, or of its job before; or why it does not run.
     given_up
         Why asa itself cancelled its job; empty if it did not.
     exit_code
@@ -99,6 +109,11 @@ class StageStanding:
     plan: str = ""
     put_off_s: float | None = None
     put_off: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """It ended, and not well."""
+        return self.state in _FAILED and not self.given_up
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -171,6 +186,24 @@ class RunStanding:
     def done(self) -> int:
         """Stages that ended well."""
         return sum(stage.state == "done" for stage in self.stages)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a stage of it failed."""
+        return any(stage.has_failed for stage in self.stages)
+
+    @property
+    def tally(self) -> str:
+        """How many stages ended well, failed, and do not run, in words."""
+        n_out = sum(stage.state in _OUT for stage in self.stages)
+        does = "did" if self.is_over else "does" if n_out == 1 else "do"
+        counts = {
+            "failed": sum(stage.has_failed for stage in self.stages),
+            "cancelled by asa": sum(stage.state == "cancelled" and bool(stage.given_up) for stage in self.stages),
+            f"{does} not run": n_out,
+        }
+        stages = "1 stage" if self.done == 1 else f"{self.done} stages"
+        return ", ".join([f"{stages} ended well", *(f"{count} {what}" for what, count in counts.items() if count)])
 
     @property
     def has_jobs(self) -> bool:
@@ -339,15 +372,9 @@ def metrics_of(state: RunState, records: Sequence[Record]) -> RunMetrics | None:
         return None
 
 
-def failed_stage(state: RunState) -> str | None:
-    """Name the stage whose job ended a run."""
-    for job in state.jobs.values():
-        status = job.status
-        is_present = any(state.stages[name].job_id == status.job_id for name in job.planned.stages)
-        if status.state in _ENDED_AS and is_present and not job.giving_up and status.reason != "Twin":
-            steps = status.steps
-            return next((step.name for step in steps if step.end_s is None), job.planned.stages[0])
-    return None
+def failed_stages(state: RunState) -> list[str]:
+    """Name the stages whose jobs failed, in the workflow's order."""
+    return [name for name in state.stages.failed if state.stages[name].job_id is not None]
 
 
 def _stage(
@@ -360,9 +387,7 @@ def _stage(
     put_off: tuple[float, str] | None,
 ) -> StageStanding:
     view, stage = state.stages[name], state.stages[name].stage
-    job = latest_job(state, name) if view.job_id is not None or state.outcome is not None else None
-    if name in state.refused:
-        job = None  # what it has is none of the job that was refused
+    job = _job_of(state, name)
     words = _words(state, name, job)
     if job is None:
         cores = stage.cores_on(state.capabilities.cores_per_node)
@@ -374,7 +399,7 @@ def _stage(
             predicted_wait_s=plan.prediction.wait_s
             if plan is not None and plan.prediction is not None
             else predicted_s,
-            reason=state.refused.get(name, "").removeprefix(f"stage {name!r} was refused: "),
+            reason=_reason_without_job(state, name, words),
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and words == "waiting" else None,
             plan=plan.reason if plan is not None and words == "waiting" else "",
@@ -407,13 +432,48 @@ def _stage(
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
         expected_start_s=told_s if is_pending else None,
-        reason=more or (status.reason if words != "done" else ""),
+        reason=more or _reason_with_job(view, status, words),
         given_up=job.giving_up,
-        exit_code=status.exit_code,
+        exit_code=0 if words == "done" and status.exit_code is not None else status.exit_code,
         resubmissions=view.resubmissions,
         planned_s=lacks.submit_s if lacks is not None else None,
         plan=lacks.reason if lacks is not None else "",
     )
+
+
+def _job_of(state: RunState, name: str) -> Job | None:
+    """Give the job by which a stage stands where it does; None if it has none, or had one that tells nothing of it."""
+    if name in state.refused:
+        return None  # what it has is none of the job that was refused
+    job = latest_job(state, name)
+    if state.stages[name].job_id is not None:
+        return job
+    was_given_back = job is not None and job.giving_up and len(job.planned.stages) == 1
+    is_left = state.outcome is not None and state.stages[name].phase not in _DOES_NOT_RUN
+    return job if was_given_back and is_left else None
+
+
+def _reason_with_job(view: StageView, status: JobStatus, words: str) -> str:
+    """Say why a stage stands as it does that has a job."""
+    if words in _DOES_NOT_RUN.values():
+        return view.reason
+    return "" if words == "done" else status.reason or view.reason
+
+
+def _reason_without_job(state: RunState, name: str, words: str) -> str:
+    """Say why a stage has no job."""
+    view = state.stages[name]
+    if name in state.refused:
+        return state.refused[name].removeprefix(f"stage {name!r} was refused: ")
+    if words == "conditional":
+        return _CONDITIONS[view.stage.when]
+    if words not in {"waiting", "not run"}:
+        return view.reason
+    job = latest_job(state, name)
+    if job is None or job.giving_up or job.status.state not in _ENDED_AS or not has_begun_in(job, name):
+        return ""
+    ended = _ENDED_AS[job.status.state]
+    return f"job {job.status.job_id} {'was cancelled' if ended == 'cancelled' else ended} as it ran"
 
 
 def _more_cores(state: RunState, job: Job, name: str) -> str:
@@ -428,16 +488,26 @@ def _more_cores(state: RunState, job: Job, name: str) -> str:
     return ""
 
 
-def _words(state: RunState, name: str, job: Job | None) -> str:  # noqa: PLR0911 - a word each
+def _words(state: RunState, name: str, job: Job | None) -> str:
     view = state.stages[name]
-    if view.phase is Phase.DONE:
-        return "done"
+    if view.phase is Phase.DONE or view.ended_s is not None:
+        return "done"  # also as one of several of a job that runs, or is to run what is left
     if name in state.refused:
         return "refused"
-    if job is None:
-        if state.open_intent is not None and name in state.open_intent.planned.stages:
-            return "being submitted"
-        return "waiting" if state.outcome is None else "not run"
+    if view.phase in _DOES_NOT_RUN:
+        return _DOES_NOT_RUN[view.phase]
+    return _words_without_job(state, name) if job is None else _job_words(state, name, job)
+
+
+def _words_without_job(state: RunState, name: str) -> str:
+    if state.outcome is not None:
+        return "not run"
+    if state.open_intent is not None and name in state.open_intent.planned.stages:
+        return "being submitted"
+    return "conditional" if state.stages[name].phase is Phase.CONDITIONAL else "waiting"
+
+
+def _job_words(state: RunState, name: str, job: Job) -> str:
     status = job.status
     if status.state in _ENDED_AS:
         return _ENDED_AS[status.state]
@@ -457,7 +527,7 @@ def _pending_words(state: RunState, job: Job) -> str:
     if is_on_hold(status):
         return "held"
     before = {name for stage in job.planned.stages for name in state.stages[stage].stage.after}
-    unmet = any(state.stages[name].phase is not Phase.DONE for name in before - set(job.planned.stages))
+    unmet = any(not state.stages[name].phase.is_settled for name in before - set(job.planned.stages))
     if status.eligible_s is None and unmet and job.planned.keep is Keep.DEPENDENCY:
         return "queued (dependency)"
     return "queued"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal
 
 from asa.errors import InputError
 from asa.spec.calls import run_by, submits_from_python
@@ -27,12 +28,17 @@ _KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 _KIND = re.compile(r"\b(after[a-z]+|after(?=:)|singleton)\b")
+_OTHERS = re.compile(r"(?<![\w+$])\d+(?![\w])")  # numbers of jobs from elsewhere
 _REDIRECTED = re.compile(r"\d*>")
 _LOOP = re.compile(r"\s*(?:for|while|until|select)\b")
 _DONE = re.compile(r"(?:^|;|\s)done\b")
 _AFTER = re.compile(r"#+\s*(?:asa:\s*after\s*=|depends?:)(.*)", re.IGNORECASE)
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
+_NO_KINDS = frozenset({"singleton", "expand"})
 _PLAIN_HINT = "Nothing is run to find out: write it plainly, or import the batch scripts themselves."
+
+
+When = Literal["success", "failed", "always"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Script:
         What it is called with.
     submitted_after
         Of a driver: the indices of those that it waits for.
+    when
+        How those must have ended, as `asa.workflow.Stage.when` has it.
     """
 
     path: Path | None
@@ -64,6 +72,7 @@ class Script:
     after: tuple[tuple[str, str], ...] | None = None
     arguments: tuple[str, ...] = ()
     submitted_after: tuple[int, ...] | None = None
+    when: When = "success"
 
 
 def read_script(path: Path) -> Script:
@@ -163,8 +172,11 @@ def refuse_rescue(kind: str, where: str) -> None:
         It is one.
     """
     if kind == "afternotok":
-        message = "this job begins only if another fails (afternotok), and a stage only when others have ended well"
-        hint = "Leave it out here, and submit it if the run fails: asa run flow.toml || sbatch SCRIPT"
+        message = "this job begins only if another fails (afternotok), and not so that a stage's `when` could say it"
+        hint = (
+            "A stage can follow the failure of one job that is submitted here, or of any of several (`?`). "
+            "Leave this one out, and submit it if the run fails: asa run flow.toml || sbatch SCRIPT"
+        )
         raise InputError(message, where=where, hint=hint)
 
 
@@ -186,7 +198,7 @@ def read_driver(path: Path, notes: Notes) -> list[Script]:
 
     It knows ``j=$(sbatch --parsable a.sh)``, also with backquotes or with ``| awk '{print $4}'`` behind it, variables
     that are put together from others, options on the command line, and ``-d`` or ``--dependency`` with ``afterok``,
-    ``afterany`` and ``after``.
+    ``afternotok``, ``afterany`` and ``after``.
 
     Parameters
     ----------
@@ -247,7 +259,8 @@ class _Driver:
 
     def _assignment(self, name: str, value: str, *, adds: bool) -> None:
         jobs = self._jobs.get(name, ()) if adds else ()
-        kinds = (*(self._kinds.get(name, ()) if adds else ()), *_KIND.findall(value))
+        told = (*_KIND.findall(value), *_OTHERS.findall(value))
+        kinds = (*(self._kinds.get(name, ()) if adds else ()), *told)
         for reference in _VARIABLE.finditer(value):
             jobs += self._jobs.get(reference[1] or reference[2], ())
             kinds += self._kinds.get(reference[1] or reference[2], ())
@@ -268,7 +281,7 @@ class _Driver:
         except ValueError as error:
             raise InputError(f"cannot be read: {error}", where=where, hint=_PLAIN_HINT) from error
         given, rest = take_options(words, where)
-        before = tuple(dict.fromkeys(i for option in given for i in self._waited_for(option)))
+        waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _Waits())
         plain = [self._known(option) for option in given if option.name != "dependency"]
         if any(option.name == "wrap" for option in plain):
             script = Script(None, "", {}, where)
@@ -281,7 +294,8 @@ class _Driver:
             directives.pop("dependency", None)
         directives |= {option.name: option for option in plain}
         arguments = tuple(self._filled(word, where) for word in rest[1:])
-        self.scripts.append(Script(script.path, script.text, directives, where, None, arguments, before))
+        when = self._when(waits, where)
+        self.scripts.append(Script(script.path, script.text, directives, where, None, arguments, waits.jobs, when))
         return len(self.scripts) - 1
 
     def _known(self, option: Directive) -> Directive:
@@ -316,30 +330,54 @@ class _Driver:
             raise InputError(f"{text} is known only when the script runs", where=where, hint=_PLAIN_HINT)
         return _VARIABLE.sub(value, text)
 
-    def _waited_for(self, option: Directive) -> list[int]:
+    def _waits_of(self, option: Directive) -> _Waits | None:
+        """Read what a job waits for, and how that must have ended; None of another option."""
         if option.name != "dependency":
-            return []
-        found: list[int] = []
-        value = option.value or ""
-        direct = _VARIABLE.fullmatch(value)
-        if direct and (direct[1] or direct[2]) in self._jobs:  # deps="afterok:$j1:$j2"
-            for kind in self._kinds.get(direct[1] or direct[2], ()):
-                self._tell_of_kind(kind, option.where)
-            return list(self._jobs[direct[1] or direct[2]])
-        for part in re.split(r"[,?]", value):
+            return None
+        jobs: list[int] = []
+        kinds: set[str] = set()
+        value = self._text_of(option.value or "")
+        for part in map(self._text_of, re.split(r"[,?]", value)):
             kind, _, ids = part.partition(":")
-            if kind in {"singleton", "expand"}:
-                self._notes.add(f"the dependency `{kind}` is left out", option.where)
-                continue
-            self._tell_of_kind(kind, option.where)
-            found += self._numbers(ids, option.where)
-        return found
+            variable = _VARIABLE.fullmatch(kind)
+            if variable and (name := variable[1] or variable[2]) in self._jobs:  # deps="afterok:$j1:$j2"
+                jobs += self._jobs[name]
+                kinds |= set(self._kinds.get(name, ()))
+            else:
+                kinds.add(self._filled(kind, ""))
+            kinds |= set(_OTHERS.findall(ids))
+            jobs += self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
+        for kind in sorted(kinds & _NO_KINDS):
+            self._notes.add(f"the dependency `{kind}` is left out", option.where)
+        named = {kind for kind in kinds - _NO_KINDS if not _OTHERS.fullmatch(kind)}
+        has_others = any(_OTHERS.fullmatch(kind) for kind in kinds)
+        if has_others or (named and not jobs):
+            self._notes.add("a dependency on a job from elsewhere is left out", option.where)
+        return _Waits(tuple(dict.fromkeys(jobs)), frozenset(named), any_will_do="?" in value, has_others=has_others)
 
-    def _tell_of_kind(self, kind: str, where: str) -> None:
-        refuse_rescue(kind, where)
-        if kind != "afterok":
+    def _text_of(self, value: str) -> str:
+        """Put the text of a variable in place of it, where it names no job."""
+        variable = _VARIABLE.fullmatch(value)
+        return self._texts.get(variable[1] or variable[2], value) if variable else value
+
+    def _when(self, waits: _Waits, where: str) -> When:
+        """Say how those must have ended that a job waits for; tell of what changes its meaning, refuse what cannot be.
+
+        Of several jobs all must have failed for `afternotok`, where for a stage one will do.
+        """
+        if "afternotok" in waits.kinds:
+            is_any = len(waits.jobs) == 1 or waits.any_will_do
+            if waits.kinds != {"afternotok"} or not waits.jobs or waits.has_others or not is_any:
+                refuse_rescue("afternotok", where)
+            return "failed"
+        if waits.any_will_do and len(waits.jobs) > 1:
+            self._notes.add("`?` becomes: after all of them, not after any", where)
+        if waits.kinds == {"afterany"} and waits.jobs:
+            return "always"
+        for kind in sorted(waits.kinds - {"afterok"}):
             sentence = f"`{kind}` becomes: after the other has ended well; if that fails, this stage does not run"
             self._notes.add(sentence, where)
+        return "success"
 
     def _numbers(self, ids: str, where: str) -> Sequence[int]:
         found: list[int] = []
@@ -349,9 +387,17 @@ class _Driver:
                 hint = near_or_all(name, self._jobs) if self._jobs else _PLAIN_HINT
                 raise InputError(f"${name} is the number of no job that was submitted before", where=where, hint=hint)
             found += self._jobs[name]
-        if not found:
-            self._notes.add("a dependency on a job from elsewhere is left out", where)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """What a job waits for: which ones, how they must end, whether one will do, and whether some are from elsewhere."""
+
+    jobs: tuple[int, ...] = ()
+    kinds: frozenset[str] = frozenset()
+    any_will_do: bool = False
+    has_others: bool = False
 
 
 def _statements(line: str) -> Iterator[str]:

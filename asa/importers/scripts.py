@@ -16,7 +16,7 @@ from asa.workflow import Stage, Workflow
 from .arrays import Array, Part, apart_because, for_elements, parts_of, read_array, together
 from .base import Imported, Names, Notes, near_or_all
 from .directives import KNOWN, Directive, head
-from .driver import Script, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
+from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 from .needs import TRANSLATED, Needs, parsed, read_needs, text_of
 
 __all__ = ["import_scripts"]
@@ -98,12 +98,12 @@ def import_scripts(
     made = [translator.stages_of(script) for script in scripts]
     befores = _befores(scripts, made, notes, parallel=parallel)
     stages = [
-        _placed(stage, [end.name for before in befores[i] for end in made[before]])
+        _placed(stage, [end.name for before in befores[i] for end in made[before]], scripts[i].when)
         for i, group in enumerate(made)
         for stage in group
     ]
     for script, before, group in zip(scripts, befores, made, strict=True):
-        if before and any(stage.after for stage in group):
+        if before and script.when != "always" and any(stage.after for stage in group):
             told = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
             notes.add(f"--array: {told}", script.directives["array"].where)
     return Imported(
@@ -120,15 +120,15 @@ def _called(paths: Sequence[Path]) -> str:
     return paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name or "workflow"
 
 
-def _placed(stage: Stage, befores: Sequence[str]) -> Stage:
+def _placed(stage: Stage, befores: Sequence[str], when: When) -> Stage:
     """Put a stage after others, unless it follows another part of its array.
 
     It does so however that one ended, as elements do in Slurm; but where the array itself follows something, not after
-    a failure: that would begin the elements, too, if what the array follows has failed.
+    a failure: that would begin the elements, too, if what the array follows has failed; unless they begin in any case.
     """
     if not stage.after:
-        return replace(stage, after=tuple(befores))
-    return stage if befores else replace(stage, when="always")
+        return replace(stage, after=tuple(befores), when=when if befores else "success")
+    return stage if befores and when != "always" else replace(stage, when="always")
 
 
 def _befores(

@@ -23,6 +23,7 @@ def run_page(
     strategy: str,
     workflow: Workflow | None = None,
     age_accrues: bool = True,
+    stands: Sequence[tuple[str, str, str, str]] = (),
     made: Mapping[str, str] | None = None,
 ) -> Page:
     """Put together the page of a run.
@@ -39,6 +40,8 @@ def run_page(
         How its resources were asked for.
     workflow, age_accrues
         What ran, and whether jobs gain priority while they are kept back; see `asa.timeline.timeline`.
+    stands
+        Of each stage its name, how it stands, its job, and why; told where not all have ended well.
     made
         How it was made, for the foot of the page.
 
@@ -49,6 +52,8 @@ def run_page(
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]
+    if any(state != "done" for _, state, *_ in stands):
+        sections.append(Section("stands", "How its stages stand", [_stands(stands)]))
     if metrics is not None:
         sections.append(Section("stages", "What its stages waited and took", [_stages(run, metrics)]))
     if observed := [r for r in records if isinstance(r, Observed)]:
@@ -134,6 +139,10 @@ def _stages(run: Timeline, metrics: RunMetrics) -> Table:
         for one in metrics.stages
     ]
     return Table(columns, rows, "Stages.")
+
+
+def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
+    return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "Stages.")
 
 
 _BOUNDS = {"exact": "", "at_most": "at most", "at_least": "at least"}

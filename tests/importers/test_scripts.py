@@ -489,7 +489,7 @@ def test_other_dependencies_and_commands_are_told(scripts):
     ]
     made = import_scripts([scripts("run.sh", *lines)])
     assert edges(made) == {"a": set(), "b": {"a"}, "c": set()}
-    assert "`afterany` becomes: after the other has ended well; if that fails, this stage does not run" in told(made)
+    assert made.workflow.stages["b"].when == "always"
     assert "`singleton`" in told(made)
     assert "run.sh:3: what the script does beside sbatch" in told(made)
 
@@ -497,8 +497,22 @@ def test_other_dependencies_and_commands_are_told(scripts):
 @pytest.mark.parametrize(
     "lines",
     [
-        ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afternotok:$j b.sbatch"],
-        ["j=$(sbatch --parsable a.sbatch); deps=afternotok:$j; more=$deps", "sbatch -d $more b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch); k=$(sbatch --parsable c.sbatch)", "sbatch -d afternotok:$j:$k b.sbatch"],
+        [
+            "j=$(sbatch --parsable a.sbatch); k=$(sbatch --parsable c.sbatch)",
+            "sbatch -d afternotok:$j,afterok:$k a.sbatch",
+        ],
+        [
+            "j=$(sbatch --parsable a.sbatch); k=$(sbatch --parsable c.sbatch); d=$j:$k",
+            "sbatch -d afternotok:$d b.sbatch",
+        ],
+        [
+            "j=$(sbatch --parsable a.sbatch); k=$(sbatch --parsable c.sbatch); d=afternotok:$j",
+            "sbatch -d $d:$k b.sbatch",
+        ],
+        ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afternotok:$j:17 b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch); deps=afternotok:$j:17", "sbatch -d $deps b.sbatch"],
+        ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afternotok:$j,afterany:$j b.sbatch"],
         ["j=$(sbatch --parsable a.sbatch); deps=afterok:$j", "deps+=,afternotok:$j; sbatch -d $deps b.sbatch"],
         ["j=$(sbatch --parsable a.sbatch)", "sbatch -d afterok:$j?afternotok:$j b.sbatch"],
         ["sbatch a.sbatch", "sbatch -d afternotok:17 b.sbatch"],
@@ -528,7 +542,57 @@ def test_a_dependency_in_a_variable_is_told_as_one_in_place(scripts):
     lines = ["j=$(sbatch --parsable a.sbatch)", "deps=afterany:$j", "sbatch -d $deps b.sbatch"]
     made = import_scripts([scripts("run.sh", *lines)])
     assert edges(made) == {"a": set(), "b": {"a"}}
-    assert "run.sh:4: `afterany` becomes: after the other has ended well; if that fails" in told(made)
+    assert made.workflow.stages["b"].when == "always"
+
+
+AFTER_A_AND_C = ["j=$(sbatch --parsable a.sbatch)", "k=$(sbatch --parsable c.sbatch)"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "after", "when"),
+    [
+        (["sbatch -d afternotok:$j b.sbatch"], {"a"}, "failed"),
+        (["deps=afternotok:$j; more=$deps", "sbatch --dependency=$more b.sbatch"], {"a"}, "failed"),
+        (["kind=afternotok", "sbatch -d $kind:$k b.sbatch"], {"c"}, "failed"),
+        (["sbatch -d afternotok:$j?afternotok:$k b.sbatch"], {"a", "c"}, "failed"),
+        (["sbatch -d afterany:$j:$k b.sbatch"], {"a", "c"}, "always"),
+        (["sbatch -d afterany:$j,afterany:$k b.sbatch"], {"a", "c"}, "always"),
+        (["deps=afterany", 'for_all="$deps:$j:$k"', "sbatch -d $for_all b.sbatch"], {"a", "c"}, "always"),
+        (["sbatch -d afterok:$j:$k b.sbatch"], {"a", "c"}, "success"),
+        (["sbatch -d afterok:$j,afterany:$k b.sbatch"], {"a", "c"}, "success"),
+        (["deps=afterok:$j", "sbatch -d $deps:$k b.sbatch"], {"a", "c"}, "success"),
+        (["sbatch -d afterok:$j,singleton b.sbatch"], {"a"}, "success"),
+    ],
+)
+def test_how_others_must_end_is_kept(scripts, lines, after, when):
+    """Where all that a job waits for must end the same way; else as before, which is told."""
+    made = import_scripts([scripts("run.sh", *AFTER_A_AND_C, *lines)])
+    stage = made.workflow.stages["b"]
+    assert (set(stage.after), stage.when) == (after, when)
+    is_told = "`afterany` becomes: after the other has ended well; if that fails, this stage does not run" in told(made)
+    assert is_told == ("afterok:$j,afterany" in lines[-1])
+
+
+def test_one_of_several_becomes_all_of_them_which_is_told(scripts):
+    """No stage begins as soon as one of those has ended that it follows."""
+    made = import_scripts([scripts("run.sh", *AFTER_A_AND_C, "sbatch -d afterok:$j?afterok:$k b.sbatch")])
+    assert "run.sh:4: `?` becomes: after all of them, not after any" in told(made)
+
+
+def test_what_is_for_failures_follows_all_of_an_array(scripts):
+    """As in Slurm, where one element that fails will do; an array for a failure begins, or is left out, as a whole."""
+    many = scripts("many.sbatch", "#SBATCH --array=1-4%2 --exclusive -t 5", "true")
+    lines = [f"j=$(sbatch --parsable {many.name})", "sbatch -d afternotok:$j b.sbatch"]
+    made = import_scripts([scripts("run.sh", *lines)])
+    stages = made.workflow.stages
+    assert (stages["b"].when, set(stages["b"].after)) == ("failed", set(stages) - {"b"})
+    for kind, when in (("afterany", "always"), ("afternotok", "success")):
+        lines = ["j=$(sbatch --parsable b.sbatch)", f"sbatch -d {kind}:$j {many.name}"]
+        stages = import_scripts([scripts("run.sh", *lines)]).workflow.stages
+        assert {stage.when for stage in stages.values() if stage.after == ("b",)} == {
+            "always" if kind == "afterany" else "failed"
+        }
+        assert {stage.when for stage in stages.values() if stage.after and stage.after != ("b",)} == {when}
 
 
 PYTHON = "#!/usr/bin/env python3"
