@@ -21,12 +21,12 @@ from asa.cli.screen import draw, summary
 from asa.cli.standing import metrics_of, stand
 from asa.locks import Holder
 from asa.runner import Run, RunFolder, RunPlan, run_all
-from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Told
+from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Stopped, Told
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
 from asa.strategies.base import Keep, PlannedJob
 from asa.waits import WaitForecast
-from asa.workflow import Stage
+from asa.workflow import Stage, Workflow
 
 NOW_S = 1_700_000_000.0
 STAGES = tuple(
@@ -247,6 +247,55 @@ def test_the_output_of_a_job_is_found_by_its_token(folder, pattern):
     assert log_file(folder, state, "fetch-the-references", "err") == ours
     assert log_file(folder, state, "fetch-the-references", "out") is None
     assert log_file(folder, state, "project", "err") is None
+
+
+def test_stages_of_one_job_are_told_apart(folder):
+    """While it runs, after one of them failed, and while what did not fail waits again."""
+    sided = tuple(
+        replace(stage, after=("fetch-the-references",)) if stage.name == "background" else stage for stage in STAGES
+    )
+    last = Stage("mourn", cores=1, walltime_s=7200, after=("project",), when="failed", command="true")
+    flow = Workflow("mosaic", [*sided, last])
+    state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id, fail_fast=False)
+    tell(state, Begun(NOW_S, fail_fast=False))
+    assert words(folder, state)["mourn"] == "conditional"
+    assert "runs if a stage fails that it follows" in shown(folder, state, 160)
+    names = ("fetch-the-references", "project", "background", "add")
+    status = submitted(state, *names)
+    running = replace(status, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
+    steps = (StepTimes(names[0], NOW_S, NOW_S + 60, 1), StepTimes(names[1], NOW_S + 60, None, 112))
+    tell(state, Told(replace(running, steps=steps)))
+    assert list(words(folder, state).values()) == [
+        "done", "running", "waiting in its job", "waiting in its job", "conditional",
+    ]  # fmt: skip
+    tell(state, Told(replace(status, restarts=1)))
+    assert list(words(folder, state).values()) == ["done", "queued", "queued", "queued", "conditional"]
+    tell(state, Told(replace(running, restarts=1, steps=steps)))
+    failed = replace(
+        running, restarts=1, steps=steps, state=JobState.FAILED, end_s=NOW_S + 90, exit_code=3, reason="NonZeroExitCode"
+    )
+    tell(state, Told(failed))
+    assert list(words(folder, state).values()) == ["done", "failed", "waiting", "blocked", "waiting"]
+    run = stand(folder, state, [], NOW_S + 600, driver=HOLDER)
+    assert [stage.exit_code for stage in run.stages] == [0, 3, None, None, None]
+    assert run.tally == "1 stage ended well, 1 failed, 1 does not run"
+    assert [stage.reason for stage in run.stages][1:4] == ["NonZeroExitCode", "", "stage 'project' failed"]
+    assert "1 stage ended well, 1 failed, 1 does not run" in shown(folder, state, 80)
+    tell(state, Stopped("cancelled", "somebody asked for it", NOW_S + 100))
+    assert list(words(folder, state).values()) == ["done", "failed", "not run", "blocked", "not run"]
+
+
+def test_a_stage_that_is_tried_again_waits(folder):
+    """And says what became of its job; what it wrote there can be read."""
+    flow = Workflow("mosaic", [replace(STAGES[0], retries=1)])
+    state = RunState("mosaic", flow, folder.plan.capabilities, folder.plan.id)
+    tell(state, Begun(NOW_S))
+    first = submitted(state, "fetch-the-references")
+    started = replace(first, eligible_s=NOW_S, start_s=NOW_S, payload_start_s=NOW_S)
+    tell(state, Told(replace(started, state=JobState.FAILED, end_s=NOW_S + 9, exit_code=1)))
+    [stage] = stand(folder, state, [], NOW_S + 10).stages
+    assert (stage.state, stage.reason, stage.job_id) == ("waiting", "job 100 failed as it ran", None)
+    assert latest_job(state, "fetch-the-references").status.job_id == "100"
 
 
 def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder):

@@ -247,3 +247,46 @@ def test_a_hit_may_have_been_too_short(predicted, wait, bound, is_short):
     m = measure(FLOW, records)
     assert m.too_short == (sum(isinstance(r, Observed) for r in records) if is_short else 0)
     assert m.too_short <= m.hits
+
+
+def ran(stage, start_s, end_s):
+    return [StageStarted(time_s=start_s, **of(stage, stage)), StageEnded(time_s=end_s, **of(stage, stage))]
+
+
+MENDS = Workflow(
+    "w",
+    [
+        Stage("a", cores=1),
+        Stage("mend", cores=1, after=("a",), when="failed"),
+        Stage("then", cores=1, after=("mend",)),
+        Stage("last", cores=1, after=("then", "a"), when="always"),
+    ],
+)
+END = RunEnded(time_s=200, run="r", outcome="completed")
+
+
+def test_stages_that_are_skipped_cost_nothing():
+    """What follows them waits from when it was clear that they would not run."""
+    m = measure(MENDS, [RunStarted(time_s=0, run="r"), *ran("a", 10, 50), *ran("last", 65, 90), END])
+    assert [(s.stage, s.perceived_wait_s, s.run_s, s.critical) for s in m.stages] == [
+        ("a", 10, 40, True),
+        ("last", 15, 25, True),
+    ]
+    assert m.makespan_s == m.twt_s + m.execution_s == 90
+
+
+def test_a_stage_that_is_missing_and_was_not_skipped_is_an_error():
+    """No run completes without it."""
+    for told in (ran("a", 10, 50), ran("last", 65, 90), [*ran("a", 1, 2), *ran("mend", 3, 4), *ran("last", 5, 6)]):
+        with pytest.raises(ValueError, match="do not tell of an end of stage"):
+            measure(MENDS, [RunStarted(time_s=0, run="r"), *told, END])
+
+
+def test_what_mended_a_failure_ran_before_the_stage_that_it_follows_ended_well():
+    """It waited from that one's failure on, not less than nothing."""
+    failed = Ended(time_s=20, **of("a", "0"), state=JobState.FAILED, cores=1, start_s=5, payload_start_s=5)
+    told = [RunStarted(time_s=0, run="r"), failed, *ran("mend", 22, 30), *ran("then", 31, 40), *ran("last", 41, 45)]
+    on = [RunEnded(time_s=45, run="r", outcome="failed"), RunResumed(time_s=145, run="r"), *ran("a", 150, 160), END]
+    m = measure(MENDS, [*told, *on])
+    assert {s.stage: s.perceived_wait_s for s in m.stages} == {"a": 50, "mend": 2, "then": 1, "last": 1}
+    assert m.makespan_s == 60

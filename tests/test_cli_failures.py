@@ -1,0 +1,110 @@
+"""Runs in which a stage fails: what is told of each stage, what goes on, and what was there only for a failure."""
+
+import json
+
+import pytest
+from this_machine import Place
+
+FLOW = """name = "flow"
+[defaults]
+cores = 1
+walltime = "5min"
+[[stage]]
+name = "a"
+command = "echo a >>did"
+[[stage]]
+name = "b"
+after = ["a"]
+command = "echo b >>did; echo no >&2; test -e mended"
+[[stage]]
+name = "c"
+after = ["b"]
+command = "echo c >>did"
+[[stage]]
+name = "d"
+after = ["a"]
+command = "echo d >>did"
+[[stage]]
+name = "clean"
+after = ["b"]
+when = "failed"
+command = "echo clean >>did"
+[[stage]]
+name = "tell"
+after = ["c", "d"]
+when = "always"
+command = "echo tell >>did"
+"""
+FAILED = {"a": "done", "b": "failed", "c": "blocked", "d": "done", "clean": "done", "tell": "done"}
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    (tmp_path / "flow.toml").write_text(FLOW)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("strategy", ["big-job", "per-stage"])
+def test_each_stage_of_a_run_that_failed_is_told_by_itself(place, strategy):
+    """Also where several shared the job that failed: what ended well is done, and what never began did not fail."""
+    told = place.asa("run", "flow.toml", *place.on, "--strategy", strategy, "--quiet", code=1).stderr
+    assert "4 stages ended well, 1 failed, 1 did not run." in told
+    assert told.splitlines()[-1].startswith("  once it is mended:  asa resume --retry --workflow flow.toml flow-")
+    assert sorted(place.lines()) == ["a", "b", "clean", "d", "tell"]
+    assert place.states() == FAILED
+    stages = {stage["stage"]: stage for stage in place.status()["stages"]}
+    assert (stages["c"]["reason"], stages["c"]["job_id"]) == ("stage 'b' failed", None)
+    assert {stages[name]["exit_code"] for name in ("a", "d", "clean", "tell")} == {0}
+    shown = place.asa("status", columns=80).stdout
+    assert "4 stages ended well, 1 failed, 1 did not run\n" in shown
+    assert "c: stage 'b' failed" in shown
+    explained = place.asa("explain").stdout
+    assert "\nb: failed\n" in explained
+    assert "\nc: blocked\n  It does not run, since stage 'b' failed.\n" in explained
+    assert "it does not run: stage 'b' failed" in place.asa("logs", "c", code=1).stderr
+    assert "no" in place.asa("logs", "b", "--err").stdout
+    place.asa("report", "--out", "page.html")
+    page = (place.root / "page.html").read_text()
+    assert "blocked" in page
+    assert "stage &#39;b&#39; failed" in page or "stage 'b' failed" in page
+
+
+def test_a_run_is_gone_on_with_after_a_failure(place):
+    """What it will run is said before, also of what runs once more; what it took and cost is known in the end."""
+    place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--quiet", code=1)
+    (place.root / "mended").touch()
+    assert " goes on with b, c; " in place.asa("resume", "--retry").stderr
+    assert set(place.states().values()) == {"done"}
+    assert place.status()["metrics"]["makespan_s"] > 0
+    assert " goes on with b, c, clean, tell once more; " in place.asa("resume", "--from", "b").stderr
+    assert place.lines().count("a") == 1
+    assert place.lines()[-3:] == ["b", "c", "tell"]
+    assert place.states() == {**FAILED, "b": "done", "c": "done", "clean": "skipped"}
+    assert [stage["stage"] for stage in place.status()["metrics"]["stages"]] == ["a", "b", "c", "d", "tell"]
+
+
+def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
+    """That is a run that completed, with its cost."""
+    (place.root / "mended").touch()
+    done = place.asa("run", "flow.toml", *place.on, "--strategy", "per-stage", "--quiet").stdout
+    assert "skipped: no stage failed that it follows" in done
+    assert "core-hours" in done
+    [run] = place.runs()
+    assert len(json.loads((run / "metrics.json").read_text())["stages"]) == 5
+    assert place.states()["clean"] == "skipped"
+    assert "It does not run, since no stage failed that it follows." in place.asa("explain", "clean").stdout
+    assert "clean" not in place.lines()
+    place.asa("report", "--out", "page.html")
+    assert "skipped" in (place.root / "page.html").read_text()
+
+
+def test_the_first_failure_ends_a_run_that_is_to_fail_fast(place):
+    """What was not asked for by then did not run, whatever became of the job that it shared."""
+    told = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--fail-fast", "--quiet", code=1).stderr
+    assert "1 stage ended well, 1 failed, 4 did not run." in told
+    not_run = dict.fromkeys(("d", "clean", "tell"), "not run")
+    assert place.states() == {"a": "done", "b": "failed", "c": "blocked", **not_run}
+    assert "The run ended before its turn." in place.asa("explain", "d").stdout
+    assert "no job of it has begun yet" in place.asa("logs", "d", code=1).stderr
