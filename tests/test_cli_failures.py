@@ -86,7 +86,10 @@ def test_a_run_is_gone_on_with_after_a_failure(place):
 
 
 def test_what_is_there_for_a_failure_is_skipped_where_nothing_fails(place):
-    """That is a run that completed, with its cost."""
+    """That is a run that completed, with its cost; the drawing says which those are."""
+    assert " failed " in place.asa("show", "flow.toml").stdout
+    whens = [stage["when"] for stage in json.loads(place.asa("show", "flow.toml", "--output", "json").stdout)["stages"]]
+    assert sorted(whens) == ["always", "failed", *["success"] * 4]
     (place.root / "mended").touch()
     done = place.asa("run", "flow.toml", *place.on, "--strategy", "per-stage", "--quiet").stdout
     assert "skipped: no stage failed that it follows" in done

@@ -29,7 +29,6 @@ from asa.cli.runs import (
 )
 from asa.errors import JournalError, RunError
 from asa.files import open_file
-from asa.strategies.base import Phase
 from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["last_lines", "log_file", "logs"]
 
-_DOES_NOT_RUN = {Phase.BLOCKED, Phase.SKIPPED}
+_DOES_NOT_RUN = {"blocked", "skipped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5
 _ASK_S = 5.0
@@ -156,7 +155,7 @@ def _job_that_ran(state: RunState, stage: str) -> Job | None:
 
 def _nothing(state: RunState, stage: str) -> str:
     job, view = _job_that_ran(state, stage), state.stages[stage]
-    if job is None and view.phase in _DOES_NOT_RUN:
+    if job is None and view.phase.value in _DOES_NOT_RUN:
         return f"it does not run: {view.reason}"
     if job is None:
         return "no job of it has begun yet" if latest_job(state, stage) else "no job of it was submitted yet"
@@ -190,7 +189,7 @@ def _followed(folder: RunFolder, stage: str, kind: str, lines: int) -> Iterator[
             state, _ = read_state(folder)
             asked_s = time.monotonic() + _ASK_S
             job = latest_job(state, stage)
-            is_out = state.stages[stage].phase in _DOES_NOT_RUN
+            is_out = state.stages[stage].phase.value in _DOES_NOT_RUN
             is_over = state.outcome is not None or is_out or (job is not None and job.status.state.is_final)
             if (found := log_file(folder, state, stage, kind)) != file and found is not None:
                 is_first, file = file is None, found

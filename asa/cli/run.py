@@ -35,7 +35,6 @@ from asa.cli.runs import (
     stage_of,
 )
 from asa.errors import InputError, UnavailableError
-from asa.strategies.base import Phase
 
 if TYPE_CHECKING:
     from asa.backend import Facility
@@ -233,7 +232,7 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
         return ""
     workflow = state.workflow
     once_more = workflow.with_followers(again)
-    left = [name for name in workflow.order if name not in once_more and state.stages[name].phase is not Phase.DONE]
+    left = [name for name in workflow.order if name not in once_more and state.stages[name].phase.value != "done"]
     told = [f"{', '.join(workflow.in_order(once_more))} once more"] if once_more else []
     return f" with {' and '.join([*told, *([', '.join(left)] if left else [])])}"
 

@@ -132,6 +132,9 @@ def _table(flow: Workflow, *, with_edges: bool) -> Table:
     for heading, cells in columns.items():  # what a stage runs is cut off first
         side: JustifyMethod = "left" if heading == "Stage" else "right"
         table.add_column(heading, justify=side, no_wrap=True, min_width=max(map(len, [heading, *cells])))
+    if any(stage.when != "success" for stage in stages):
+        columns["When"] = ["" if stage.when == "success" else stage.when for stage in stages]
+        table.add_column("When", no_wrap=True)
     if with_edges:
         columns["After"] = [", ".join(stage.after) for stage in stages]
         table.add_column("After", overflow="fold")
@@ -191,6 +194,7 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
         {
             "name": stage.name,
             "after": list(stage.after),
+            "when": stage.when,
             "cores": stage.cores,
             "nodes": stage.nodes,
             "walltime_s": stage.walltime_s,
