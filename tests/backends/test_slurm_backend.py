@@ -5,9 +5,9 @@ import itertools
 import os
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from asa.backends.shell import marks
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.explanations import advice
 from asa.backends.slurm.link import SlurmRecord
@@ -940,15 +940,15 @@ def test_ones_own_jobs_are_not_everybodys(world):
 
 
 def unreadable(path, monkeypatch, error=errno.ESTALE):
-    """Let a mark be one that a file server does not give."""
-    real = Path.read_bytes
+    """Let one file fail to be read."""
+    real = marks.read_file
 
-    def read_bytes(self):
-        if self == path:
+    def read_file(asked):
+        if asked == path:
             raise OSError(error, os.strerror(error))
-        return real(self)
+        return real(asked)
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(marks, "read_file", read_file)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES])
