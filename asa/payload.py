@@ -387,5 +387,15 @@ fi
 asa_run "$@"
 asa_code=$?
 [ "$asa_code" -ne 143 ] || exit 143
+# srun may say that all went well when Slurm took its step away: only what each task has left behind tells
+asa_number=0
+while [ "$asa_code" -eq 0 ] && [ -n "$asa_done" ] && [ "$asa_number" -lt "$asa_count" ]; do
+  asa_number=$((asa_number + 1))
+  [ -e "$asa_done/$asa_number" ] || ls "$asa_done" >/dev/null 2>&1 || :
+  [ -e "$asa_done/$asa_number" ] || {{
+    printf 'asa: task %s of %s did not end\n' "$asa_number" "$asa_count" >&2
+    asa_code=1
+  }}
+done
 [ "$asa_code" -eq 0 ] || exit {TASK_EXIT}
 """.strip()

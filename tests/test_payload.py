@@ -257,3 +257,14 @@ def test_a_thousand_tasks_are_run(tmp_path):
 def test_what_makes_no_sense_is_refused(what, message):
     with pytest.raises(WorkflowError, match=message):
         stage(**what)
+
+
+def test_a_list_has_ended_well_only_if_each_of_its_tasks_has(tmp_path):
+    """`srun` says 0, too, where Slurm takes its step away before the tasks have begun."""
+    (tmp_path / "srun").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "srun").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    two_nodes = {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_CPUS_PER_NODE": "2(x2)", "PATH": path}
+    done = run(stage(tasks=("true", "true")), tmp_path, place=tmp_path / "place", **two_nodes)
+    assert done.returncode == TASK_EXIT
+    assert "task 1 of 2 did not end" in done.stderr

@@ -262,6 +262,7 @@ heard=0 # of any kind
 child=
 kept= # cores, once others were given back
 seen= # in place of what the environment says
+wary= # of what the payload says of its end
 over= # the payload, or the step, has ended
 ending= # told to end after that
 
@@ -332,6 +333,8 @@ await_child() {{
     case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
     [ "$before" -ne "$heard" ] || break
   done
+  # srun ends well, too, if Slurm takes the job away before its tasks begin: the script hears of that a moment later
+  [ "$code" -ne 0 ] || [ -z "$wary" ] || sleep 1 || :
   over=1
   child=
 }}
@@ -424,7 +427,8 @@ mark began
 
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.
 run() {{
-  over=
+  over= wary=
+  case ${{SLURM_JOB_ID:+${{2:-$1}}}} in *srun* | *mpirun* | *mpiexec*) wary=1 ;; esac
   text=$1 number=0
   set --
   ! env --default-signal=INT,QUIT true 2>/dev/null || set -- --default-signal=INT,QUIT
@@ -448,7 +452,7 @@ run_file() {{
   umask "$mask"
   asa_file=$file
   export asa_file
-  run '. "$asa_file"'
+  run '. "$asa_file"' "$1"
   unset asa_file
   rm -f "$file"
 }}

@@ -386,6 +386,22 @@ def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_pat
     assert (ran.read_text() if ran.exists() else "") == ("" if when == "before it begins" else "a\n")
 
 
+def test_a_launcher_that_ends_well_as_the_job_is_taken_away_has_not_ended_well(start, folder, tmp_path):
+    """`srun` says 0 where Slurm requeues a job before the tasks have begun; the script is told a moment later."""
+    srun = tmp_path / "srun"
+    srun.write_text(f"#!/bin/sh\necho x >>'{tmp_path}/ran'\n")
+    srun.chmod(0o755)
+    steps = (Step("a", f"'{srun}' ./prog", post="r/a"), Step("b", "true", post="r/b"))
+    process = start(token="t", steps=steps, posted=("r/a", "r/b"))
+    until((tmp_path / "ran").exists)
+    time.sleep(0.3)
+    process.terminate()
+    assert done(process)[0] == 143
+    assert not (folder.posts / file_name("r/a")).exists()
+    assert done(start(token="t", steps=steps, posted=("r/a", "r/b")))[0] == 0
+    assert (tmp_path / "ran").read_text() == "x\nx\n"
+
+
 def test_a_step_that_a_job_has_too_few_cores_for_does_not_begin(start, folder, tmp_path):
     """As after a requeue of a job that had given some back."""
     ran = tmp_path / "ran"

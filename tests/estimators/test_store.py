@@ -216,7 +216,7 @@ def test_nothing_is_made_before_something_is_written(tmp_path):
     with pytest.raises(StateError, match="no bank"):
         WaitStore(tmp_path / "none", create=False)
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match="no bank"):
+    with pytest.raises(StateError, match="file"):
         WaitStore(tmp_path / "file")
 
 
