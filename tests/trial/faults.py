@@ -166,11 +166,47 @@ def _rest_restart(fault: Fault, operator: Operator) -> None:
 
 
 def _rest_away(fault: Fault, operator: Operator) -> None:
-    operator.note("fired", "slurmrestd away")
-    respawn = _cluster(operator).kill(_rest_daemon(operator))
+    _daemon_away(fault, operator, _rest_daemon(operator))
+
+
+def _rest_lost(fault: Fault, operator: Operator) -> None:
+    _relay(fault, operator, "lost")
+
+
+def _rest_slow(fault: Fault, operator: Operator) -> None:
+    _relay(fault, operator, "slow")
+
+
+def _relay(fault: Fault, operator: Operator, mode: str) -> None:
+    """Let requests arrive, and their answers get lost, or come late."""
+    relay = _cluster(operator).relay
+    if relay is None:
+        raise VoidError("there is no relay before a daemon that wants tokens")
+    operator.note("fired", f"answers are {mode}")
+    relay.mode = mode
+    _lasts(fault, operator)
+    relay.mode = ""
+    operator.note("mended", f"answers are {mode}")
+
+
+def _database_away(fault: Fault, operator: Operator) -> None:
+    if not operator.trial.site.accounting:
+        raise VoidError("there is no accounting")
+    _daemon_away(fault, operator, "slurmdbd")
+
+
+def _munge_away(fault: Fault, operator: Operator) -> None:
+    if operator.trial.version == "24.11":
+        raise VoidError("its namespace is that of all")
+    _daemon_away(fault, operator, "munged")
+
+
+def _daemon_away(fault: Fault, operator: Operator, daemon: str) -> None:
+    operator.note("fired", f"{daemon} away")
+    respawn = _cluster(operator).kill(daemon)
     _lasts(fault, operator)
     respawn()
-    operator.note("mended", "slurmrestd away")
+    operator.note("mended", f"{daemon} away")
 
 
 # ------------------------------------------------------------------ commands

@@ -62,9 +62,9 @@ def read(marks: str) -> list[Execution]:
         match line.split():
             case ["start", part, nonce, job, restarts, at, node, _, _]:
                 found[nonce] = Execution(part, nonce, job, int(restarts), number, float(at), node)
-            case ["beside", _, nonce, other]:
+            case ["beside", _, nonce, other] if nonce in found:
                 found[nonce].beside.append(other)
-            case ["end", _, nonce, at, code]:
+            case ["end", _, nonce, at, code] if nonce in found:
                 one = found[nonce]
                 one.end_s, one.code, one.ended_line = float(at), int(code), number
     return list(found.values())
@@ -73,8 +73,9 @@ def read(marks: str) -> list[Execution]:
 def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
     """Judge a trial that is over."""
     verdict = Verdict(operator.trial)
-    ran = read(marks)
-    _Judge(operator, verdict, ran).judge(left)
+    _Judge(operator, verdict, read(marks[: operator.again_at])).judge(left)
+    if operator.again_at is not None:
+        _Judge(operator, verdict, read(marks[operator.again_at :])).judge_again()
     return verdict
 
 
@@ -103,6 +104,16 @@ class _Judge:
             if "Traceback" in client.text
         ]
 
+    def judge_again(self) -> None:
+        """Judge what ran after `--from`: that stage and all behind it, once, and nothing else."""
+        rerun = self.trial.rerun
+        for step in self.trial.steps:
+            for part in step.parts:
+                self._once(part)
+                if (step.name in rerun) != any(one.well for one in self.of[part]):
+                    ran = f"{len(self.of[part])} times"
+                    self.verdict.broken.append(f"{part} ran {ran} after --from {self.trial.again_from}")
+
     # ------------------------------------------------------------------ once
 
     def _once(self, part: str) -> None:
@@ -112,8 +123,7 @@ class _Judge:
             if well:
                 self._again(well[0], after)
             elif after.beside:
-                self._beside(by_nonce[after.beside[-1]], after)
-            del before
+                self._beside(by_nonce.get(after.beside[-1], before), after)
 
     def _again(self, well: Execution, after: Execution) -> None:
         text = f"ran again after it ended well: {well}; then {after}"
@@ -161,17 +171,8 @@ class _Judge:
     def _well(self, step: Step) -> bool:
         return all(any(one.well for one in self.of[part]) for part in step.parts)
 
-    def _doomed(self) -> tuple[set[str], set[str]]:
-        """Tell which stages can never end well, and which of these may never begin."""
-        fail = {step.name for step in self.trial.steps if step.how == "fail:always"}
-        behind: set[str] = set()
-        for step in self.trial.steps:  # in an order of the graph
-            if set(step.after) & (fail | behind):
-                behind.add(step.name)
-        return fail | behind, behind
-
     def _completion(self) -> None:
-        doomed, behind = self._doomed()
+        doomed, behind = self.trial.doomed
         for step in self.trial.steps:
             if step.name in behind and any(self.of[part] for part in step.parts):
                 self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
