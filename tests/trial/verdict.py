@@ -8,7 +8,10 @@ from itertools import pairwise
 from .draw import Step, Trial
 from .operator import Operator
 
-AT_ONCE_S = 0.4  # between a payload's last line and asa's note of its end: nobody can tell whether it ended
+AT_ONCE_S = (
+    -0.4,
+    2.5,
+)  # around a kill: between a payload's last line and asa's note of its end nobody knows that it ended
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "the walltime")
 
@@ -130,7 +133,9 @@ class _Judge:
         if self._during(well.end_s, "the disk is full", early_s=0.5):
             self.verdict.invalid.append(f"no mark can be written on a full disk; {text}")
         elif any(
-            abs(well.end_s - when_s) < AT_ONCE_S for when_s, what, more in self._fired() if more.startswith(_KILLS)
+            AT_ONCE_S[0] < well.end_s - when_s < AT_ONCE_S[1]
+            for when_s, what, more in self._fired()
+            if more.startswith(_KILLS)
         ):
             self.verdict.invalid.append(f"killed in the moment of its end; {text}")
         else:
