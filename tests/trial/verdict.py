@@ -8,10 +8,7 @@ from itertools import pairwise
 from .draw import Step, Trial
 from .operator import Operator
 
-AT_ONCE_S = (
-    -0.4,
-    2.5,
-)  # around a kill: between a payload's last line and asa's note of its end nobody knows that it ended
+BEFORE_S, AFTER_S = 0.3, 2.5  # around a kill: nobody knows of an end between a payload's last line and asa's note of it
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "the walltime")
 
@@ -132,11 +129,7 @@ class _Judge:
         text = f"ran again after it ended well: {well}; then {after}"
         if self._during(well.end_s, "the disk is full", early_s=0.5):
             self.verdict.invalid.append(f"no mark can be written on a full disk; {text}")
-        elif any(
-            AT_ONCE_S[0] < well.end_s - when_s < AT_ONCE_S[1]
-            for when_s, what, more in self._fired()
-            if more.startswith(_KILLS)
-        ):
+        elif any(-BEFORE_S < well.end_s - when_s < AFTER_S for when_s in self._kills()):
             self.verdict.invalid.append(f"killed in the moment of its end; {text}")
         else:
             self.verdict.broken.append(text)
@@ -149,6 +142,9 @@ class _Judge:
             self.verdict.noted.append(f"Slurm itself began a second instance: {text}")
         else:
             self.verdict.broken.append(text)
+
+    def _kills(self) -> list[float]:
+        return [when_s for when_s, _, more in self._fired() if any(word in more for word in _KILLS)]
 
     def _fired(self) -> Iterator[tuple[float, str, str]]:
         return (event for event in self.operator.events if event[1] == "fired")
