@@ -7,7 +7,7 @@ STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan",
 SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
 NODES, CORES_PER_NODE = 4, 4
 
-CLIENT = ("kill", "kill", "term", "int", "hup", "away", "two_resumes", "other_host")
+CLIENT = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "other_host")
 LOCAL = (*CLIENT, "payload_killed", "disk_full", "bank_readonly", "cancel")
 SLURM = (
     *CLIENT,
@@ -42,6 +42,7 @@ class Step:
     local: bool = False
     how: str = "ok"
     bad_task: int = 0
+    when: str = "success"
 
     @property
     def parts(self) -> dict[str, str]:
@@ -122,7 +123,7 @@ class Trial:
         fail = {step.name for step in self.steps if step.how == "fail:always"}
         behind: set[str] = set()
         for step in self.steps:  # in an order of the graph
-            if set(step.after) & (fail | behind):
+            if step.when == "success" and set(step.after) & (fail | behind):
                 behind.add(step.name)
         return fail | behind, behind
 
@@ -198,6 +199,9 @@ def _steps(chance: random.Random, link: str) -> tuple[Step, ...]:
         how = "fail:1"
     task = chance.randrange(len(bad.tasks)) if bad.tasks else 0
     steps[at] = Step(**{**asdict(bad), "how": how, "bad_task": task})
+    if chance.random() < 0.3:  # what cleans up
+        names = chance.sample([step.name for step in steps], chance.randint(1, min(3, len(steps))))
+        steps.append(Step("z0", tuple(sorted(names)), 1, 1.0, when=chance.choice(["failed", "always"])))
     return tuple(steps)
 
 

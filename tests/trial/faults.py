@@ -90,6 +90,12 @@ def _kill(fault: Fault, operator: Operator) -> None:
     _signal(fault, operator, signal.SIGKILL)
 
 
+def _gone(fault: Fault, operator: Operator) -> None:
+    """Kill the client, and let nobody come back before its jobs have ended and Slurm may have forgotten them."""
+    _signal(fault, operator, signal.SIGKILL)
+    operator.gap_s = 4 * fault.lasts_s
+
+
 def _term(fault: Fault, operator: Operator) -> None:
     _signal(fault, operator, signal.SIGTERM)
 
@@ -109,6 +115,7 @@ def _two_resumes(fault: Fault, operator: Operator) -> None:
 def _other_host(fault: Fault, operator: Operator) -> None:
     """Go on from another host: at once where the client had left; one that was killed holds the run for minutes."""
     killed = fault.pick < 0.5
+    _await_client(operator)
     operator.host, operator.stays = "elsewhere", not killed
     _signal(fault, operator, signal.SIGKILL if killed else signal.SIGINT)
 

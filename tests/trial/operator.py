@@ -54,6 +54,7 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
         else:
             lines.append(f'command = "{run[step.name].format(step.seconds)}"')
         lines += [f"retries = {step.retries}"] * bool(step.retries) + ["local = true"] * step.local
+        lines += [f'when = "{step.when}"'] * (step.when != "success")
     return "\n".join(lines) + "\n"
 
 
@@ -134,6 +135,7 @@ class Operator:
                 break
             self.retried += verdict == "retry"
             time.sleep(self.gap_s)
+            self.gap_s = min(self.gap_s, 6.0)
             self._go_on(retry=verdict == "retry")
         self.over.set()
         for client in self.clients:
@@ -163,7 +165,8 @@ class Operator:
     def _most_retries(self) -> int:
         """Bound what is done for a run that has failed: once is enough where all that can end well has."""
         doomed, _ = self.trial.doomed
-        parts = [part for step in self.trial.steps if step.name not in doomed for part in step.parts]
+        able = [step for step in self.trial.steps if step.name not in doomed and step.when != "failed"]
+        parts = [part for step in able for part in step.parts]
         ends = [line.split() for line in self.place.marks.splitlines() if line.startswith("end ")]
         ended = {words[1] for words in ends if words[-1] == "0"}
         return 1 if doomed and ended >= set(parts) else RETRIES

@@ -92,6 +92,7 @@ class _Judge:
             for part in step.parts:
                 self._once(part)
             self._order(step)
+            self._needless(step)
         self._completion()
         self._outcome()
         self._first_pass()
@@ -110,7 +111,7 @@ class _Judge:
         for step in self.trial.steps:
             for part in step.parts:
                 self._once(part)
-                if (step.name in rerun) != any(one.well for one in self.of[part]):
+                if step.when == "success" and (step.name in rerun) != any(one.well for one in self.of[part]):
                     ran = f"{len(self.of[part])} times"
                     self.verdict.broken.append(f"{part} ran {ran} after --from {self.trial.again_from}")
 
@@ -127,8 +128,8 @@ class _Judge:
 
     def _again(self, well: Execution, after: Execution) -> None:
         text = f"ran again after it ended well: {well}; then {after}"
-        if self._during(well.end_s, "the disk is full", early_s=0.5):
-            self.verdict.invalid.append(f"no mark can be written on a full disk; {text}")
+        if self._during(well.end_s, "the disk is full", early_s=0.5) and self._told_unwritten():
+            self.verdict.invalid.append(f"no mark could be written on a full disk, as the job says; {text}")
         elif any(-BEFORE_S < well.end_s - when_s < AFTER_S for when_s in self._kills()):
             self.verdict.invalid.append(f"killed in the moment of its end; {text}")
         else:
@@ -142,6 +143,10 @@ class _Judge:
             self.verdict.noted.append(f"Slurm itself began a second instance: {text}")
         else:
             self.verdict.broken.append(text)
+
+    def _told_unwritten(self) -> bool:
+        logs = self.operator.run.glob("logs/*") if self.operator.run is not None else ()
+        return any("ended well" in log.read_text(errors="replace") for log in logs)
 
     def _kills(self) -> list[float]:
         return [when_s for when_s, _, more in self._fired() if any(word in more for word in _KILLS)]
@@ -162,12 +167,19 @@ class _Judge:
     # ------------------------------------------------------------------ order and ends
 
     def _order(self, step: Step) -> None:
+        if step.when != "success":
+            return
         for part in step.parts:
             for one in self.of[part]:
                 for before in step.after:
                     for needed in self.steps[before].parts:
                         if not any(other.well and other.ended_line < one.at_line for other in self.of[needed]):
                             self.verdict.broken.append(f"began before {needed} had ended well: {one}")
+
+    def _needless(self, step: Step) -> None:
+        """What runs where something has failed does not run where nothing has."""
+        if step.when == "failed" and self.trial.gentle and all(one.how == "ok" for one in self.trial.steps):
+            self.verdict.broken += [f"{one}, though nothing failed" for one in self.of[step.name]]
 
     def _well(self, step: Step) -> bool:
         return all(any(one.well for one in self.of[part]) for part in step.parts)
@@ -177,11 +189,12 @@ class _Judge:
         for step in self.trial.steps:
             if step.name in behind and any(self.of[part] for part in step.parts):
                 self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
-            if step.name not in doomed and not self._well(step):
+            needed = step.when != "failed" or set(step.after) & doomed
+            if step.name not in doomed and needed and not self._well(step):
                 self.verdict.broken.append(f"{step.name} never ended well, with {self.operator.retried} times --retry")
 
     def _outcome(self) -> None:
-        everything = all(self._well(step) for step in self.trial.steps)
+        everything = all(self._well(step) for step in self.trial.steps if step.when != "failed")
         for one in self.operator.passes:
             completed = 0 in one["codes"] or one["status"].get("state") == _ENDS_WELL  # type: ignore[operator,attr-defined]
             if completed != (everything and one is self.operator.passes[-1]):
@@ -214,7 +227,7 @@ class _Judge:
             self.verdict.broken.append(f"the run failed, and no stage of it did: {reason}")
             return
         for step in self.trial.steps:
-            if set(step.after) & then:
+            if step.when == "failed" or (step.when == "success" and set(step.after) & then):
                 then.add(step.name)
         before = int(ended["marks"])  # type: ignore[call-overload]
         ran = read(self.operator.place.marks[:before])
