@@ -116,7 +116,7 @@ def _other_host(fault: Fault, operator: Operator) -> None:
     """Go on from another host: at once where the client had left; one that was killed holds the run for minutes."""
     killed = fault.pick < 0.5
     _await_client(operator)
-    operator.host, operator.stays = "elsewhere", not killed
+    operator.moves = "elsewhere" if not operator.host else "elsewhere-still"
     _signal(fault, operator, signal.SIGKILL if killed else signal.SIGINT)
 
 

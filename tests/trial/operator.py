@@ -15,6 +15,7 @@ from .place import Place
 
 GOES_ON, RETRIES = 12, 3
 BOUND_S = 300.0
+LEFT = 130
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Operator:
     troubles: list[str] = field(default_factory=list)
     together: int = 1
     host: str = ""
-    stays: bool = False
+    moves: str = ""
     gap_s: float = 1.0
     again_at: int | None = None
     retried: int = 0
@@ -236,16 +237,18 @@ class Operator:
         )
 
     def _start(self, *words: str) -> None:
+        stays, moves, self.moves = self.host, self.moves, ""
+        self.host = moves or stays
         out = self.place.work / f"client{len(self.clients)}.out"
         with out.open("wb") as file:
             process = subprocess.Popen(
                 self._argv(*words), cwd=self.place.work, env=self._env(), stdin=subprocess.DEVNULL, stdout=file,
                 stderr=file, umask=0, start_new_session=True,
             )  # fmt: skip
-        if not self.stays:
-            self.host = ""
         self.clients.append(Client(words, process, out, time.time()))
-        self.note("client starts", f"{process.pid}: asa {' '.join(words)}")
+        self.note("client starts", f"{process.pid}: asa {' '.join(words)} {self.host}")
+        if moves and self.clients[-2].code != LEFT:  # one that was killed holds the run for minutes: it goes on at home
+            self.host = stays
 
     def _wait(self, ends_s: float) -> bool:
         batch = self.clients[-self._last_batch :]
