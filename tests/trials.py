@@ -165,8 +165,9 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
-def _leave(*_: object) -> None:
-    """Leave nothing behind when interrupted."""
+def _leave(number: int, *_: object) -> None:
+    """Leave nothing behind when interrupted; what trials say from now on is of no meaning."""
+    tell(f"{signal.Signals(number).name}: {len(PLACES)} trials are given up")
     for place in PLACES[:]:
         place.stop()
     os._exit(130)

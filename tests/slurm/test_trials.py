@@ -8,11 +8,11 @@ from trial.draw import draw
 from trials import try_one, unable
 
 SAMPLE = (
-    (1, "22.05", "cli", "per-stage"),
-    (4, "22.05", "rest", "asa-naive"),
-    (13, "24.11", "rest", "asa-plan"),
-    (20, "24.11", "cli", "elastic"),
-    (101, "", "local", "asa"),
+    (31, "", "local", "asa"),
+    (41, "22.05", "cli", "elastic"),
+    (47, "22.05", "rest", "asa-plan"),
+    (16, "24.11", "cli", "chained"),
+    (21, "24.11", "rest", "big-job"),
 )
 
 

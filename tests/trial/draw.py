@@ -7,7 +7,7 @@ STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan",
 SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
 NODES, CORES_PER_NODE = 4, 4
 
-CLIENT = ("kill", "kill", "term", "int", "hup", "away", "two_resumes", "other_host")
+CLIENT = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "other_host")
 LOCAL = (*CLIENT, "payload_killed", "disk_full", "bank_readonly", "cancel")
 SLURM = (
     *CLIENT,
@@ -15,9 +15,13 @@ SLURM = (
     *("requeue", "requeue", "hold", "requeue_hold", "suspend", "cancelled_running", "cancelled_pending"),
     *("payload_killed", "batch_killed", "cancel"),
     *("drain", "node_down", "slurmd_restart", "slurmd_away", "node_crash"),
-    *("disk_full", "bank_readonly", "partition_down", "partition_inactive", "limit"),
+    *("disk_full", "bank_readonly"),
+    *("partition_down", "partition_inactive", "limit", "database_away", "munge_away"),
 )
-ONLY = {"cli": ("slow_sbatch", "lost_sbatch", "slow_commands"), "rest": ("rest_restart", "rest_away")}
+ONLY = {
+    "cli": ("slow_sbatch", "lost_sbatch", "slow_commands"),
+    "rest": ("rest_restart", "rest_away", "rest_lost", "rest_slow"),
+}
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
     *("node_crash", "slurmd_away", "node_down"),
@@ -38,6 +42,7 @@ class Step:
     local: bool = False
     how: str = "ok"
     bad_task: int = 0
+    when: str = "success"
 
     @property
     def parts(self) -> dict[str, str]:
@@ -69,6 +74,7 @@ class Site:
 
     accounting: bool
     min_job_age_s: int
+    clock_off_s: int  # the client's
     accrue: bool
     load: int  # jobs of another user that wait
     short_tokens: bool
@@ -85,6 +91,7 @@ class Trial:
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
     site: Site
+    again_from: str
 
     @property
     def name(self) -> str:
@@ -101,6 +108,25 @@ class Trial:
         """Whether no fault is one that may end a stage."""
         return not any(fault.kind in HARSH for fault in self.faults)
 
+    @property
+    def rerun(self) -> set[str]:
+        """Tell which stages are to run once more when all has ended well."""
+        again = {self.again_from} - {""}
+        for step in self.steps:
+            if set(step.after) & again:
+                again.add(step.name)
+        return again
+
+    @property
+    def doomed(self) -> tuple[set[str], set[str]]:
+        """Tell which stages can never end well, and which of these may never begin."""
+        fail = {step.name for step in self.steps if step.how == "fail:always"}
+        behind: set[str] = set()
+        for step in self.steps:  # in an order of the graph
+            if step.when == "success" and set(step.after) & (fail | behind):
+                behind.add(step.name)
+        return fail | behind, behind
+
     def told(self) -> dict[str, object]:
         return asdict(self)
 
@@ -113,6 +139,7 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     site = Site(
         accounting=chance.random() < 0.4,
         min_job_age_s=chance.choice([600, 600, 2]),
+        clock_off_s=chance.choice([0, 0, 0, 0, 0, 0, -90, 90]) if not _has_local(steps, link) else 0,
         accrue=chance.random() < 0.3,
         load=chance.choice([0, 1, 2, 3]) if link != "local" else 0,
         short_tokens=link == "rest" and version == "24.11" and chance.random() < 0.5,
@@ -120,7 +147,13 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     faults = _faults(random.Random(f"faults {seed} {link}"), link, steps)
     if strategy == "asa-plan":
         strategy = chance.choice(["asa-plan", "asa-plan:price=0", "asa-plan:price=1", "asa-plan:at-most=4"])
-    return Trial(seed, version, link, strategy, steps, faults, site)
+    chance = random.Random(f"again {seed}")
+    again_from = chance.choice(steps).name if chance.random() < 0.25 else ""
+    return Trial(seed, version, link, strategy, steps, faults, site, again_from)
+
+
+def _has_local(steps: tuple[Step, ...], link: str) -> bool:
+    return link == "local" or any(step.local for step in steps)
 
 
 def _graph(chance: random.Random) -> list[tuple[str, tuple[str, ...]]]:
@@ -166,6 +199,9 @@ def _steps(chance: random.Random, link: str) -> tuple[Step, ...]:
         how = "fail:1"
     task = chance.randrange(len(bad.tasks)) if bad.tasks else 0
     steps[at] = Step(**{**asdict(bad), "how": how, "bad_task": task})
+    if chance.random() < 0.3:  # what cleans up
+        names = chance.sample([step.name for step in steps], chance.randint(1, min(3, len(steps))))
+        steps.append(Step("z0", tuple(sorted(names)), 1, 1.0, when=chance.choice(["failed", "always"])))
     return tuple(steps)
 
 

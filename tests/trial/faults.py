@@ -90,6 +90,12 @@ def _kill(fault: Fault, operator: Operator) -> None:
     _signal(fault, operator, signal.SIGKILL)
 
 
+def _gone(fault: Fault, operator: Operator) -> None:
+    """Kill the client, and let nobody come back before its jobs have ended and Slurm may have forgotten them."""
+    _signal(fault, operator, signal.SIGKILL)
+    operator.gap_s = 4 * fault.lasts_s
+
+
 def _term(fault: Fault, operator: Operator) -> None:
     _signal(fault, operator, signal.SIGTERM)
 
@@ -109,7 +115,8 @@ def _two_resumes(fault: Fault, operator: Operator) -> None:
 def _other_host(fault: Fault, operator: Operator) -> None:
     """Go on from another host: at once where the client had left; one that was killed holds the run for minutes."""
     killed = fault.pick < 0.5
-    operator.host, operator.stays = "elsewhere", not killed
+    _await_client(operator)
+    operator.moves = "elsewhere" if not operator.host else "elsewhere-still"
     _signal(fault, operator, signal.SIGKILL if killed else signal.SIGINT)
 
 
@@ -166,11 +173,47 @@ def _rest_restart(fault: Fault, operator: Operator) -> None:
 
 
 def _rest_away(fault: Fault, operator: Operator) -> None:
-    operator.note("fired", "slurmrestd away")
-    respawn = _cluster(operator).kill(_rest_daemon(operator))
+    _daemon_away(fault, operator, _rest_daemon(operator))
+
+
+def _rest_lost(fault: Fault, operator: Operator) -> None:
+    _relay(fault, operator, "lost")
+
+
+def _rest_slow(fault: Fault, operator: Operator) -> None:
+    _relay(fault, operator, "slow")
+
+
+def _relay(fault: Fault, operator: Operator, mode: str) -> None:
+    """Let requests arrive, and their answers get lost, or come late."""
+    relay = _cluster(operator).relay
+    if relay is None:
+        raise VoidError("there is no relay before a daemon that wants tokens")
+    operator.note("fired", f"answers are {mode}")
+    relay.mode = mode
+    _lasts(fault, operator)
+    relay.mode = ""
+    operator.note("mended", f"answers are {mode}")
+
+
+def _database_away(fault: Fault, operator: Operator) -> None:
+    if not operator.trial.site.accounting:
+        raise VoidError("there is no accounting")
+    _daemon_away(fault, operator, "slurmdbd")
+
+
+def _munge_away(fault: Fault, operator: Operator) -> None:
+    if operator.trial.version == "24.11":
+        raise VoidError("its namespace is that of all")
+    _daemon_away(fault, operator, "munged")
+
+
+def _daemon_away(fault: Fault, operator: Operator, daemon: str) -> None:
+    operator.note("fired", f"{daemon} away")
+    respawn = _cluster(operator).kill(daemon)
     _lasts(fault, operator)
     respawn()
-    operator.note("mended", "slurmrestd away")
+    operator.note("mended", f"{daemon} away")
 
 
 # ------------------------------------------------------------------ commands

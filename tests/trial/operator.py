@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .draw import HARSH, Step, Trial
+from .draw import Step, Trial
 from .place import Place
 
 GOES_ON, RETRIES = 12, 3
-BOUND_S = 240.0
+BOUND_S = 300.0
+LEFT = 130
 
 
 @dataclass
@@ -54,6 +55,7 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
         else:
             lines.append(f'command = "{run[step.name].format(step.seconds)}"')
         lines += [f"retries = {step.retries}"] * bool(step.retries) + ["local = true"] * step.local
+        lines += [f'when = "{step.when}"'] * (step.when != "success")
     return "\n".join(lines) + "\n"
 
 
@@ -68,8 +70,9 @@ class Operator:
     troubles: list[str] = field(default_factory=list)
     together: int = 1
     host: str = ""
-    stays: bool = False
+    moves: str = ""
     gap_s: float = 1.0
+    again_at: int | None = None
     retried: int = 0
     passes: list[dict[str, object]] = field(default_factory=list)
     faults_over: threading.Event = field(default_factory=threading.Event)
@@ -124,6 +127,7 @@ class Operator:
                 break
             verdict = self._what_next()
             if verdict == "end":
+                self._once_more()
                 break
             if verdict == "retry" and self.retried >= self._most_retries():
                 break
@@ -132,6 +136,7 @@ class Operator:
                 break
             self.retried += verdict == "retry"
             time.sleep(self.gap_s)
+            self.gap_s = min(self.gap_s, 6.0)
             self._go_on(retry=verdict == "retry")
         self.over.set()
         for client in self.clients:
@@ -142,15 +147,30 @@ class Operator:
                 client.process.kill()
                 client.process.wait()
 
+    def _once_more(self) -> None:
+        """Run a stage of the completed run again, and all behind it: what `--from` is for."""
+        if not self.trial.again_from or not self.faults_over.wait(60.0):
+            return
+        self.again_at, self._last_batch = len(self.place.marks), 1
+        self._start("resume", str(self.run), "--from", self.trial.again_from)
+        if not self._wait(time.monotonic() + BOUND_S / 2):
+            self.troubles.append("no end in time after --from")
+        elif self.clients[-1].code or self.status().get("state") != "completed":
+            self.troubles.append(f"--from {self.trial.again_from} ended with exit {self.clients[-1].code}")
+
     def _is_stuck(self) -> bool:
         """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
         last = self.passes[-4:]
         return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
 
     def _most_retries(self) -> int:
-        """Bound what is done for a run that has failed: once more is enough where the rest has ended well."""
-        doomed = any(step.how == "fail:always" for step in self.trial.steps)
-        return 1 if doomed and not any(fault.kind in HARSH for fault in self.trial.faults) else RETRIES
+        """Bound what is done for a run that has failed: once is enough where all that can end well has."""
+        doomed, _ = self.trial.doomed
+        able = [step for step in self.trial.steps if step.name not in doomed and step.when != "failed"]
+        parts = [part for step in able for part in step.parts]
+        ends = [line.split() for line in self.place.marks.splitlines() if line.startswith("end ")]
+        ended = {words[1] for words in ends if words[-1] == "0"}
+        return 1 if doomed and ended >= set(parts) else RETRIES
 
     def status(self) -> dict[str, object]:
         """What `asa status` tells of the run."""
@@ -206,19 +226,29 @@ class Operator:
         home = self.place.work / "home"
         home.mkdir(exist_ok=True)
         kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "PYTHONPATH")}
-        return kept | {"HOME": str(home), "ASA_RUNS": str(self.place.disk / "runs"), "ASA_BANK": str(self.place.bank)}
+        return (
+            kept
+            | self.place.clock()
+            | {
+                "HOME": str(home),
+                "ASA_RUNS": str(self.place.disk / "runs"),
+                "ASA_BANK": str(self.place.bank),
+            }
+        )
 
     def _start(self, *words: str) -> None:
+        stays, moves, self.moves = self.host, self.moves, ""
+        self.host = moves or stays
         out = self.place.work / f"client{len(self.clients)}.out"
         with out.open("wb") as file:
             process = subprocess.Popen(
                 self._argv(*words), cwd=self.place.work, env=self._env(), stdin=subprocess.DEVNULL, stdout=file,
                 stderr=file, umask=0, start_new_session=True,
             )  # fmt: skip
-        if not self.stays:
-            self.host = ""
         self.clients.append(Client(words, process, out, time.time()))
-        self.note("client starts", f"{process.pid}: asa {' '.join(words)}")
+        self.note("client starts", f"{process.pid}: asa {' '.join(words)} {self.host}")
+        if moves and self.clients[-2].code != LEFT:  # one that was killed holds the run for minutes: it goes on at home
+            self.host = stays
 
     def _wait(self, ends_s: float) -> bool:
         batch = self.clients[-self._last_batch :]

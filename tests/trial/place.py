@@ -5,6 +5,7 @@ import random
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -53,6 +54,14 @@ class Place:
     def settings(self) -> list[str]:
         """What `asa run` is told of the place."""
         return ["--backend", "local", "--set", f"cores={NODES * CORES_PER_NODE}"]
+
+    def clock(self) -> dict[str, str]:
+        """What makes a client's clock wrong, where there is a compiler for it."""
+        wrong, library = self.trial.site.clock_off_s, self.work / "skew.so"
+        if wrong and shutil.which("cc") and not library.exists():
+            compiles = ["cc", "-shared", "-fPIC", "-o", library, PAYLOAD.with_name("skew.c"), "-ldl"]
+            subprocess.run(compiles, check=True, capture_output=True)
+        return {"LD_PRELOAD": str(library), "ASA_TRIAL_SKEW": str(wrong)} if library.exists() else {}
 
     @property
     def marks(self) -> str:
@@ -143,6 +152,7 @@ class Cluster(Place):
         self._load = OtherUser(self)
         self._tokens: threading.Thread | None = None
         self._over = threading.Event()
+        self.relay: Relay | None = None
 
     def start(self) -> None:
         for _ in range(3):
@@ -159,10 +169,15 @@ class Cluster(Place):
             self._renew()
             self._tokens = threading.Thread(target=self._keep_token, daemon=True)
             self._tokens.start()
+        elif self.trial.link == "rest":
+            self.relay = Relay(self.root / "relay.sock", self.slurm.socket)
+            self.relay.start()
         self._load.start()
 
     def stop(self) -> None:
         self._over.set()
+        if self.relay is not None:
+            self.relay.shutdown()
         self._load.over.set()
         if self._load.is_alive():
             self._load.join()
@@ -177,7 +192,7 @@ class Cluster(Place):
         elif self.trial.site.short_tokens:
             settings |= {"url": str(self.slurm.url), "token_file": str(self.root / "token"), "user": self.slurm.user}
         else:
-            settings["url"] = f"unix://{self.slurm.socket}"
+            settings["url"] = f"unix://{self.root}/relay.sock"
         backend = "slurm-cli" if self.trial.link == "cli" else "slurm-rest"
         return ["--backend", backend, *(word for item in settings.items() for word in ("--set", "=".join(item)))]
 
@@ -251,6 +266,7 @@ class Cluster(Place):
         slow, lost = self.root / "slow", self.root / "lost"
         lines = [
             "#!/bin/bash",
+            "unset LD_PRELOAD",
             f'[ -e {slow} ] && case " $* " in $(cat {slow})) sleep 4;; esac',
             f'if [ -e {lost} ] && [[ " $* " = *" sbatch "* ]]; then',
             f'  {shlex.join(self.slurm.prefix)} "$@" >/dev/null 2>&1',
@@ -306,6 +322,46 @@ class Respawn:
         (run / f"{self.daemon}.pid").write_text(f"{process.pid}\n")
         born = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         (run / f"{self.daemon}.start").write_text(f"{born}\n")
+
+
+class Relay(threading.Thread):
+    """What lies between a client and slurmrestd: passes on, may lose answers or be late with them."""
+
+    def __init__(self, path: Path, to: str) -> None:
+        super().__init__(daemon=True)
+        self.to, self.mode = to, ""
+        self._listens = socket.socket(socket.AF_UNIX)
+        self._listens.bind(str(path))
+        self._listens.listen(16)
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listens.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def shutdown(self) -> None:
+        self._listens.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as daemon, suppress(OSError):
+            daemon.connect(self.to)
+            back = threading.Thread(target=self._answer, args=(daemon, client), daemon=True)
+            back.start()
+            while data := client.recv(65536):
+                daemon.sendall(data)
+            daemon.shutdown(socket.SHUT_WR)
+            back.join(5.0)
+
+    def _answer(self, daemon: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := daemon.recv(65536):
+                if self.mode == "slow":
+                    time.sleep(3.0)
+                if self.mode == "lost":
+                    break
+                client.sendall(data)
+            client.shutdown(socket.SHUT_RDWR)
 
 
 class OtherUser(threading.Thread):

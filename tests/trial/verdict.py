@@ -8,7 +8,7 @@ from itertools import pairwise
 from .draw import Step, Trial
 from .operator import Operator
 
-AT_ONCE_S = 0.4  # between a payload's last line and asa's note of its end: nobody can tell whether it ended
+BEFORE_S, AFTER_S = 0.3, 2.5  # around a kill: nobody knows of an end between a payload's last line and asa's note of it
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "the walltime")
 
@@ -62,9 +62,9 @@ def read(marks: str) -> list[Execution]:
         match line.split():
             case ["start", part, nonce, job, restarts, at, node, _, _]:
                 found[nonce] = Execution(part, nonce, job, int(restarts), number, float(at), node)
-            case ["beside", _, nonce, other]:
+            case ["beside", _, nonce, other] if nonce in found:
                 found[nonce].beside.append(other)
-            case ["end", _, nonce, at, code]:
+            case ["end", _, nonce, at, code] if nonce in found:
                 one = found[nonce]
                 one.end_s, one.code, one.ended_line = float(at), int(code), number
     return list(found.values())
@@ -73,8 +73,9 @@ def read(marks: str) -> list[Execution]:
 def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
     """Judge a trial that is over."""
     verdict = Verdict(operator.trial)
-    ran = read(marks)
-    _Judge(operator, verdict, ran).judge(left)
+    _Judge(operator, verdict, read(marks[: operator.again_at])).judge(left)
+    if operator.again_at is not None:
+        _Judge(operator, verdict, read(marks[operator.again_at :])).judge_again()
     return verdict
 
 
@@ -91,6 +92,7 @@ class _Judge:
             for part in step.parts:
                 self._once(part)
             self._order(step)
+            self._needless(step)
         self._completion()
         self._outcome()
         self._first_pass()
@@ -103,6 +105,16 @@ class _Judge:
             if "Traceback" in client.text
         ]
 
+    def judge_again(self) -> None:
+        """Judge what ran after `--from`: that stage and all behind it, once, and nothing else."""
+        rerun = self.trial.rerun
+        for step in self.trial.steps:
+            for part in step.parts:
+                self._once(part)
+                if step.when == "success" and (step.name in rerun) != any(one.well for one in self.of[part]):
+                    ran = f"{len(self.of[part])} times"
+                    self.verdict.broken.append(f"{part} ran {ran} after --from {self.trial.again_from}")
+
     # ------------------------------------------------------------------ once
 
     def _once(self, part: str) -> None:
@@ -112,16 +124,13 @@ class _Judge:
             if well:
                 self._again(well[0], after)
             elif after.beside:
-                self._beside(by_nonce[after.beside[-1]], after)
-            del before
+                self._beside(by_nonce.get(after.beside[-1], before), after)
 
     def _again(self, well: Execution, after: Execution) -> None:
         text = f"ran again after it ended well: {well}; then {after}"
-        if self._during(well.end_s, "the disk is full", early_s=0.5):
-            self.verdict.invalid.append(f"no mark can be written on a full disk; {text}")
-        elif any(
-            abs(well.end_s - when_s) < AT_ONCE_S for when_s, what, more in self._fired() if more.startswith(_KILLS)
-        ):
+        if self._during(well.end_s, "the disk is full", early_s=0.5) and self._told_unwritten():
+            self.verdict.invalid.append(f"no mark could be written on a full disk, as the job says; {text}")
+        elif any(-BEFORE_S < well.end_s - when_s < AFTER_S for when_s in self._kills()):
             self.verdict.invalid.append(f"killed in the moment of its end; {text}")
         else:
             self.verdict.broken.append(text)
@@ -134,6 +143,13 @@ class _Judge:
             self.verdict.noted.append(f"Slurm itself began a second instance: {text}")
         else:
             self.verdict.broken.append(text)
+
+    def _told_unwritten(self) -> bool:
+        logs = self.operator.run.glob("logs/*") if self.operator.run is not None else ()
+        return any("ended well" in log.read_text(errors="replace") for log in logs)
+
+    def _kills(self) -> list[float]:
+        return [when_s for when_s, _, more in self._fired() if any(word in more for word in _KILLS)]
 
     def _fired(self) -> Iterator[tuple[float, str, str]]:
         return (event for event in self.operator.events if event[1] == "fired")
@@ -151,6 +167,8 @@ class _Judge:
     # ------------------------------------------------------------------ order and ends
 
     def _order(self, step: Step) -> None:
+        if step.when != "success":
+            return
         for part in step.parts:
             for one in self.of[part]:
                 for before in step.after:
@@ -158,28 +176,25 @@ class _Judge:
                         if not any(other.well and other.ended_line < one.at_line for other in self.of[needed]):
                             self.verdict.broken.append(f"began before {needed} had ended well: {one}")
 
+    def _needless(self, step: Step) -> None:
+        """What runs where something has failed does not run where nothing has."""
+        if step.when == "failed" and self.trial.gentle and all(one.how == "ok" for one in self.trial.steps):
+            self.verdict.broken += [f"{one}, though nothing failed" for one in self.of[step.name]]
+
     def _well(self, step: Step) -> bool:
         return all(any(one.well for one in self.of[part]) for part in step.parts)
 
-    def _doomed(self) -> tuple[set[str], set[str]]:
-        """Tell which stages can never end well, and which of these may never begin."""
-        fail = {step.name for step in self.trial.steps if step.how == "fail:always"}
-        behind: set[str] = set()
-        for step in self.trial.steps:  # in an order of the graph
-            if set(step.after) & (fail | behind):
-                behind.add(step.name)
-        return fail | behind, behind
-
     def _completion(self) -> None:
-        doomed, behind = self._doomed()
+        doomed, behind = self.trial.doomed
         for step in self.trial.steps:
             if step.name in behind and any(self.of[part] for part in step.parts):
                 self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
-            if step.name not in doomed and not self._well(step):
+            needed = step.when != "failed" or set(step.after) & doomed
+            if step.name not in doomed and needed and not self._well(step):
                 self.verdict.broken.append(f"{step.name} never ended well, with {self.operator.retried} times --retry")
 
     def _outcome(self) -> None:
-        everything = all(self._well(step) for step in self.trial.steps)
+        everything = all(self._well(step) for step in self.trial.steps if step.when != "failed")
         for one in self.operator.passes:
             completed = 0 in one["codes"] or one["status"].get("state") == _ENDS_WELL  # type: ignore[operator,attr-defined]
             if completed != (everything and one is self.operator.passes[-1]):
@@ -212,7 +227,7 @@ class _Judge:
             self.verdict.broken.append(f"the run failed, and no stage of it did: {reason}")
             return
         for step in self.trial.steps:
-            if set(step.after) & then:
+            if step.when == "failed" or (step.when == "success" and set(step.after) & then):
                 then.add(step.name)
         before = int(ended["marks"])  # type: ignore[call-overload]
         ran = read(self.operator.place.marks[:before])
