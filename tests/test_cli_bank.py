@@ -143,7 +143,7 @@ def test_what_is_no_bank_is_refused(bank, tmp_path):
     assert not (tmp_path / "other").exists()
     assert "cannot be read" in asa("import", tmp_path / "none", "--bank", bank, code=2).stderr
     assert "cannot be written" in asa("export", tmp_path / "no" / "file", "--bank", bank, code=2).stderr
-    assert "there is no bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
+    assert "is a file, and no folder of a bank" in asa("show", "--bank", tmp_path / "log.swf", code=2).stderr
     (bank / f"kept-host-1-{'0' * 16}.jsonl").write_text('{"format":"asa-waits","version":9}\n')
     assert "Upgrade" in asa("show", "--bank", bank, code=2).stderr
 

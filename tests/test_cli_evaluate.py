@@ -248,8 +248,6 @@ def refused(kind, words, traces, **options):
 
 def test_what_cannot_be_is_refused_in_words(log, starts, toys, tmp_path):
     """What was wrong, where, and what to do."""
-    refused(InputError, "limit of 0", [log], limit=0)
-    refused(InputError, "limit of -3", [log], limit=-3)
     refused(InputError, "by 'user'", [log], by="user")
     refused(InputError, "names nothing", [log], estimators=" , ")
     error = refused(UnknownNameError, "no estimator 'stedy'", [log], estimators="stedy")

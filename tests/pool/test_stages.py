@@ -110,7 +110,7 @@ def test_a_run_that_was_killed_goes_on_and_a_failure_is_told(place):
     assert "stage 'c' ended as failed" in told.stdout + told.stderr
     assert place.lines("killed") == ["a", "b", "b", "c"]
     codes = {stage["stage"]: stage["state"] for stage in place.status("killed")["stages"]}
-    assert codes == {"a": "done", "b": "done", "c": "failed", "d": "cancelled"}
+    assert codes == {"a": "done", "b": "done", "c": "failed", "d": "blocked"}
 
 
 def test_a_run_whose_pool_gets_no_worker_ends_and_goes_on_once_it_can(place, tmp_path, monkeypatch):
