@@ -148,7 +148,7 @@ def test_an_output_that_is_missing_fails_the_stage_and_what_follows(home):
     assert "its command ended well, but an output is missing or empty" in done.stderr
     assert "asa: the output made is missing" in done.stderr
     assert not (home.root / "b").exists()
-    assert "cancelled" in home.asa("status").stdout
+    assert "blocked" in home.asa("status").stdout
     assert "an output is missing or empty" in " ".join(home.asa("explain", "a").stdout.split())
 
 

@@ -155,7 +155,7 @@ def test_a_job_gets_its_environment_and_nothing_else(every_api, slurm, folder, j
         told = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
         assert told["ODD"] == variables["ODD"]
         assert not [name for name in told if name not in {*variables, "PWD", "SHLVL", "_"} and "SLURM" not in name
-                    and not name.startswith(("HYDRA_", "I_MPI_", "OMPI_MCA_", "PRTE_MCA_"))  # for launchers, as sbatch sets them
+                    and not name.startswith(("HYDRA_", "I_MPI_", "OMPI_MCA_", "PRTE_MCA_"))  # for launchers
                     and name not in {"TMPDIR", "HOSTNAME", "HOME", "USER", "LOGNAME", "SHELL", "ENVIRONMENT", "OLDPWD",
                                      "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES"}]  # fmt: skip
 
