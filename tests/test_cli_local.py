@@ -7,7 +7,8 @@ import pytest
 from forked import asa
 from local_queue import Queue
 
-PROGRAMS = "sh bash cat sed sleep date mktemp mkfifo rm ln mkdir mv grep uname env ls touch head true readlink xargs tr split seq"
+PROGRAMS = "sh bash cat sed sleep date mktemp mkfifo rm ln mkdir mv grep uname env ls touch head true readlink xargs tr"
+PROGRAMS += " split seq"
 
 PROJECT = """#!/bin/bash
 #SBATCH --job-name=project
