@@ -1043,11 +1043,6 @@ def _stood_still(job: Job) -> bool:
     return waits and all(step.end_s is not None for step in steps)
 
 
-def _names(job: Job) -> str:
-    stages = job.planned.stages
-    return f"stage {stages[0]!r}" if len(stages) == 1 else f"the job of {len(stages)} stages"
-
-
 def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
     """Say how many nodes to ask for, if any stage asks for some: one that asks for cores may need more."""
     return max(nodes, -(-cores // per_node)) if nodes and per_node else nodes
