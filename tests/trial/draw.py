@@ -3,7 +3,7 @@
 import random
 from dataclasses import asdict, dataclass
 
-STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
+STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic", "pool")
 SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
 NODES, CORES_PER_NODE = 4, 4
 
@@ -15,7 +15,7 @@ SLURM = (
     *("requeue", "requeue", "hold", "requeue_hold", "suspend", "cancelled_running", "cancelled_pending"),
     *("payload_killed", "batch_killed", "cancel"),
     *("drain", "node_down", "slurmd_restart", "slurmd_away", "node_crash"),
-    *("disk_full", "bank_readonly"),
+    *("disk_full", "bank_readonly", "preempted", "preempted"),
     *("partition_down", "partition_inactive", "limit", "database_away", "munge_away"),
 )
 ONLY = {
@@ -24,7 +24,7 @@ ONLY = {
 }
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
-    *("node_crash", "slurmd_away", "node_down"),
+    *("node_crash", "slurmd_away", "node_down", "preempted"),
 }
 """Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on."""
 
@@ -78,6 +78,7 @@ class Site:
     accrue: bool
     load: int  # jobs of another user that wait
     short_tokens: bool
+    preempts: str  # what becomes of a job that is preempted: REQUEUE or CANCEL
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
         accrue=chance.random() < 0.3,
         load=chance.choice([0, 1, 2, 3]) if link != "local" else 0,
         short_tokens=link == "rest" and version == "24.11" and chance.random() < 0.5,
+        preempts=random.Random(f"preemption {seed}").choice(["REQUEUE", "REQUEUE", "CANCEL"]),
     )
     faults = _faults(random.Random(f"faults {seed} {link}"), link, steps)
     if strategy == "asa-plan":

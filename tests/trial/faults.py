@@ -328,6 +328,20 @@ def _time_limit(fault: Fault, operator: Operator) -> None:
     return None
 
 
+def _preempted(fault: Fault, operator: Operator) -> None:
+    """Let work of a partition that goes before have the nodes of a job that runs."""
+    job = _job(fault, operator, "RUNNING")
+    if not (nodes := ",".join(_cluster(operator).nodes_of(job))):
+        raise VoidError("the job has no node any more")
+    urgent = ("sbatch", "-Q", "-p", "urgent", "-w", nodes, "--exclusive", "-t", "1", "-o", "/dev/null", "--wrap")
+    _as_root(operator, *urgent, f"sleep {fault.lasts_s}")
+    for _ in range(60):
+        if job not in operator.place.jobs("RUNNING"):
+            break
+        time.sleep(0.1)
+    operator.note("fired", f"job {job} is preempted on {nodes}")
+
+
 # ------------------------------------------------------------------ what the site allows
 
 

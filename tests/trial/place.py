@@ -139,6 +139,8 @@ class Cluster(Place):
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         super().__init__(trial, root, asa)
         conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nKillWait=1\nPriorityWeightJobSize=0\n"
+        conf += f"PreemptType=preempt/partition_prio\nPreemptMode={trial.site.preempts}\n"
+        conf += "PartitionName=urgent Nodes=ALL PriorityTier=10 MaxTime=10 State=UP\n"
         conf += "AccountingStorageEnforce=associations,limits" * trial.site.accounting
         self.slurm = Testbed(
             root,

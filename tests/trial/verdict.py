@@ -10,7 +10,7 @@ from .operator import Operator
 
 BEFORE_S, AFTER_S = 0.3, 2.5  # around a kill: nobody knows of an end between a payload's last line and asa's note of it
 _ENDS_WELL = "completed"
-_KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "the walltime")
+_KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 
 
 @dataclass
