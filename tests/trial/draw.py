@@ -1,7 +1,7 @@
 """What a trial is: a workflow, a cluster and its load, and what goes wrong when; all drawn by the seed."""
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic", "pool")
 SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
@@ -136,6 +136,8 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     """Draw a trial: the same workflow for a seed whatever the strategy is, the same faults for a seed and a link."""
     chance = random.Random(f"workflow {seed}")
     steps = _steps(chance, link)
+    if strategy == "pool":  # whose workers have a node
+        steps = tuple(replace(step, cores=min(step.cores, CORES_PER_NODE)) for step in steps)
     chance = random.Random(f"site {seed}")
     site = Site(
         accounting=chance.random() < 0.4,
@@ -200,7 +202,7 @@ def _steps(chance: random.Random, link: str) -> tuple[Step, ...]:
     if how.startswith("hang") and (bad.local or bad.tasks):
         how = "fail:1"
     task = chance.randrange(len(bad.tasks)) if bad.tasks else 0
-    steps[at] = Step(**{**asdict(bad), "how": how, "bad_task": task})
+    steps[at] = replace(bad, how=how, bad_task=task)
     if chance.random() < 0.3:  # what cleans up
         names = chance.sample([step.name for step in steps], chance.randint(1, min(3, len(steps))))
         steps.append(Step("z0", tuple(sorted(names)), 1, 1.0, when=chance.choice(["failed", "always"])))
