@@ -52,6 +52,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _DYNAMIC = re.compile(r"[$`*?\[\]{}~]")
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
 _EXPANSION = re.compile(r"\$\{(?:(?P<first>!)[A-Za-z_]|[A-Za-z_]\w*(?:(?P<then>[/^,[])|(?P<part>:)[ 0-9$]))")
+_DESCRIPTOR = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})(?=[<>])")
 _LETTERS = re.compile(r"[-+][A-Za-z]+")
 
 # Options of programs that run another, each with how many words follow it; of an option that is not named here nobody
@@ -288,7 +289,7 @@ class _Reader:
         while options is not None and (token := self._next(at)) is not None and token.is_word and token.is_plain:
             text = token.text
             if text[:1] not in {"-", "+"}:
-                return "" if text.isdigit() else text  # a digit's redirection
+                return text
             if program in SHELLS and _LETTERS.fullmatch(text):
                 step = None if {"c", "s"} & set(text) else 1 + text.count("o")
             else:
@@ -404,6 +405,8 @@ class _Lexer:
             elif self._text.startswith("((", self._at):
                 self._found.forms.setdefault("((", self._line)
                 self._at = self._find("))") + 2
+            elif descriptor := _DESCRIPTOR.match(self._text, self._at):  # of the redirection that follows
+                self._at = descriptor.end()
             elif operator := self._operator():
                 yield from self._apply(operator)
             else:
