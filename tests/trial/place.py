@@ -1,6 +1,7 @@
 """Where a trial happens: a folder, and a cluster of its own or this machine; and who else is on it."""
 
 import os
+import pwd
 import random
 import shlex
 import shutil
@@ -20,6 +21,12 @@ PAYLOAD = Path(__file__).with_name("step.sh")
 _DISK = "size=6m,mode=777"
 _WAITS = 300  # in the bank at the beginning
 _LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
+
+
+def as_user(name: str) -> list[str]:
+    """Command that runs another as a user."""
+    user = pwd.getpwnam(name)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 class Place:
@@ -54,6 +61,11 @@ class Place:
     def settings(self) -> list[str]:
         """What `asa run` is told of the place."""
         return ["--backend", "local", "--set", f"cores={NODES * CORES_PER_NODE}"]
+
+    @property
+    def as_client(self) -> list[str]:
+        """Command that runs another as who asks for jobs."""
+        return []
 
     def clock(self) -> dict[str, str]:
         """What makes a client's clock wrong, where there is a compiler for it."""
@@ -198,6 +210,11 @@ class Cluster(Place):
         backend = "slurm-cli" if self.trial.link == "cli" else "slurm-rest"
         return ["--backend", backend, *(word for item in settings.items() for word in ("--set", "=".join(item)))]
 
+    @property
+    def as_client(self) -> list[str]:
+        """Root, for whom commands are run as the user; the user himself where only his own files serve, as a pool's."""
+        return as_user(self.slurm.user) if self.trial.strategy == "pool" else []
+
     # ------------------------------------------------------------------ what there is
 
     def jobs(self, *states: str) -> list[str]:
@@ -266,15 +283,16 @@ class Cluster(Place):
         """Write what runs a command as the user; files beside it make commands late, or their answers lost."""
         path = self.root / "as-user"
         slow, lost = self.root / "slow", self.root / "lost"
+        there = self.slurm.env["TB_AS_ROOT"].split() if self.as_client else self.slurm.prefix
         lines = [
             "#!/bin/bash",
             "unset LD_PRELOAD",
             f'[ -e {slow} ] && case " $* " in $(cat {slow})) sleep 4;; esac',
             f'if [ -e {lost} ] && [[ " $* " = *" sbatch "* ]]; then',
-            f'  {shlex.join(self.slurm.prefix)} "$@" >/dev/null 2>&1',
+            f'  {shlex.join(there)} "$@" >/dev/null 2>&1',
             '  echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
             "fi",
-            f'exec {shlex.join(self.slurm.prefix)} "$@"',
+            f'exec {shlex.join(there)} "$@"',
         ]
         path.write_text("\n".join(lines) + "\n")
         path.chmod(0o755)
