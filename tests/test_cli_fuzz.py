@@ -24,7 +24,7 @@ def test_every_whole_number_has_a_largest():
     """Else something, somewhere, counts to it."""
     from typer.main import get_command
 
-    from asa.cli.main import app
+    from asa.cli.app import app
 
     without = []
 

@@ -5,6 +5,7 @@ import pty
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -280,3 +281,20 @@ def test_who_asks_twice_need_not_wait_for_a_submission(slow):
     assert not slow.jobs()
     slow.asa("resume")
     assert slow.lines() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("interrupted", ["typer", "numpy", "asa.cli.status"])
+def test_an_interrupt_while_modules_are_loaded_is_told_in_words(interrupted):
+    """A command takes half a second to begin, in which somebody may think better of it."""
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {interrupted!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "sys.argv = ['asa', 'predict', '--cores', '1', '--walltime', '1h', '--bank', '/nowhere']\n"
+        "from asa.cli import main; main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "asa: interrupted\n")

@@ -4,6 +4,18 @@ Exit codes: 0 done; 1 something went wrong outside (a run failed, a batch system
 130 interrupted; 141 nobody reads what is printed any more, as in ``asa runs | head``. A run is left then as by Ctrl-C.
 """
 
-from .main import main
+import sys
 
 __all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        from asa.cli.app import run_command  # half a second, in which somebody may think better of it
+    except KeyboardInterrupt:
+        sys.stderr.write("asa: interrupted\n")
+        sys.exit(_INTERRUPTED)
+    run_command()

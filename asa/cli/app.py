@@ -38,7 +38,7 @@ from asa.cli.status import runs, status
 from asa.cli.terminal import make_usable
 from asa.errors import AsaError, InputError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run_command"]
 
 _INTERRUPTED = 130
 _NOBODY_READS = 141
@@ -124,7 +124,7 @@ def _refusing(error: InputError) -> Callable[[], None]:
     return command
 
 
-def main() -> None:
+def run_command() -> None:
     """Run the command line and exit."""
     make_usable()
     logging.captureWarnings(capture=True)
