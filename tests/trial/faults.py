@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .draw import Fault
 from .operator import Operator
-from .place import Cluster
+from .place import OTHER, Cluster
 
 MOMENT_S = 45.0  # in which a stage begins or ends, or the fault does not come
 
@@ -333,7 +333,7 @@ def _preempted(fault: Fault, operator: Operator) -> None:
     job = _job(fault, operator, "RUNNING")
     if not (nodes := ",".join(_cluster(operator).nodes_of(job))):
         raise VoidError("the job has no node any more")
-    urgent = ("sbatch", "-Q", "-p", "urgent", "-w", nodes, "--exclusive", "-t", "1", "-o", "/dev/null", "--wrap")
+    urgent = ("sbatch", "-Q", "-p", "urgent", "-J", OTHER, "-w", nodes, "--exclusive", "-t", "1", "-o", "/dev/null", "--wrap")
     _as_root(operator, *urgent, f"sleep {fault.lasts_s}")
     for _ in range(60):
         if job not in operator.place.jobs("RUNNING"):
@@ -365,7 +365,7 @@ def _limit(fault: Fault, operator: Operator) -> None:
     cluster = _cluster(operator)
     if not operator.trial.site.accounting:
         raise VoidError("there are no limits without accounting")
-    change = ("sacctmgr", "-i", "modify", "user", cluster.slurm.user, "set")
+    change = ("sacctmgr", "-i", "modify", "user", cluster.user, "set")
     operator.note("fired", "MaxSubmitJobs=1")
     _as_root(operator, *change, "MaxSubmitJobs=1")
     _lasts(fault, operator)

@@ -217,7 +217,7 @@ class Operator:
             self._start("resume", str(run), *["--retry"] * retry)
 
     def _argv(self, *words: str) -> list[str]:
-        asa = [*self.place.as_client, self.place.asa, *words]
+        asa = [self.place.asa, *words]
         if self.host:
             return ["unshare", "-u", "sh", "-c", f'hostname {self.host}; exec "$@"', "sh", *asa]
         return asa

@@ -1,7 +1,6 @@
 """Where a trial happens: a folder, and a cluster of its own or this machine; and who else is on it."""
 
 import os
-import pwd
 import random
 import shlex
 import shutil
@@ -18,15 +17,10 @@ from slurm_testbed import Testbed
 from .draw import CORES_PER_NODE, NODES, Trial
 
 PAYLOAD = Path(__file__).with_name("step.sh")
+OTHER = "other"  # what the jobs are called that are not the run's
 _DISK = "size=6m,mode=777"
 _WAITS = 300  # in the bank at the beginning
 _LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
-
-
-def as_user(name: str) -> list[str]:
-    """Command that runs another as a user."""
-    user = pwd.getpwnam(name)
-    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 class Place:
@@ -61,11 +55,6 @@ class Place:
     def settings(self) -> list[str]:
         """What `asa run` is told of the place."""
         return ["--backend", "local", "--set", f"cores={NODES * CORES_PER_NODE}"]
-
-    @property
-    def as_client(self) -> list[str]:
-        """Command that runs another as who asks for jobs."""
-        return []
 
     def clock(self) -> dict[str, str]:
         """What makes a client's clock wrong, where there is a compiler for it."""
@@ -211,16 +200,16 @@ class Cluster(Place):
         return ["--backend", backend, *(word for item in settings.items() for word in ("--set", "=".join(item)))]
 
     @property
-    def as_client(self) -> list[str]:
-        """Root, for whom commands are run as the user; the user himself where only his own files serve, as a pool's."""
-        return as_user(self.slurm.user) if self.trial.strategy == "pool" else []
+    def user(self) -> str:
+        """Whose jobs the run's are: root's where they run Python, which may be where only root gets."""
+        return "root" if self.trial.strategy == "pool" else self.slurm.user
 
     # ------------------------------------------------------------------ what there is
 
     def jobs(self, *states: str) -> list[str]:
-        told = self.slurm.run_as_root("squeue", "-h", "-u", self.slurm.user, "-o", "%i %T", check=False)
+        told = self.slurm.run_as_root("squeue", "-h", "-o", "%i %T %j", check=False)
         lines = [line.split() for line in told.splitlines() if line]
-        return [job for job, state in lines if not states or state in states]
+        return [job for job, state, name in lines if name != OTHER and (not states or state in states)]
 
     def left(self) -> list[str]:
         return self.jobs()
@@ -283,7 +272,7 @@ class Cluster(Place):
         """Write what runs a command as the user; files beside it make commands late, or their answers lost."""
         path = self.root / "as-user"
         slow, lost = self.root / "slow", self.root / "lost"
-        there = self.slurm.env["TB_AS_ROOT"].split() if self.as_client else self.slurm.prefix
+        there = self.slurm.env["TB_AS_ROOT"].split() if self.user == "root" else self.slurm.prefix
         lines = [
             "#!/bin/bash",
             "unset LD_PRELOAD",
@@ -403,12 +392,14 @@ class OtherUser(threading.Thread):
                         run("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now", check=False)
                 if time.monotonic() > ends_s or not self.cluster.trial.site.load:
                     continue
-                waiting = run("squeue", "-h", "-t", "PD", "-u", "root", check=False).splitlines()
+                waiting = run("squeue", "-h", "-t", "PD", "-n", OTHER, check=False).splitlines()
                 for _ in range(self.cluster.trial.site.load - len(waiting)):
                     cores, lasts = self.random.choice([1, 2, 4, 8, 16]), self.random.randint(2, 6)
                     run(
                         "sbatch",
                         "-Q",
+                        "-J",
+                        OTHER,
                         "-n",
                         str(cores),
                         "-t",
