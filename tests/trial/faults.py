@@ -333,7 +333,8 @@ def _preempted(fault: Fault, operator: Operator) -> None:
     job = _job(fault, operator, "RUNNING")
     if not (nodes := ",".join(_cluster(operator).nodes_of(job))):
         raise VoidError("the job has no node any more")
-    urgent = ("sbatch", "-Q", "-p", "urgent", "-J", OTHER, "-w", nodes, "--exclusive", "-t", "1", "-o", "/dev/null", "--wrap")
+    where = ("-p", "urgent", "-w", nodes, "--exclusive", "-t", "1")
+    urgent = ("sbatch", "-Q", "-J", OTHER, *where, "-o", "/dev/null", "--wrap")
     _as_root(operator, *urgent, f"sleep {fault.lasts_s}")
     for _ in range(60):
         if job not in operator.place.jobs("RUNNING"):
