@@ -40,6 +40,55 @@ def test_a_dry_run_shows_each_job_and_changes_nothing(place):
     assert not (place.root / "bank").exists()
 
 
+FAILS = """\
+name = "x"
+[[stage]]
+name = "a"
+command = "true"
+[[stage]]
+name = "b"
+after = ["a"]
+command = "sleep 1; exit 1"
+[[stage]]
+name = "c"
+after = ["b"]
+command = "true"
+[[stage]]
+name = "d"
+after = ["c"]
+command = "true"
+[[stage]]
+name = "tidy"
+after = ["b"]
+when = "failed"
+command = "true"
+[defaults]
+cores = 1
+walltime = "5min"
+"""
+
+
+@pytest.mark.parametrize("strategy", ["asa", "big-job", "per-stage"])
+def test_what_runs_only_after_a_failure_is_said_to_by_a_dry_run(place, strategy):
+    """And is not counted with what will run."""
+    (place.root / "flow.toml").write_text(FAILS)
+    shown = place.asa("run", "flow.toml", *place.on, "--dry-run", "--strategy", strategy).stdout
+    assert "and 1 if a stage fails" in shown
+    told = json.loads(place.asa("run", "flow.toml", *place.on, "--dry-run", "--output", "json").stdout)["jobs"]
+    assert [(job["stages"], job["reason"]) for job in told if job["on_failure"]] == [(["tidy"], "only if b fails")]
+
+
+def test_what_a_failure_leaves_out_is_told_as_it_happens(place):
+    """In one line for one cause; a stage that failed in a shared job is known to have begun."""
+    (place.root / "flow.toml").write_text(FAILS)
+    shown = place.asa("run", "flow.toml", *place.on, "--strategy", "big-job", "--output", "json", code=1).stdout
+    events = [json.loads(line) for line in shown.splitlines()]
+    told = [event["words"] for event in events if event["kind"] == "leftout"]
+    assert told == ["c and d do not run: stage 'b' failed"]
+    began = [event["stages"] for event in events if event["kind"] == "stagestarted"]
+    assert began == [["a"], ["b"], ["tidy"]]
+
+
 def test_scripts_are_shown_by_a_dry_run_only(place):
     """Who forgot --dry-run did not want to run anything."""
     told = place.asa("run", place.flow(*CHAIN), *place.on, "--scripts", code=2).stderr

@@ -161,3 +161,18 @@ def test_logs_and_cancel_speak_json(place):
     client.communicate(timeout=60)
     lines = place.asa("logs", "a", "--follow", "--output", "json").stdout.splitlines()
     assert "".join(json.loads(line)["text"] for line in lines) == "grüße\n"
+
+
+def test_what_would_not_run_once_more_either_is_refused(place):
+    """A stage for failures, where nothing failed; together with one that ends well, too."""
+    (place.root / "flow.toml").write_text(
+        'name = "x"\n[defaults]\ncores = 1\nwalltime = "5min"\n'
+        '[[stage]]\nname = "a"\ncommand = "echo a >>did"\n'
+        '[[stage]]\nname = "tidy"\nafter = ["a"]\nwhen = "failed"\ncommand = "echo tidy >>did"\n'
+    )
+    place.asa("run", "flow.toml", *place.on)
+    told = place.asa("resume", "--from", "tidy", code=2).stderr
+    assert "--from tidy: would not run: no stage failed that it follows" in told
+    place.asa("resume", "--from", "tidy", "--from", "a")
+    assert place.status()["state"] == "completed"
+    assert (place.root / "did").read_text() == "a\na\n"

@@ -46,7 +46,7 @@ def notice_line(notice: Notice) -> str:
     >>> notice_line(Notice("released", 0.0, "job 7 is on hold no more", ("merge",), "7"))[21:]
     'merge: job 7 is on hold no more'
     """
-    return _line(notice.time_s, notice.stages, notice.words)
+    return _line(notice.time_s, notice.stages if notice.kind != "leftout" else (), notice.words)
 
 
 def _line(time_s: float, stages: tuple[str, ...], words: str) -> str:

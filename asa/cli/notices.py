@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Notice", "Notices", "is_on_hold", "remedy_of"]
 
+_FEW = 3
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
 _PENDING = "pending"  # asa.backend is loaded late, as it needs numpy
@@ -28,18 +29,19 @@ class Notice:
     Parameters
     ----------
     kind
-        ``trouble`` and ``troubleover``; ``held`` and ``released``; ``reason``: why a job is pending has changed.
+        ``trouble`` and ``troubleover``; ``held`` and ``released``; ``reason``: why a job is pending has changed;
+        ``leftout``: stages will not run, for how those that they follow ended.
     time_s
         When it was seen, on the batch system's clock.
     words
         In a sentence.
     stages, job_id
-        Of a job.
+        Of a job, or those that are left out.
     reason
         In the batch system's words.
     """
 
-    kind: Literal["trouble", "troubleover", "held", "released", "reason"]
+    kind: Literal["trouble", "troubleover", "held", "released", "reason", "leftout"]
     time_s: float
     words: str
     stages: tuple[str, ...] = ()
@@ -76,6 +78,11 @@ def remedy_of(advice: Advice, job_id: str | None) -> str:
     return advice.remedy.replace(_NUMBER, job_id) if job_id else advice.remedy
 
 
+def _listed(names: Sequence[str]) -> str:
+    first = [*names[:_FEW], f"{len(names) - _FEW} more"] if len(names) > _FEW + 1 else list(names)
+    return " and ".join([", ".join(first[:-1]), first[-1]] if first[:-1] else first)
+
+
 class Notices:
     """Compares how a run stands with how it stood, and tells each change once.
 
@@ -93,12 +100,15 @@ class Notices:
         self._advised = ""
         self._since_s = 0.0
         self._seen: dict[str, _Seen] = {}
+        self._left_out: frozenset[str] = frozenset()
 
     def news(self, condition: Condition, state: RunState | None, now_s: float) -> Iterator[Notice]:
         """Tell what has changed since the last call."""
         yield from self._of_trouble(condition.trouble, now_s)
         for job in state.jobs.values() if state is not None else ():
             yield from self._of_job(job, now_s)
+        if state is not None:
+            yield from self._of_left_out(state, now_s)
 
     def _of_trouble(self, trouble: str, now_s: float) -> Iterator[Notice]:
         if not trouble:
@@ -115,6 +125,17 @@ class Notices:
             self._trouble, self._advised = trouble, advised
             words = f"trouble with the batch system: {trouble}. It is asked again; jobs go on meanwhile."
             yield Notice("trouble", now_s, f"{words} {advised}".rstrip(), reason=trouble)
+
+    def _of_left_out(self, state: RunState, now_s: float) -> Iterator[Notice]:
+        """Tell of stages that will not run, those of one cause together."""
+        left_out, known = state.stages.left_out, self._left_out
+        self._left_out = left_out
+        news: dict[str, list[str]] = {}
+        for name in (one for one in state.workflow.order if one in left_out - known) if left_out != known else ():
+            news.setdefault(state.stages[name].reason, []).append(name)
+        for reason, names in news.items():
+            does = "does not run" if len(names) == 1 else "do not run"
+            yield Notice("leftout", now_s, f"{_listed(names)} {does}: {reason}", tuple(names), reason=reason)
 
     def _of_job(self, job: Job, now_s: float) -> Iterator[Notice]:
         status, stages = job.status, job.planned.stages

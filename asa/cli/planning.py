@@ -75,6 +75,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
         "walltime_s": job.spec.walltime_s,
         "partition": job.spec.partition,
         "submit_in_s": job.in_s,
+        "on_failure": job.on_failure,
         "keep": job.planned.keep.value,
         "predicted_wait_s": prediction.wait_s if prediction else None,
         "forecast_s": list(prediction.quantiles_s) if prediction else None,
@@ -87,7 +88,9 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
 def _heading(plan: RunPlan, jobs: Sequence[PlannedSpec]) -> Any:
     from rich.text import Text
 
-    count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    n_extra = sum(job.on_failure for job in jobs)
+    count = "1 job" if len(jobs) - n_extra == 1 else f"{len(jobs) - n_extra} jobs"
+    count += f", and {n_extra} if a stage fails" if n_extra else ""
     where = f"{plan.capabilities.system} ({plan.backend})"
     return Text.assemble((f"{plan.workflow} on {where}", "bold"), f", strategy {plan.strategy}: {count}\n")
 
@@ -109,6 +112,8 @@ def _table(jobs: Sequence[PlannedSpec], *, is_wide: bool) -> Any:
         else:
             waits = (format_duration(prediction.at(0.5)), format_duration(prediction.at(0.9)))
         after = ", ".join(d.job_id.removeprefix(MADE_UP) for d in job.spec.dependencies)
+        if job.on_failure:
+            after = job.planned.reason
         table.add_row(
             "+".join(job.planned.stages),
             str(job.spec.cores),
@@ -121,6 +126,8 @@ def _table(jobs: Sequence[PlannedSpec], *, is_wide: bool) -> Any:
 
 
 def _when(job: PlannedSpec) -> str:
+    if job.on_failure:
+        return "on failure"
     if job.in_s is None:
         return "in its turn"
     return "at once" if job.in_s < 1 else f"in {format_duration(job.in_s)}"

@@ -223,6 +223,11 @@ def _stages_again(named: Sequence[str], state: RunState) -> tuple[str, ...]:
     if named and state.outcome is None:
         hint = "Cancel it first: asa cancel; or let it end."
         raise InputError("cannot be taken of a run that has not ended", where="--from", hint=hint)
+    taken_up = state.taken_up(named)
+    for name in named:
+        if name in taken_up.left_out:
+            hint = "Begin with a stage that it follows."
+            raise InputError(f"would not run: {taken_up[name].reason}", where=f"--from {name}", hint=hint)
     return tuple(named)
 
 

@@ -279,7 +279,8 @@ class StagesBackend:
         job = _Job(str(len(self._jobs) + 1), spec, self.now())
         self._keep(job)
         self._jobs[job.job_id] = job
-        self._launch(job)
+        if not self._awaits(job):
+            self._launch(job)
         return job.job_id
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
@@ -322,10 +323,10 @@ class StagesBackend:
         UnavailableError
             The pool has nothing to run on, and will not by itself.
         """
-        for job in self._jobs.values():  # what a client before this one handed over
-            if not job.futures and not self._status(job).state.is_final:
-                self._launch(job, again=True)
         while True:
+            for job in self._jobs.values():  # what a client before this one handed over, and what awaited something
+                if not job.futures and not self._status(job).state.is_final and not self._awaits(job):
+                    self._launch(job, again=True)
             changed = [self._status(job) for job in self._jobs.values() if job.final is None or job.told != job.final]
             changed = [status for status in changed if status != self._jobs[status.job_id].told]
             for status in changed:
@@ -397,8 +398,7 @@ class StagesBackend:
             self._keep(job)
             begun.unlink(missing_ok=True)
         before: list[Any] = []
-        for dependency in job.spec.dependencies:
-            other = self._job(dependency.job_id)
+        for other in self._before(job):
             if not self._status(other).state.is_final and not other.futures:
                 self._launch(other, again=True)
             before += other.futures[-1:] if other.final is None else [self._code(other)]
@@ -414,6 +414,28 @@ class StagesBackend:
             told = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
             parts.append(client.submit(run_part, order, before, **told))
         job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
+
+    def _before(self, job: _Job) -> list[_Job]:
+        return [self._job(dependency.job_id) for dependency in job.spec.dependencies]
+
+    def _awaits(self, job: _Job) -> bool:
+        """Whether a job awaits what no task posts, such as a stage that runs beside the pool, or follows one that does.
+
+        A task that has begun would hold its cores meanwhile.
+        """
+        before = self._before(job)
+        theirs = {token for other in before for token in other.spec.posts}
+        if any(not (token in theirs or self._is_posted(token)) for token in job.spec.awaits):
+            return True
+        return any(
+            not (other.futures or self._status(other).state.is_final) and self._awaits(other) for other in before
+        )
+
+    def _is_posted(self, token: str) -> bool:
+        if (self._folder / "posts" / quote(token, safe="")).exists():
+            return True
+        ended = JobState.COMPLETED
+        return any(token in job.spec.posts and self._status(job).state is ended for job in self._jobs.values())
 
     def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
         """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
@@ -475,7 +497,7 @@ class StagesBackend:
 
     def _pending(self, job: _Job, told: JobStatus) -> JobStatus:
         """Say why a job waits, and until when."""
-        if any(self._is_void(self._job(dependency.job_id)) for dependency in job.spec.dependencies):
+        if any(self._is_void(other) for other in self._before(job)):
             return replace(told, reason="DependencyNeverSatisfied")
         cluster = self._cluster
         waits = [] if cluster is None else [one.expected_s for one in cluster.allocations if one.is_waiting]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,11 +49,14 @@ class PlannedSpec:
         As planned, and as it would be sent. It may depend on jobs that are not there yet.
     in_s
         In how many seconds it would be submitted; None if only when the stages before it have ended.
+    on_failure
+        Whether it would be submitted only if a stage fails.
     """
 
     planned: PlannedJob
     spec: JobSpec
     in_s: float | None
+    on_failure: bool = False
 
 
 class _NoWaits:
@@ -218,6 +221,7 @@ def _state(plan: RunPlan) -> RunState:
 def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:
     """Give the jobs of a plan, then those that follow once the stages before them have ended."""
     state = _state(plan)
+    conditional = [name for name, view in state.stages.items() if view.phase is Phase.CONDITIONAL]
     is_first = True
     while planned := [job for job in strategy.plan(state.view(now_s), forecast).submissions if _is_news(state, job)]:
         for job in planned:
@@ -243,6 +247,23 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
     for name in state.workflow.order:
         if state.stages[name].phase is Phase.WAITING:
             yield _later(state, (name,), now_s)
+    yield from _after_failures(state, conditional, now_s)
+
+
+def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Iterator[PlannedSpec]:
+    """Plan the jobs of stages that were left out since nothing failed."""
+    for name in stages:
+        if state.stages[name].phase in {Phase.SKIPPED, Phase.CONDITIONAL}:
+            job = PlannedJob((name,), now_s, Keep.NOTHING, _condition(state, name))
+            yield PlannedSpec(job, state.spec_of(job), None, on_failure=True)
+
+
+def _condition(state: RunState, name: str) -> str:
+    """Say what must fail for a stage to run."""
+    stage = state.stages[name].stage
+    if stage.when == "failed":
+        return f"only if {' or '.join(stage.after)} fails"
+    return f"only if {' and '.join(one for one in stage.after if state.stages[one].phase is not Phase.DONE)} did run"
 
 
 def _growths(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]:

@@ -11,7 +11,8 @@ from asa.workflow import Workflow
 
 __all__ = ["Stages"]
 
-_OUT = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED})
+_LEFT_OUT = frozenset({Phase.BLOCKED, Phase.SKIPPED})
+_OUT = _LEFT_OUT | {Phase.FAILED}
 _BAD = frozenset({Phase.FAILED, Phase.BLOCKED})
 _ASKABLE = frozenset({Phase.WAITING, Phase.CONDITIONAL})
 _KINDS = ("open", "out", "bad", "conditional")
@@ -41,6 +42,7 @@ class Stages(Mapping[str, StageView]):
         self._ready = {name for name, before in self._before.items() if not before}
         self._turn: set[str] = set()
         self._left, self._first = len(self._views), 0
+        self._left_out: set[str] = set()
         self._paused: set[str] = set()
         self._ahead: set[str] = set()
         for name in self._ready:
@@ -87,6 +89,11 @@ class Stages(Mapping[str, StageView]):
         """Stages that failed for good."""
         return [name for name, view in self._views.items() if view.phase is Phase.FAILED]
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Stages that will not run, for how those that they follow ended."""
+        return frozenset(self._left_out)
+
     # ------------------------------------------------------------------ whose turn it is
 
     def put(self, name: str, view: StageView) -> None:
@@ -101,7 +108,7 @@ class Stages(Mapping[str, StageView]):
         """Decide anew what will not run, and what depends on how others end, after stages were taken up again."""
         for name in self._order:
             view = self._views[name]
-            if view.phase in _ASKABLE or view.phase in (Phase.BLOCKED, Phase.SKIPPED):
+            if view.phase in _ASKABLE or view.phase in _LEFT_OUT:
                 depends = bool(view.stage.when != "success" and self._before[name])
                 depends |= any(self._views[one].phase is Phase.CONDITIONAL for one in self._before[name])
                 phase = Phase.CONDITIONAL if depends else Phase.WAITING
@@ -119,6 +126,7 @@ class Stages(Mapping[str, StageView]):
         if was.phase is view.phase:
             return False
         self._note_turn(name)
+        (self._left_out.add if view.phase in _LEFT_OUT else self._left_out.discard)(name)
         if was.phase.is_settled:
             self._first = 0
         before, after = _counted(was.phase), _counted(view.phase)

@@ -292,6 +292,7 @@ class RunState:
                 if entry.revised:
                     self.workflow = Workflow(self.workflow.name, entry.revised, walltime_s=entry.walltime_s)
                 yield self._retry(at_s, stages)
+                yield from self._end_if_settled(at_s)
 
     # ------------------------------------------------------------------ what the client does
 
@@ -607,17 +608,22 @@ class RunState:
         self.refused.clear()
         self._reasons.clear()
         once_more = self.workflow.with_followers(stages)
-        known, self.stages = self.stages.copy(), Stages(self.workflow)
-        for name, view in known.items():
-            if name in once_more:  # what it posted and noted the last time does not count any more
-                self.generations[name] = self.generations.get(name, 0) + 1
+        for name in once_more:  # what it posted and noted the last time does not count any more
+            self.generations[name] = self.generations.get(name, 0) + 1
+        self.stages = self.taken_up(stages)
+        anew = tuple(name for name in self.workflow.order if name in once_more)
+        return RunResumed(time_s=at_s, run=self.name, anew=anew)
+
+    def taken_up(self, stages: Sequence[str]) -> Stages:
+        """Say what would be true of the stages were the run tried again, and some stages run once more."""
+        once_more, taken_up = self.workflow.with_followers(stages), Stages(self.workflow)
+        for name, view in self.stages.items():
             if view.phase is not Phase.DONE or name in once_more:
                 again = view.resubmissions + (view.job_id is not None)
                 view = StageView(self.workflow.stages[name], resubmissions=again)  # noqa: PLW2901
-            self.stages.put(name, view)
-        self.stages.settle_anew()
-        anew = tuple(name for name in self.workflow.order if name in once_more)
-        return RunResumed(time_s=at_s, run=self.name, anew=anew)
+            taken_up.put(name, view)
+        taken_up.settle_anew()
+        return taken_up
 
     # ------------------------------------------------------------------ what the batch system tells
 
@@ -848,7 +854,9 @@ class RunState:
             yield from self._stages_done(job, status.payload_start_s, end)
             return
         yield from self._steps_done(job)
-        if not (left := self._left_of(job)):
+        left = self._left_of(job)
+        yield from self._last_step_began(job, left[:1])
+        if not left:
             yield from self._end_if_settled(end)
         elif _idled_out(job):
             self._ask_again(job)
@@ -926,6 +934,12 @@ class RunState:
                 yield from self._stage_done(job, name, step.start_s, step.end_s)
             elif view.started_s is not None and view.ended_s is not None:  # as was heard of it before
                 yield from self._stage_done(job, name, view.started_s, view.ended_s)
+
+    def _last_step_began(self, job: Job, stages: Iterable[str]) -> Iterator[Record]:
+        """Tell when the stage began that did not end well, of several of a job; the others' times are told already."""
+        for name in stages if len(job.planned.stages) > 1 else ():
+            if (began_s := self.stages[name].started_s) is not None:
+                yield StageStarted(time_s=began_s, run=self.name, stages=(name,), job_id=job.status.job_id)
 
     def _stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
         """Note that a stage ended well, as one of several of its job."""

@@ -76,6 +76,20 @@ def test_stages_run_as_tasks_in_the_order_of_the_graph(place):
     assert [picture.stat().st_size > 5_000 for picture in place.root.rglob("timeline.png")] == [True]
 
 
+def test_a_stage_waits_for_what_runs_where_the_client_is(place):
+    """Which is no task of the pool; and one that was handed over before it is waited for, and goes on, by the next."""
+    (place.root / "flow.toml").write_text(
+        'name = "mixed"\n[defaults]\ncores = 1\nwalltime = "5min"\n'
+        '[[stage]]\nname = "a"\ncommand = "echo a >>mixed"\n'
+        '[[stage]]\nname = "here"\nlocal = true\nafter = ["a"]\ncommand = "sleep 2; echo here >>mixed"\n'
+        '[[stage]]\nname = "b"\nafter = ["a"]\ncommand = "echo b >>mixed"\n'
+        '[[stage]]\nname = "c"\nafter = ["b", "here"]\ncommand = "echo c >>mixed"\n'
+        '[[stage]]\nname = "d"\nafter = ["c"]\ncommand = "echo d >>mixed"\n'
+    )
+    place.asa("run", "flow.toml", *place.on, *POOL)
+    assert (place.root / "mixed").read_text().split() == ["a", "b", "here", "c", "d"]
+
+
 def test_a_wfformat_instance_runs(place):
     """Its tasks, as lists within stages, wherever in the pool there is room."""
     tasks = {"split_1": 0.1, **{f"work_{n}": 0.2 for n in range(2, 8)}, "merge_8": 0.1}

@@ -152,7 +152,8 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     if strategy == "asa-plan":
         strategy = chance.choice(["asa-plan", "asa-plan:price=0", "asa-plan:price=1", "asa-plan:at-most=4"])
     chance = random.Random(f"again {seed}")
-    again_from = chance.choice(steps).name if chance.random() < 0.25 else ""
+    again = chance.choice(steps) if chance.random() < 0.25 else None
+    again_from = again.name if again is not None and again.when != "failed" else ""
     return Trial(seed, version, link, strategy, steps, faults, site, again_from)
 
 
