@@ -2,6 +2,7 @@
 
     python tests/growth.py                              all of it, on a simulator: some minutes
     python tests/growth.py --on local --to 256          on this computer's queue, by `asa run`
+    python tests/growth.py --on slurm --from 1000 --to 1000 --shapes layers    on Slurm's real daemons, by its commands
     python tests/growth.py --strategies chained --shapes layers --from 500 --to 2000
 
 A row has the CPU seconds of each size, and the exponent: the slope of the logarithm of the seconds over that of the
@@ -143,28 +144,61 @@ def on_local(flow: Workflow, strategy: str, most_s: float) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         queue = Queue(Path(folder), cores=8)
-        (Path(folder) / "flow.toml").write_text(_text(flow))
-        environment = {**os.environ, "ASA_BANK": f"{folder}/bank", "ASA_SITES": folder, "ASA_RUNS": f"{folder}/runs"}
-        command = [sys.executable, "-c", _TIMED, str(most_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
-        command += ["--backend", "local", "--set", "cores=8", "--set", f"spool={queue.spool.root.parent}"]
         try:
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            settings = ("cores=8", f"spool={queue.spool.root.parent}")
+            return _by_command(flow, strategy, most_s, Path(folder), "local", settings)
         finally:
             queue.close()
+
+
+def on_slurm(flow: Workflow, strategy: str, most_s: float) -> float:
+    """CPU seconds of `asa run` on Slurm's real daemons, those of Slurm's commands, too; the jobs do nothing.
+
+    Raises
+    ------
+    TooLongError
+        It takes longer than `most_s`.
+    """
+    from slurm_testbed import Testbed
+
+    os.umask(0)  # the cluster's user is another
+    testbed = Testbed(Path(f"/tmp/growth{os.getpid()}"))
+    testbed.start()
+    try:
+        settings = (f"prefix={' '.join(testbed.prefix)}", "partition=normal", "poll=1s", "most_poll=10s")
+        return _by_command(flow, strategy, most_s, testbed.folder("growth"), "slurm-cli", settings)
+    finally:
+        testbed.stop()
+
+
+def _by_command(
+    flow: Workflow, strategy: str, most_s: float, folder: Path, backend: str, settings: Sequence[str]
+) -> float:
+    """CPU seconds of `asa run` to the end, and of what it calls."""
+    (folder / "flow.toml").write_text(_text(flow))
+    environment = {**os.environ, "ASA_BANK": f"{folder}/bank", "ASA_SITES": str(folder), "ASA_RUNS": f"{folder}/runs"}
+    command = [sys.executable, "-c", _TIMED, str(most_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
+    command += ["--backend", backend, *(word for setting in settings for word in ("--set", setting))]
+    begun_s = time.monotonic()
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == -signal.SIGPROF:
         raise TooLongError
     assert done.returncode == 0, done.stderr
-    return float(done.stderr.split()[-1])
+    own_s, called_s = map(float, done.stderr.split()[-2:])
+    told = f"{own_s:.1f} s its own, {called_s:.1f} s of what it called, {time.monotonic() - begun_s:.0f} s in all"
+    sys.stderr.write(f"{flow.name} of {len(flow.stages)}, {strategy}, {backend}: {told}\n")
+    return own_s + called_s
 
 
 _TIMED = """
-import signal, sys, time
+import resource, signal, sys, time
 from asa.cli import main
 signal.setitimer(signal.ITIMER_PROF, float(sys.argv.pop(1)))
 try:
     main()
 finally:
-    sys.stderr.write(f"\\n{time.process_time()}")
+    called = resource.getrusage(resource.RUSAGE_CHILDREN)
+    sys.stderr.write(f"\\n{time.process_time()} {called.ru_utime + called.ru_stime}")
 """
 
 
@@ -177,7 +211,7 @@ def _text(flow: Workflow) -> str:
     return f'name = "{flow.name}"\n' + "".join(stages)
 
 
-PLACES = {"simulator": on_simulator, "local": on_local}
+PLACES = {"simulator": on_simulator, "local": on_local, "slurm": on_slurm}
 
 
 # ---------------------------------------------------------------------- the table
