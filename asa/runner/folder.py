@@ -234,7 +234,8 @@ class RunFolder:
                 held.enter_context(self._lease)
             except LeaseError as error:
                 hint = (
-                    "Watch it with: asa status --watch. A client that was stopped for ten minutes is taken over from."
+                    "Watch it with: asa status --watch. One on another host that has given no sign of life for ten "
+                    "minutes is taken over from."
                 )
                 raise LeaseError(error.message, where=str(self.path), hint=hint) from error
             except OSError as error:
