@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final, Literal
 
 from asa.errors import WorkflowError
 from asa.units import core_hours
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = [
     "LONGEST_NAME",
@@ -284,7 +286,8 @@ class Workflow:
         self._walltime_s = walltime_s
         self._core_hours: dict[int, float] = {}
         _check_predecessors(self.stages)
-        _check_acyclic(self.graph)
+        if len(self.order) < len(self.stages):
+            raise _cycle(self.graph)
         self._check_walltime()
 
     def __repr__(self) -> str:
@@ -293,6 +296,8 @@ class Workflow:
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """The stages' names with an edge from each to those that follow it."""
+        import networkx as nx  # noqa: PLC0415 - takes a tenth of a second, and most commands do without
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.stages)
         graph.add_edges_from((before, stage.name) for stage in self.stages.values() for before in stage.after)
@@ -301,8 +306,26 @@ class Workflow:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """All stages, each after its predecessors; otherwise as they were given."""
-        position = {name: i for i, name in enumerate(self.stages)}
-        return tuple(nx.lexicographical_topological_sort(self.graph, key=position.__getitem__))
+        names = list(self.stages)
+        position = {name: i for i, name in enumerate(names)}
+        left = [len(set(stage.after)) for stage in self.stages.values()]
+        ready, order = [i for i, count in enumerate(left) if not count], list[str]()
+        while ready:  # in ascending order at the beginning, hence a heap
+            order.append(names[heapq.heappop(ready)])
+            for after in self._followers[order[-1]]:
+                left[position[after]] -= 1
+                if not left[position[after]]:
+                    heapq.heappush(ready, position[after])
+        return tuple(order)
+
+    @cached_property
+    def _followers(self) -> dict[str, list[str]]:
+        """By stage, those that follow it."""
+        followers: dict[str, list[str]] = {name: [] for name in self.stages}
+        for name, stage in self.stages.items():
+            for before in set(stage.after):
+                followers[before].append(name)
+        return followers
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -339,8 +362,13 @@ class Workflow:
 
     def with_followers(self, names: Iterable[str]) -> frozenset[str]:
         """Give some stages and all that come after them."""
-        chosen = set(names)
-        return frozenset(chosen.union(*(nx.descendants(self.graph, name) for name in chosen)))
+        found = set(names)
+        to_see = list(found)
+        while to_see:
+            news = [name for name in self._followers[to_see.pop()] if name not in found]
+            found.update(news)
+            to_see += news
+        return frozenset(found)
 
     @cached_property
     def walltime_s(self) -> float:
@@ -427,14 +455,15 @@ def _check_predecessors(stages: Mapping[str, Stage]) -> None:
                 )
 
 
-def _check_acyclic(graph: nx.DiGraph[str]) -> None:
-    if nx.is_directed_acyclic_graph(graph):  # `find_cycle` by itself walks on from each stage anew
-        return
-    circle = next(
+def _cycle(graph: nx.DiGraph[str]) -> WorkflowError:
+    """Say which stages wait for each other."""
+    import networkx as nx  # noqa: PLC0415 - as above
+
+    circle = next(  # `find_cycle` by itself walks on from each stage anew
         part for part in nx.strongly_connected_components(graph) if len(part) > 1 or graph.has_edge(*part, *part)
     )
     cycle = nx.find_cycle(graph.subgraph(circle), next(name for name in graph if name in circle))
     path = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-    raise WorkflowError(
+    return WorkflowError(
         f"waits for itself: {path}", where=f"stage {cycle[0][0]!r}", hint="Take one of these `after` out."
     )

@@ -2,6 +2,7 @@
 
 import itertools
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,20 @@ def test_order_follows_the_graph_and_else_the_file():
     flow = Workflow("w", [DIAMOND[3], DIAMOND[2], DIAMOND[1], DIAMOND[0]])
     assert flow.order == ("a", "c", "b", "d")
     assert sorted(flow.graph.edges) == [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
+
+
+@given(st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=12), st.randoms())
+def test_order_and_followers_are_those_of_the_graph(drawn, chance):
+    """As networkx has them; in whatever order stages are given."""
+    stages = [
+        Stage(f"s{i}", cores=1, after=tuple(f"s{p}" for p in before if p < i) * 2) for i, before in enumerate(drawn)
+    ]
+    chance.shuffle(stages)
+    flow = Workflow("w", stages)
+    given = [stage.name for stage in stages]
+    assert flow.order == tuple(nx.lexicographical_topological_sort(flow.graph, key=given.index))
+    name = chance.choice(given)
+    assert flow.with_followers([name]) == {name, *nx.descendants(flow.graph, name)}
 
 
 def test_a_chain_is_laid_out_end_to_end():
