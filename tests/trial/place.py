@@ -390,7 +390,7 @@ class OtherUser(threading.Thread):
                 for line in run("squeue", "-h", "-t", "PD", "-o", "%i %r", check=False).splitlines():
                     if line.endswith(" BeginTime"):
                         run("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now", check=False)
-                    if line.endswith("launch_failed_requeued_held"):  # as asa then tells its user to
+                    if "requeued" in line and line.endswith("held"):  # whose launch failed; asa tells its user to
                         run("scontrol", "release", line.split()[0], check=False)
                 if time.monotonic() > ends_s or not self.cluster.trial.site.load:
                     continue
