@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING
 
 from asa.errors import InputError
+
+if TYPE_CHECKING:  # most commands do without it
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["JobGeometry", "size_class", "walltime_class"]
 
@@ -25,6 +27,8 @@ def size_class(cores: ArrayLike) -> NDArray[np.int64]:
     ndarray of int
         Of the same shape.
     """
+    import numpy as np  # noqa: PLC0415 - as above
+
     return np.ceil(np.log2(cores)).astype(np.int64)
 
 
@@ -41,6 +45,8 @@ def walltime_class(walltime_s: ArrayLike) -> NDArray[np.int64]:
     ndarray of int
         Of the same shape: ``round(2 log2(walltime_s))``.
     """
+    import numpy as np  # noqa: PLC0415 - as above
+
     return np.round(2 * np.log2(np.maximum(walltime_s, 1.0))).astype(np.int64)
 
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from asa.backend import JobState
-from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest
 from asa.records import (
     Ended,
     Observed,
@@ -26,8 +23,6 @@ from asa.units import core_hours
 from asa.workflow import Stage, Workflow
 
 __all__ = ["RunMetrics", "StageTimes", "Verdict", "idle_times", "judge", "measure", "without"]
-
-_GRID = np.asarray(PAPER_ALTERNATIVES_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     observed
         What became known of the wait.
     """
-    exceeds = nearest(_GRID, predicted_s) > nearest(_GRID, observed.wait_s)
+    exceeds = _class_of(predicted_s) > _class_of(observed.wait_s)
     if observed.bound == "at_most" and not exceeds:
         return None
     if observed.bound == "at_least" and exceeds:
@@ -209,7 +204,16 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
 
 def _is_too_short(predicted_s: float, observed: Observed) -> bool:
     """Whether the wait was certainly longer than predicted, by more than the grid is coarse."""
-    return observed.bound != "at_most" and nearest(_GRID, predicted_s) < nearest(_GRID, observed.wait_s)
+    return observed.bound != "at_most" and _class_of(predicted_s) < _class_of(observed.wait_s)
+
+
+def _class_of(wait_s: float) -> int:
+    """Say which of the paper's alternatives is nearest to a wait."""
+    import numpy as np  # noqa: PLC0415 - to look at a run takes none of it
+
+    from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, nearest  # noqa: PLC0415 - as above
+
+    return nearest(np.asarray(PAPER_ALTERNATIVES_S), wait_s)
 
 
 def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:

@@ -1,10 +1,17 @@
 """The run loop: observe, plan, act, until every workflow has ended; and all that lets it be interrupted anywhere."""
 
-from .active import Run, Wish
-from .drive import drive
-from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
-from .journal import Journal, read_journal
-from .loop import RunResult, run_all
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .active import Run
+    from .drive import drive
+    from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
+    from .journal import Journal, read_journal
+    from .loop import RunResult, run_all
+    from .wish import Wish
 
 __all__ = [
     "Journal",
@@ -22,3 +29,28 @@ __all__ = [
     "run_all",
     "run_paths",
 ]
+
+_LAZY = {  # to look at a run takes none of what drives one
+    "Journal": "journal",
+    "Pulse": "folder",
+    "Run": "active",
+    "RunFolder": "folder",
+    "RunPlan": "folder",
+    "RunResult": "loop",
+    "Wish": "wish",
+    "default_runs_folder": "folder",
+    "drive": "drive",
+    "find_run": "folder",
+    "list_runs": "folder",
+    "read_journal": "journal",
+    "run_all": "loop",
+    "run_paths": "folder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

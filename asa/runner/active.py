@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from asa.backend import Capabilities, JobSpec, JobState
 from asa.errors import StateError
@@ -18,7 +17,7 @@ from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
 
-__all__ = ["LATE_S", "Active", "Run", "Wish", "queued", "queues"]
+__all__ = ["LATE_S", "Active", "Run", "queued", "queues"]
 
 LATE_S = (10.0, 60.0, 300.0)
 """When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
@@ -75,25 +74,6 @@ class Run:
     walltime_s: float | None = None
     place: str = ""
     fail_fast: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What somebody wants of a run under way: to cancel it, or the job of one of its stages.
-
-    Parameters
-    ----------
-    run
-        The run's id.
-    stage
-        The stage's name; empty for the whole run.
-    what
-        Of it; so far only to cancel.
-    """
-
-    run: str
-    stage: str = ""
-    what: Literal["cancel"] = "cancel"
 
 
 @dataclass(slots=True)

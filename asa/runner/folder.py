@@ -25,10 +25,10 @@ from asa.errors import InputError, JournalError, LeaseError
 from asa.files import create_file, open_file, read_file
 from asa.locks import FileLock, Holder
 from asa.records import Record, RunEnded
-from asa.runner.active import Wish
 from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import Observation, RunState
+from asa.runner.wish import Wish
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 

@@ -11,7 +11,7 @@ from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
 from asa.records import Outcome, Predicted, Record
-from asa.runner.active import Active, Run, Wish, queued
+from asa.runner.active import Active, Run, queued
 from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.state import RunState
@@ -29,9 +29,10 @@ from asa.runner.submission import (
     take_in,
     tell_cancellations,
 )
+from asa.runner.wish import Wish
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
 
-__all__ = ["Run", "RunResult", "Wish", "run_all"]
+__all__ = ["Run", "RunResult", "run_all"]
 
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0

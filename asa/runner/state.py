@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.errors import InputError
-from asa.estimators import OwnJob
-from asa.estimators.base import WaitObservation, at_least, at_most, exactly
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
     Cancelled,
@@ -48,7 +47,11 @@ from asa.runner.entries import (
 from asa.runner.stages import Stages
 from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob, RunView, StageView
 from asa.units import core_hours
+from asa.waits import WaitObservation, at_least, at_most, exactly
 from asa.workflow import Slot, Stage, Workflow
+
+if TYPE_CHECKING:
+    from asa.estimators import OwnJob
 
 __all__ = ["ENDED_WELL", "TWIN", "Demand", "Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
 

@@ -1,0 +1,27 @@
+"""What somebody asks of a run that another process drives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Wish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants of a run under way: to cancel it, or the job of one of its stages.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    stage
+        The stage's name; empty for the whole run.
+    what
+        Of it; so far only to cancel.
+    """
+
+    run: str
+    stage: str = ""
+    what: Literal["cancel"] = "cancel"
