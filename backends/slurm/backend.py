@@ -510,6 +510,7 @@ class SlurmBackend:
         for job_id in unseen:
             if job_id in self._jobs:
                 self._jobs[job_id].tell()
+        self._end_needless(live)
         self._check_dependencies()
         if unknown := [job_id for job_id in unseen if job_id not in self._jobs]:
             if uncertain:
@@ -624,6 +625,21 @@ class SlurmBackend:
         )
 
     # ------------------------------------------------------------------ belt and braces
+
+    def _end_needless(self, live: Iterable[TrackedJob]) -> None:
+        """Cancel jobs that are back in the queue though what they were to run has ended well."""
+        for job in live:
+            try:
+                if not job.is_needless(self._folder):
+                    continue
+                self._link.cancel(job.job_id)
+            except JobNotFoundError:
+                pass
+            except BackendError as error:  # the next look tries again
+                self._trouble = _in_words(error)
+                continue
+            job.conclude(self._folder)
+            self._pacer.changed(self._clock())
 
     def _check_dependencies(self) -> None:
         """Cancel jobs that Slurm let go though what they depend on was not met.

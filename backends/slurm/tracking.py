@@ -155,6 +155,30 @@ class TrackedJob:
         end_s = max(now_s, self._latest_s())
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
+    def is_needless(self, folder: RunFolder) -> bool:
+        """Say whether the job is back in the queue though its payload has ended well.
+
+        So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
+        would run looks for the marks first, and does nothing; but it may be on hold until somebody lets it go.
+
+        Raises
+        ------
+        UnavailableError
+            The marks cannot be read.
+        """
+        record, kept = self.record, self.kept
+        if record is None or not kept.token or self.status.state is not JobState.PENDING:
+            return False
+        if not (self._ran or record.restarts or record.reason in HELD):
+            return False
+        ended = folder.ended(self.job_id, kept.token)
+        return ended is not None and ended.exit_code == 0
+
+    def conclude(self, folder: RunFolder) -> None:
+        """Let it have ended as its payload did, before it came back into the queue."""
+        if (ended := folder.ended(self.job_id, self.kept.token)) is not None:
+            self._become(replace(self._ended_by(ended, folder), reason=ENDED_WELL))
+
     def _become(self, status: JobStatus) -> bool:
         if not self.is_live and not self._is_back(status):
             return False

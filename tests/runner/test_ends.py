@@ -77,6 +77,31 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
     assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
 
 
+class Forgetful(FakeLink):
+    """One whose controller does not hear of the first job's end, and has it on hold in the queue afterwards."""
+
+    def _end(self, job, state, code):
+        super()._end(job, state, code)
+        if job.job_id == "1" and not job.restarts:
+            job.state, job.start_s, job.eligible_s, job.payload_s, job.end_s = "PENDING", None, None, None, None
+            job.restarts, job.held = 1, "JobHeldUser"
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "big-job"])
+def test_a_job_that_is_back_in_the_queue_though_it_ended_well_is_waited_for_no_longer(tmp_path, strategy):
+    """It is cancelled, on hold or not; none of its stages runs again, and the others go on."""
+    stages = [stage("a", "sleep 5"), stage("b", "sleep 7", after=("a",)), stage("c", "sleep 3", after=("b",))]
+    place = Place(tmp_path, stages, strategy, link=Forgetful)
+    began_s = place.clock()
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert place.clock() - began_s < 300
+    ran = [job for job in place.link.all.values() if job.state == "COMPLETED"]
+    assert len(ran) == {"per-stage": 2, "chained": 2, "big-job": 0}[strategy]
+    assert place.link.all["1"].state == "CANCELLED"
+    assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
+
+
 class AwayOnceCancelled(FakeLink):
     """One that is away for two minutes from its first cancellation on."""
 

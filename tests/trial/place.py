@@ -385,11 +385,13 @@ class OtherUser(threading.Thread):
         """Submit as soon as fewer wait; and let no job wait the two minutes for which Slurm keeps it when put back."""
         ends_s = time.monotonic() + self.lasts_s
         run = self.cluster.slurm.run_as_root
+        seen = set[str]()  # not at once: slurmd may still have to tell of the first instance's end
         while not self.over.wait(2.0):
             with suppress(subprocess.TimeoutExpired):
                 for line in run("squeue", "-h", "-t", "PD", "-o", "%i %r", check=False).splitlines():
-                    if line.endswith(" BeginTime"):
+                    if line.endswith(" BeginTime") and line in seen:
                         run("scontrol", "update", f"jobid={line.split()[0]}", "starttime=now", check=False)
+                    seen.add(line)
                     if "requeued" in line and line.endswith("held"):  # whose launch failed; asa tells its user to
                         run("scontrol", "release", line.split()[0], check=False)
                 if time.monotonic() > ends_s or not self.cluster.trial.site.load:
