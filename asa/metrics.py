@@ -353,4 +353,4 @@ def _stood_still(job: Ended, told: Sequence[Record]) -> float:
         elif isinstance(record, StageEnded):
             running.difference_update(record.stages)
             since_s = None if running else record.time_s
-    return total
+    return total if since_s is None else total + core_hours(cores, max(job.time_s - since_s, 0.0))

@@ -182,7 +182,7 @@ def _script(text: str) -> str:
     lines = [
         'asa_script=$(mktemp "${TMPDIR:-/tmp}/asa-XXXXXXXX") || exit 87',
         "trap 'rm -f \"$asa_script\"' EXIT",
-        f"cat >\"$asa_script\" <<'{end}'\n{body}{end}",
+        f"cat >\"$asa_script\" <<'{end}' || exit 87\n{body}{end}",
         f'asa_run {shlex.join(interpreter)} "$asa_script"',
     ]
     return "\n".join(lines)
@@ -206,9 +206,9 @@ def _tasks(stage: Stage, cores: int, place: str) -> str:
         name = shlex.quote(stage.tasks_file)
         missing = shlex.quote(f"asa: the list of tasks is missing: {stage.tasks_file}")
         lines.append(f"[ -r {name} ] || {{ echo {missing} >&2; exit {INPUT_EXIT}; }}")
-        lines.append(f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name} >\"$asa_list\"")
+        lines.append(f"grep -v -e '^[[:space:]]*$' -e '^[[:space:]]*#' <{name} | cat >\"$asa_list\" || exit 87")
     else:
-        lines.append(f"cat >\"$asa_list\" <<'{end}'\n{listed}{end}")
+        lines.append(f"cat >\"$asa_list\" <<'{end}' || exit 87\n{listed}{end}")
     return "\n".join([*lines, _RUN, f"asa_pool={shlex.quote(_POOL)}", _RUN_TASKS])
 
 
@@ -325,7 +325,7 @@ asa_task() {{
     if [ "$asa_code" -ne 0 ]; then
       : >"$asa_running/failed"
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
-    elif [ -n "$asa_done" ]; then
+    elif [ -n "$asa_done" ] && [ ! -e "$asa_running/ending" ]; then # else it may have saved its state and left
       mv -f "$asa_done/.$1" "$asa_done/$1" || :
     fi
   fi
@@ -334,7 +334,7 @@ asa_task() {{
 asa_told=0 asa_ending=
 asa_tell() {{
   asa_told=$((asa_told + 1))
-  case $1 in HUP | INT | TERM) asa_ending=1 ;; esac
+  case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
     kill -s "$1" "$(cat "$asa_place" 2>/dev/null)" 2>/dev/null || :
   done

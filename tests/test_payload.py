@@ -176,6 +176,35 @@ def test_tasks_that_ended_well_are_not_run_again(tmp_path):
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2", "3", "3"]
 
 
+def test_a_task_that_was_told_to_end_has_not_ended_well(tmp_path):
+    """It may have saved its state and left, with exit code 0; what had ended before has."""
+    place = tmp_path / "place"
+    saves = "echo 2 >>ran; [ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
+    one = stage(tasks=("echo 1 >>ran", saves))
+    with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
+        until(lambda: (tmp_path / "up").exists() and (place / "1").exists())
+        process.terminate()
+        assert process.wait(30) == 143
+    assert (tmp_path / "saved").exists()
+    assert run(one, tmp_path, place=place).returncode == 0
+    assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2"]
+
+
+@pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
+def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
+    """Where a node's disk is full: rather than the part for which there was room."""
+    (tmp_path / "list").write_text("touch ran\ntouch ran\n")
+    what = {"script": "#!/bin/sh\ntouch ran\n", "tasks": ("touch ran", "touch ran"), "tasks_file": "list"}
+    cat = tmp_path / "bin" / "cat"
+    cat.parent.mkdir()
+    cat.write_text("#!/bin/sh\nhead -n 1\necho 'cat: write error: No space left on device' >&2\nexit 1\n")
+    cat.chmod(0o755)
+    done = run(stage(**{how: what[how]}), tmp_path, PATH=f"{cat.parent}:{os.environ['PATH']}")
+    assert done.returncode == 87
+    assert "No space left" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_tasks_whose_output_is_missing_are_run_again(tmp_path):
     """One has ended well and made nothing: it is not known which."""
     place = tmp_path / "place"

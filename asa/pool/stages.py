@@ -614,24 +614,24 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(text: str, done: Path) -> str:
-    """Write what runs a stage, unless it ended well before: who was to tell of that may have died since."""
+    """Write what runs a stage, unless it ended well before: who was to tell of that may have died since.
+
+    Room for the note is taken before. What was told to end may have saved its state and left: it has not ended well.
+    """
     mark = shlex.quote(str(done))
     return (
-        f"trap : HUP INT TERM\n[ ! -e {mark} ] || exit 0\n"
+        f"[ ! -e {mark} ] || exit 0\n"
         f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}.draft || exit 87\n"
-        f'(\n{text}\n)\ncode=$?\n[ "$code" -eq 0 ] || exit "$code"\nmv -f {mark}.draft {mark}'
+        f"asa_ending=\ntrap asa_ending=1 HUP INT TERM\n(\n{text}\n)\ncode=$?\n"
+        f'[ "$code" -eq 0 ] || exit "$code"\n[ -z "$asa_ending" ] || exit 143\nmv -f {mark}.draft {mark}'
     )
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
     """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
-    mark = shlex.quote(str(done))
     told = shlex.quote(f"asa: task {number} of {count} failed: {line}")
-    return (
-        f"[ ! -e {mark} ] || exit 0\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null\ncode=$?\n"
-        f'[ "$code" -eq 0 ] || {{ printf "%s\\n" {told} >&2; exit "$code"; }}\n'
-        f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}"
-    )
+    run = f"export ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
+    return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {told} >&2\nexit "$code"', done)
 
 
 def _safe(spec: JobSpec) -> str:

@@ -296,6 +296,8 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
             _note_predictions(one, plan, now)
             wakes = [max(time, one.again_s) for time in times if time < math.inf]
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
+        if not _may_submit(one, due[0], now):
+            return now + AGAIN_S[0]  # something else has to happen before
         for job in due:
             if not _may_submit(one, job, now):
                 break

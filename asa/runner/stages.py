@@ -121,7 +121,7 @@ class Stages(Mapping[str, StageView]):
         was, self._views[name] = self._views[name], view
         if view.not_before_s > -math.inf:
             self._paused.add(name)
-        if (was.started_s is None) != (view.started_s is None):
+        if _is_open(was) != _is_open(view):
             self._note_order(name)
         if was.phase is view.phase:
             return False
@@ -152,10 +152,10 @@ class Stages(Mapping[str, StageView]):
             return False
         n_open, n_out, n_bad, n_conditional = self._counts[name]
         if view.stage.when == "success" or not self._before[name]:
-            if n_out:
+            if n_out and (n_bad or not n_open):  # what is left open may yet fail, which counts for those that clean up
                 phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
                 return self._put(name, replace(view, phase=phase, reason=self._why(name)))
-            takes_turn = not n_conditional
+            takes_turn = not n_conditional and not n_out
         elif n_open:
             return False
         elif view.stage.when == "failed" and not n_bad:
@@ -204,7 +204,11 @@ class Stages(Mapping[str, StageView]):
         """
         for began_s, ended_s in self._nearest(name, self._before):
             at_s = max(at_s, began_s if ended_s is None else ended_s)
-        return min([at_s, *(began_s for began_s, _ in self._nearest(name, self._after))])
+        asked_s = self._views[name].submit_s
+        later = (
+            began_s for began_s, _ in self._nearest(name, self._after)
+        )  # unless it was before this was tried again
+        return min([at_s, *(began_s for began_s in later if asked_s is None or began_s >= asked_s)])
 
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:
         """Say when the nearest stages in one direction that have begun did, and ended; beyond, times are in order.
@@ -225,13 +229,18 @@ class Stages(Mapping[str, StageView]):
         """Keep in mind which stages have begun, as far as is known, before one that they follow has."""
         for one in (name, *self._after[name]):
             has_begun = self._views[one].started_s is not None
-            if has_begun and any(self._views[before].started_s is None for before in self._before[one]):
+            if has_begun and any(_is_open(self._views[before]) for before in self._before[one]):
                 self._ahead.add(one)
             else:
                 self._ahead.discard(one)
 
 
 _ENDED = {Phase.FAILED: "failed", Phase.BLOCKED: "did not run", Phase.SKIPPED: "did not run"}
+
+
+def _is_open(view: StageView) -> bool:
+    """Whether a stage has yet to begin."""
+    return view.started_s is None and not view.phase.is_settled
 
 
 def _counted(phase: Phase) -> tuple[int, int, int, int]:

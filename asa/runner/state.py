@@ -67,6 +67,7 @@ _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less 
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _MOST_SHORT = 5  # times that a job may come back with too few cores
+_MAX_IDLE = 0.25  # of a workflow's core-hours, that one job may idle while the client runs what is local
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
@@ -281,6 +282,7 @@ class RunState:
                 yield self._cancelled_record(job.planned, job_id, reason, at_s)
                 yield from self._steps_done(job)
                 self._ask_again(job)
+                yield from self._end_if_settled(at_s)
             case Refused(token=token, at_s=at_s, reason=reason):
                 self.open_intent = None
                 self.refused |= dict.fromkeys(self.intents[token].planned.stages, reason)
@@ -333,7 +335,7 @@ class RunState:
             awaits=self._awaited(before) if planned.keep is not Keep.NOTHING else (),
             posts=tuple(self._token(name) for name in planned.stages),
             supersedes=self._superseded(planned),
-            max_await_s=self._max_await_s(planned, before),
+            max_await_s=self._max_await_s(planned, before, demand.walltime_s),
             run_s=max(slot.end_s for slot in slots),
         )
 
@@ -384,19 +386,21 @@ class RunState:
         """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
         return tuple(dict.fromkeys(self._token(name) for name in before if not self.stages[name].phase.is_settled))
 
-    def _max_await_s(self, planned: PlannedJob, before: Iterable[str]) -> float | None:
-        """Say for how long a job that came early may wait by itself: somewhat longer than the client lets it."""
-        if planned.keep is not Keep.AWAIT:
+    def _max_await_s(self, planned: PlannedJob, before: Iterable[str], own_s: float) -> float | None:
+        """Say for how long a job may wait by itself for what it follows: for what it asks for beyond its stages' own."""
+        idle_s = self._local_before(before)
+        if planned.keep is Keep.NOTHING or not (planned.keep is Keep.AWAIT or idle_s):
             return None
-        return planned.spare_walltime_s + self._local_before(before) + _NOTICE_S
+        asked_s = self._at_most(own_s + planned.spare_walltime_s + idle_s, planned.stages, "")
+        return max(asked_s - own_s, 1.0)
 
     def _superseded(self, planned: PlannedJob) -> tuple[str, ...]:
-        """Name the jobs that were to run some stages before."""
-        if not any(self.stages[name].resubmissions for name in planned.stages):
-            return ()
+        """Name the jobs that were to run some stages before, also those that may yet turn up."""
+        former = {token: self.intents[token].planned for token in self.doubtful}
+        if any(self.stages[name].resubmissions for name in planned.stages):
+            former |= {job.spec.token: job.planned for job in self.jobs.values()}
         stages, token = set(planned.stages), self.token_of(planned)
-        former = (job for job in self.jobs.values() if not job.planned.joins and job.spec.token != token)
-        return tuple(dict.fromkeys(job.spec.token for job in former if stages.intersection(job.planned.stages)))
+        return tuple(t for t, one in former.items() if t != token and not one.joins and stages.intersection(one.stages))
 
     def _steps(self, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
         """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
@@ -455,6 +459,17 @@ class RunState:
             known[name] = stage.expected_s + _NOTICE_S + idle_s(stage.after)
         return idle_s(before)
 
+    def _idles_long(self, planned: PlannedJob) -> bool:
+        """Whether a job might idle for more than it may while the client runs what is local, or did so before."""
+        inside = set(planned.stages)
+        before = [name for one in planned.stages for name in self.stages[one].stage.after if name not in inside]
+        if not (idle_s := self._local_before(before)):
+            return False
+        if any(self.stages[name].resubmissions for name in planned.stages):
+            return True
+        idle = core_hours(self.demand_of(planned.stages, planned.widths).cores, idle_s - _NOTICE_S)
+        return idle > _MAX_IDLE * self.workflow.stage_core_hours(self.capabilities.cores_per_node)
+
     def _local_to_run(self, before: Iterable[str]) -> list[str]:
         """Name local stages that have not ended, of those given and those right before such, in order."""
         found, to_see = set[str](), list(before)
@@ -491,11 +506,13 @@ class RunState:
         return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
 
     def _in_doubt(self) -> Iterator[PlannedJob]:
-        """Give what was sent, is not known to have arrived, and has not been sent again."""
+        """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
         sent = {job.spec.token for job in self.jobs.values()}
         for token in self.doubtful.keys() - sent:
             planned = self.intents[token].planned
-            if not planned.joins and self.stages.keys() >= set(planned.stages) and self.token_of(planned) == token:
+            if planned.joins or not self.stages.keys() >= set(planned.stages) or self.token_of(planned) != token:
+                continue
+            if not any(self.stages[name].phase.is_settled for name in planned.stages):
                 yield planned
 
     def earliest_s(self, planned: PlannedJob) -> float:
@@ -506,6 +523,8 @@ class RunState:
         """
         if planned.joins:
             return -math.inf
+        if planned.keep is not Keep.NOTHING and self._idles_long(planned):
+            return math.inf
         if all(self.stages[name].stage.local for name in planned.stages) and any(
             not self.stages[before].phase.is_settled
             for name in planned.stages

@@ -160,7 +160,7 @@ def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
             return
         why = f"{_stages(planned)} refused: {error.message}"
         why, now_s = f"{why}. {error.hint}" if error.hint else why, backend.now()
-        one.commit(Stopped("failed", why, now_s, spec.token) if planned.joins else Refused(spec.token, now_s, why))
+        one.commit(Refused(spec.token, now_s, why))
     except SubmitInDoubtError:
         one.again_s = backend.now()  # `clear_up` sees to it
     except (SubmitDeferredError, UnavailableError) as error:

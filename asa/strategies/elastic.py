@@ -96,7 +96,7 @@ class Elastic:
         left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
         for names, widths in self._groups(view, forecast, left):
             before = {other for name in names for other in view.stages[name].stage.after} - set(names)
-            is_ready = all(view.stages[other].phase is Phase.DONE for other in before)
+            is_ready = all(view.stages[other].phase.is_settled for other in before)
             if not (is_ready or can_depend):
                 continue
             cores = max(widths[:1] or [_cores(view, name) for name in names])

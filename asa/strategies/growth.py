@@ -24,6 +24,7 @@ from .base import (
 
 __all__ = ["MOST_SPARE", "NOTICE_S", "Growth", "Watched", "predicted", "walltime_of", "width_of"]
 
+_LOOK_S = 60.0  # between looks at what takes longer than expected
 NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then
 MOST_SPARE = 0.25  # of the stages' own walltime
 
@@ -94,11 +95,11 @@ class Growth:
         wakes: list[float] = []
         for names in _jobs(view):
             if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
-                cancelled.append(
-                    Cancellation(_job_id(view, names), "its cores are so late that the rest would not fit")
-                )
+                cancelled.append(Cancellation(_job_id(view, names), "it has stood still for as long as it may"))
             elif late_s is not None:
                 wakes.append(late_s)
+            elif (ended_s := _doomed_s(view, names)) is not None:
+                wakes.append(ended_s)
             for rise in self._rises(view, forecast, names, ends):
                 if rise.planned is not None:
                     growths.append(rise.planned)
@@ -117,6 +118,8 @@ class Growth:
         ends[names[0]] = time_s = _end_s(view, stages[0], begin_s)
         is_kept = True
         for place, (before, stage) in enumerate(pairwise(stages), start=1):
+            if stage.phase.is_settled and stage.started_s is None:
+                return  # its cores were refused
             if stage.started_s is None:
                 time_s = max(time_s, view.now_s)
                 is_kept &= stage.cores >= before.cores
@@ -256,8 +259,24 @@ def _late_s(view: RunView, names: Sequence[str]) -> float | None:
     begun = stages[: len(stages) - len(left)]
     if not left or not begun or begun[-1].ended_s is None or left[0].limit_s is None:
         return None
+    if left[0].phase.is_settled:
+        return -math.inf  # it failed: its cores were refused
+    whole_s = walltime_of(view, names)
     share = sum(stage.stage.walltime_s for stage in left) / sum(stage.stage.walltime_s for stage in stages)
-    return left[0].limit_s - share * walltime_of(view, names)
+    fits_s = left[0].limit_s - share * whole_s
+    spare_s = left[0].limit_s - whole_s - (begun[0].started_s or 0.0)  # as was asked for, and told
+    times = [(one.ended_s, other.started_s) for one, other in pairwise(begun)]
+    stood_s = sum(max(begin_s - end_s, 0.0) for end_s, begin_s in times if end_s is not None and begin_s is not None)
+    return min(fits_s, begun[-1].ended_s + max(spare_s, NOTICE_S) - stood_s)
+
+
+def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
+    """Say when to look for the end of what runs in a job whose next stage will not; None where it may."""
+    running = [view.stages[name] for name in names if view.stages[name].started_s is not None]
+    left = [view.stages[name] for name in names if view.stages[name].started_s is None]
+    if not running or not left or not left[0].phase.is_settled or running[-1].started_s is None:
+        return None
+    return max(running[-1].started_s + running[-1].stage.expected_s, view.now_s + _LOOK_S)
 
 
 def walltime_of(view: RunView, names: Sequence[str]) -> float:

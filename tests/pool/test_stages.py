@@ -24,7 +24,7 @@ from asa.experiment import Comparison, compare, workflow_maker
 from asa.pool import demand
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
-from asa.pool.stages import PoolOfStages, _needs, _Order, _unless_done, run_part
+from asa.pool.stages import PoolOfStages, _needs, _once, _Order, _unless_done, run_part
 from asa.sites import open_facility
 from asa.workflow import Stage, Workflow
 
@@ -276,6 +276,22 @@ def test_a_stage_that_ended_well_is_not_run_again_though_nobody_heard_of_its_end
     (tmp_path / "go").touch()
     assert (run(), run(), run()) == (0, 0, 0)
     assert ran.read_text().split() == ["x", "bye"] * 3
+
+
+@pytest.mark.parametrize("is_task", [False, True])
+def test_what_was_told_to_end_has_not_ended_well(tmp_path, is_task):
+    """It may have saved its state and left with exit code 0: it is run again."""
+    saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; touch up; sleep 60 & wait"
+    done = tmp_path / "done" / "1"
+    text = _once(saves, 1, 2, done) if is_task else _unless_done(saves, done)
+    with subprocess.Popen(["sh", "-c", text], cwd=tmp_path, start_new_session=True) as process:
+        until((tmp_path / "up").exists)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 143
+    assert (tmp_path / "saved").exists()
+    assert not done.exists()
+    assert subprocess.run(["sh", "-c", text], cwd=tmp_path, check=False).returncode == 0
+    assert done.exists()
 
 
 def test_what_a_stage_leaves_in_the_background_ends_with_it(tmp_path):

@@ -15,7 +15,14 @@ from asa.backends.simulated.engine import Engine, JobTable
 from asa.workflows import montage, statistics
 
 from asa.backend import Capabilities, JobState, JobStatus, StepTimes
-from asa.errors import BackendError, InputError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
+from asa.errors import (
+    BackendError,
+    InputError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
 from asa.estimators import WaitBank
 from asa.metrics import measure
 from asa.records import (
@@ -367,8 +374,31 @@ def test_a_site_that_gives_no_more_cores_refuses_the_wish():
     backend = Growing()
     result = run(backend)
     assert result.outcome == "failed"
-    assert result.reason == "more cores for stage 'c' were refused: no job gets more cores here. Take `asa-plan`."
+    assert result.reason.startswith(
+        "more cores for stage 'c' were refused: no job gets more cores here. Take `asa-plan`."
+    )
     nothing_is_left(backend.inner)
+
+
+def test_a_growth_that_is_refused_ends_its_stage_and_nothing_else():
+    """What runs beside it goes on, as after any failure; its job does not stand still any longer."""
+
+    class Refusing:
+        def __init__(self):
+            self.inner = machine(cores=16)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def grow(self, *_, **__):
+            raise SubmitRejectedError("Requested node configuration is not available")
+
+    beside = Stage("sib", cores=1, walltime_s=5000, expected_run_s=3000, partition="other")
+    flow = Workflow("flow", [*FLOW.stages.values(), beside])
+    result = run(Refusing(), {3: 100.0}, workflow=flow)
+    assert result.outcome == "failed"
+    done = {name for record in result.records if isinstance(record, StageEnded) for name in record.stages}
+    assert done == {"a", "b", "sib"}
 
 
 @pytest.mark.parametrize("end_s", [250, 300, 340, 600])

@@ -37,10 +37,11 @@ def stage(name, command, after=(), expected_s=60.0, walltime_s=86400.0):
 class Place:
     """A run's folder, and an in-memory Slurm that outlives its clients."""
 
-    def __init__(self, path, stages, strategy="per-stage", link=FakeLink, bank=""):
+    def __init__(self, path, stages, strategy="per-stage", link=FakeLink, bank="", *, fail_fast=True):
         plan = RunPlan(
-            "abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank, fail_fast=True
-        )
+            "abcd1234", "x", "x", tuple(stages), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank,
+            fail_fast=fail_fast,
+        )  # fmt: skip
         self.folder, self.clock = RunFolder.create(path, plan), VirtualClock()
         self.link = link(self.clock, self.folder.path)
 
@@ -75,6 +76,35 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
     assert place.clock() - began_s < 100
     assert place.ended()["x_b"] == "CANCELLED"
     assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
+
+
+class LosesSecond(FakeLink):
+    """One that the second submission does not reach, which nobody can know."""
+
+    submissions = 0
+
+    def submit(self, job):
+        self.submissions += 1
+        if self.submissions == 2:
+            raise SubmitInDoubtError("the request was lost")
+        return super().submit(job)
+
+
+@pytest.mark.parametrize("strategy", ["elastic", "big-job", "chained"])
+def test_a_group_in_doubt_of_which_a_stage_will_not_run_is_asked_for_anew(tmp_path, strategy):
+    """In the doubtful company it cannot be; its job, should it turn up, is superseded."""
+    stages = [
+        replace(stage("x", "sleep 3; exit 1"), partition="p1"),
+        stage("a", "sleep 5", after=("x",)),
+        stage("b", "sleep 5"),
+    ]
+    place = Place(tmp_path, stages, strategy, link=LosesSecond, fail_fast=False)
+    began_s = place.clock()
+    result = place.go()
+    assert result.outcome == "failed"
+    told = {name: view.phase.value for name, view in place.folder.state()[0].stages.items()}
+    assert told == {"x": "failed", "a": "blocked", "b": "done"}
+    assert place.clock() - began_s < 600
 
 
 class Forgetful(FakeLink):

@@ -198,12 +198,14 @@ def test_nothing_is_asked_for_while_the_machine_does_not_hold_both():
 
 
 def test_a_job_that_stands_still_for_too_long_is_given_up():
-    """C and d ask for 1000 s of its 4240."""
-    standing = submitted(3239.0, steps=[(0.0, 1000.0), (1000.0, 1500.0)], growths=[growth(Phase.QUEUED)])
+    """It asks for 240 s more than its stages do, however much of their walltimes a and b leave: it may idle no more."""
+    standing = submitted(1739.0, steps=[(0.0, 1000.0), (1000.0, 1500.0)], growths=[growth(Phase.QUEUED)])
     plan = Elastic().plan(standing, Fixed())
-    assert (plan.cancellations, plan.wake_s) == ((), 3240.0)
-    [given_up] = Elastic().plan(replace(standing, now_s=3240.0), Fixed()).cancellations
+    assert (plan.cancellations, plan.wake_s) == ((), 1740.0)
+    [given_up] = Elastic().plan(replace(standing, now_s=1740.0), Fixed()).cancellations
     assert given_up.job_id == "7"
+    before = submitted(1600.0, steps=[(0.0, 900.0), (1000.0, 1500.0)], growths=[growth(Phase.QUEUED)])
+    assert Elastic().plan(before, Fixed()).wake_s == 1640.0, "it has stood still for 100 s already"
     slow = submitted(3400.0, steps=[(0.0, 1000.0), (1000.0, None)], growths=[growth(Phase.QUEUED)])
     assert Elastic().plan(slow, Fixed()).cancellations == (), "b runs: there is something to be had of it"
 
