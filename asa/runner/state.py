@@ -387,7 +387,7 @@ class RunState:
         return tuple(dict.fromkeys(self._token(name) for name in before if not self.stages[name].phase.is_settled))
 
     def _max_await_s(self, planned: PlannedJob, before: Iterable[str], own_s: float) -> float | None:
-        """Say for how long a job may wait by itself for what it follows: for what it asks for beyond its stages' own."""
+        """Say for how long a job may wait by itself for what it follows: for as long as it asks for beyond its own."""
         idle_s = self._local_before(before)
         if planned.keep is Keep.NOTHING or not (planned.keep is Keep.AWAIT or idle_s):
             return None
