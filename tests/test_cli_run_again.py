@@ -176,3 +176,26 @@ def test_what_would_not_run_once_more_either_is_refused(place):
     place.asa("resume", "--from", "tidy", "--from", "a")
     assert place.status()["state"] == "completed"
     assert (place.root / "did").read_text() == "a\na\n"
+
+
+@pytest.mark.parametrize("how", ["random", "empty", "gone"])
+def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
+    """A bare command means the latest run: if that is damaged it is said, and nothing is cancelled in its place."""
+    flow = place.flow(*LONG)
+    first = place.begin("run", flow, *place.on, "--name", "first", "--quiet")
+    until(lambda: place.jobs(), what="a job")
+    first.kill()
+    first.communicate()
+    place.asa("run", place.flow(*CHAIN, name="other"), *place.on, "--name", "second", "--quiet")
+    [second] = (run for run in place.runs() if run.name.startswith("second"))
+    if how == "gone":
+        (second / "run.json").unlink()
+    else:
+        (second / "run.json").write_bytes(b"{}" if how == "empty" else bytes(range(256)))
+    words = "is missing" if how == "gone" else "is no description of a run"
+    for command in ("status", "explain", "report", "cancel", "resume"):
+        assert words in place.asa(command, code=2).stderr
+        assert words in place.asa(command, "second", code=2).stderr
+    assert second.name in place.asa("runs", columns=200).stdout
+    assert place.jobs(), "the first goes on"
+    place.asa("cancel", "first", "--yes")

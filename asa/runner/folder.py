@@ -43,6 +43,7 @@ _PULSE_S = 5.0
 _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
+_NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
 _UNREADABLE = "Check whose it is, its rights, and its file system."
 
 
@@ -182,6 +183,9 @@ class RunFolder:
         try:
             text = read_file(file)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if (self.path / _JOURNAL).exists():
+                hint = "Restore it; the jobs' files and the journal are still there."
+                raise InputError("is missing, which describes the run", where=str(file), hint=hint) from error
             raise InputError(
                 f"there is no run here: {error.strerror}", where=str(self.path), hint="See them all with: asa runs"
             ) from error
@@ -451,11 +455,30 @@ def list_runs(runs: Path) -> list[RunFolder]:
     runs
         The folder.
     """
-    found = []
+    return _runs_in(runs)[0]
+
+
+def _runs_in(runs: Path) -> tuple[list[RunFolder], list[Path]]:
+    """Give the runs in a folder, the latest last, and those that cannot be read."""
+    found: list[RunFolder] = []
+    damaged: list[Path] = []
     for path in run_paths(runs):
-        with suppress(InputError):
+        try:
             found.append(RunFolder(path))
-    return sorted(found, key=lambda run: run.plan.created_s)
+        except InputError:
+            if _NAMED.search(path.name) or (path / _JOURNAL).is_file():
+                damaged.append(path)
+    return sorted(found, key=lambda run: run.plan.created_s), damaged
+
+
+def _began_s(path: Path) -> float:
+    """Say when a run was begun of which only the folder can be read: its name tells."""
+    if named := _NAMED.search(path.name):
+        with suppress(ValueError, OverflowError):
+            return datetime.strptime(named[1], "%Y%m%d-%H%M%S").timestamp()  # noqa: DTZ007 - as it was made
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return math.inf
 
 
 def run_paths(runs: Path) -> list[Path]:
@@ -480,13 +503,15 @@ def run_paths(runs: Path) -> list[Path]:
 
 
 def _may_be_run(path: Path) -> bool:
-    try:
-        (path / _PLAN).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:  # which is for who opens it to tell
+    for name in (_PLAN, _JOURNAL):
+        try:
+            (path / name).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:  # which is for who opens it to tell
+            pass
         return True
-    return True
+    return False
 
 
 def find_run(runs: Path, named: str) -> RunFolder:
@@ -508,11 +533,15 @@ def find_run(runs: Path, named: str) -> RunFolder:
     """
     if named and (path := next((path for path in (Path(named), runs / named) if _may_be_run(path)), None)):
         return RunFolder(path)
-    every = list_runs(runs)
+    every, damaged = _runs_in(runs)
     found = [run for run in every if run.path.name.startswith(named)]
     exact = [run for run in every if run.plan.name == named]
-    if exact or (len(found) == 1) or (found and not named):
-        return (exact or found)[-1]
+    latest = (exact or found)[-1] if exact or found else None
+    for path in damaged:  # which may be the one that is meant: no other is taken in its place
+        if path.name.startswith(named) and (latest is None or _began_s(path) >= latest.plan.created_s - 1.0):
+            RunFolder(path)  # says what is wrong with it
+    if latest is not None and (exact or len(found) == 1 or not named):
+        return latest
     known = ", ".join(run.path.name for run in every[-5:]) or "none"
     if not found:
         raise InputError(f"there is no run {named!r}".replace(" ''", ""), where=str(runs), hint=f"The latest: {known}.")
