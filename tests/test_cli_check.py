@@ -397,8 +397,8 @@ def test_what_only_a_shell_would_expand_is_told(place):
         ("stage 'a': outputs: z{1..3} is", "outputs", "a path for each"),
         ("stage 'a': outputs: ${A}/z is", "outputs", "{{name}}"),
         ("stage 'b': tasks_file: $LIST is", "tasks_file", "{{name}}"),
-        ("stage 'b': environment: PATH = '/opt:$PATH' is", "environment = { PATH", "export PATH=..."),
-        ("environment: TMP = '`pwd`' is taken as it stands", "environment = { TMP", "export TMP=..."),
+        ("stage 'b': environment: the value of PATH is", "environment = { PATH", "export PATH=..."),
+        ("environment: the value of TMP is taken as it stands, `, too", "environment = { TMP", "export TMP=..."),
     ):
         found = only(problems, words)
         assert rows[found[0] - 1].strip().startswith(text)

@@ -103,7 +103,7 @@ def run(
     from asa.cli.pooled import facility_for
     from asa.runner import RunFolder
     from asa.runner.begin import check_text
-    from asa.runner.outlook import check_strategy, plan_of, read_only_bank
+    from asa.runner.outlook import check_options, check_strategy, plan_of, read_only_bank
 
     if strategy is not None:
         check_strategy(strategy)
@@ -118,6 +118,7 @@ def run(
     asked = replace(asked, opened=replace(asked.opened, facility=facility))
     with tempfile.TemporaryDirectory(prefix="asa-") as place, asked.connected(Path(place)) as world:
         plan = replace(asked.planned(world, chosen, name=name or ""), fail_fast=fail_fast)
+        check_options(plan, how, world)
         if dry_run:
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank))
             print_plan(plan, jobs, world, as_json=output is Output.JSON, place=place, scripts=scripts)

@@ -214,6 +214,8 @@ class _Translator:
     def _with_command(self, script: Script, stage: Stage) -> Stage:
         folder = text_of(script.directives, "chdir")
         command = _command(script)
+        if script.path is not None:
+            command = f"exec {command}"  # so that signals come to the script itself
         if folder:
             command = f"cd {shlex.quote(folder)} && {command}"
         self._tell_of_path(script)

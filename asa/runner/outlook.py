@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from asa.backend import Backend, JobSpec, JobState, JobStatus
-from asa.errors import InputError
+from asa.backend import Backend, JobSpec, JobState, JobStatus, Previewing
+from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.runner.active import queued
 from asa.runner.entries import Accepted, Intended
@@ -22,6 +22,7 @@ from asa.workflow import Stage
 __all__ = [
     "MADE_UP",
     "PlannedSpec",
+    "check_options",
     "check_possible",
     "check_strategy",
     "forecast_of",
@@ -119,6 +120,36 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
             where=f"workflow {plan.workflow!r}",
             hint=_REMEDIES.get(plan.backend, "Nothing was submitted. Ask for less, or for another partition."),
         )
+
+
+def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
+    """Refuse a run of whose stages one has options that the batch system's backend refuses, before anything is sent.
+
+    Parameters
+    ----------
+    plan
+        What the run is.
+    strategy
+        What plans its jobs.
+    backend
+        The batch system, which is not asked; nothing is looked at if it shows no previews.
+
+    Raises
+    ------
+    InputError
+        It names the first such stage.
+    """
+    if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
+        return
+    seen = set[tuple[str, ...]]()
+    for job in _jobs(plan, strategy, _NoWaits(), 0.0):
+        if job.spec.options and job.spec.options not in seen:
+            seen.add(job.spec.options)
+            try:
+                backend.preview(job.spec)
+            except SubmitRejectedError as error:
+                where = f"stage {job.planned.stages[0]!r}"
+                raise InputError(f"options: {error.message}", where=where, hint=error.hint) from error
 
 
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")

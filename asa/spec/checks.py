@@ -374,7 +374,7 @@ class _Checks:
                     self._add_at((*location, number), stage, message, hint)
         for name, value in stage.environment:
             if match := _VARIABLE.search(value):
-                message = f"environment: {name} = {value!r} is taken as it stands, {match[0]}, too"
+                message = f"environment: the value of {name} is taken as it stands, {match[0][0]}, too"
                 hint = f"Write the value itself, or set it where a shell runs: export {name}=... in the command."
                 self._add_at(self._place_of_variable(stage, name), stage, message, hint)
 

@@ -471,7 +471,7 @@ def test_options_of_the_command_line_override_those_of_the_script(scripts):
     made = import_scripts([driver])
     stage = made.workflow.stages["x"]
     assert (stage.walltime_s, stage.partition, stage.cores) == (1200, "debug", 4)
-    assert made.workflow.stages["a"].command == "/bin/bash a.sbatch 'in put'"
+    assert made.workflow.stages["a"].command == "exec /bin/bash a.sbatch 'in put'"
     assert edges(made) == {"x": set(), "a": set()}
 
 
