@@ -163,7 +163,7 @@ def test_output_that_cannot_be_written_ends_no_run(place):
 # ---------------------------------------------------------------------- signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGXCPU])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGXCPU, signal.SIGUSR1])
 def test_a_signal_that_was_ignored_at_the_start_stays_ignored(place, number):
     """And the others are heeded."""
     client = subprocess.Popen(
@@ -179,6 +179,17 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(place, number):
     assert client.poll() is None
     client.send_signal(signal.SIGINT if number == signal.SIGTERM else signal.SIGTERM)
     assert client.wait(30) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
+def test_whatever_asks_a_client_to_leave_is_named(place, number):
+    """As a batch system's warning does to a client that runs in a job of its own."""
+    client = place.begin("run", place.flow(*LONG), *place.on)
+    begun(place)
+    client.send_signal(number)
+    _, errors = client.communicate(timeout=30)
+    assert client.returncode == 130, errors
+    assert number.name in place.status()["left"]
 
 
 def test_a_job_of_a_script_in_the_background_heeds_no_interrupt(place):

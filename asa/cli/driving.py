@@ -37,6 +37,8 @@ _WHY = {
     signal.SIGINT: "it was interrupted (SIGINT)",
     signal.SIGTERM: "it was told to end (SIGTERM)",
     signal.SIGHUP: "its terminal was closed (SIGHUP)",
+    signal.SIGUSR1: "it was sent SIGUSR1",
+    signal.SIGUSR2: "it was sent SIGUSR2",
     signal.SIGXCPU: "it had used all CPU time that it may use here (SIGXCPU)",
 }
 _UNREAD = "nobody read its output any more"
@@ -256,6 +258,7 @@ class _Departures:
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def _insist(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
+        self.want("it was sent SIGALRM")  # of somebody's own, if nobody had asked before
         if not self._is_submitting():
             self._go()
 

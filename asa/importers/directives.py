@@ -37,7 +37,7 @@ _VALUE_NAMES: Final = (
     "mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks "
     "ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition "
     "power prefer priority profile qos reservation segment signal sockets-per-node switches thread-spec "
-    "threads-per-core time time-min tmp tres-bind tres-per-task uid wckey workdir wrap"
+    "threads-per-core time time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey workdir wrap"
 )
 _WITH_VALUE: Final = frozenset(_VALUE_NAMES.split())
 KNOWN: Final = _FLAGS | _OPTIONAL | _WITH_VALUE

@@ -202,7 +202,8 @@ def _document(path: Path) -> _Node:
     except json.JSONDecodeError as error:
         raise InputError(f"is no JSON: {error.msg}", where=f"{path}:{error.lineno}", hint="Mend it there.") from error
     except ValueError as error:
-        raise InputError(f"cannot be understood: {error}", where=str(path), hint=_SCHEMA_HINT) from error
+        hint = "Is it the file of an instance in WfFormat?"
+        raise InputError(f"cannot be understood: {error}", where=str(path), hint=hint) from error
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if version != _VERSION:
         told = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
