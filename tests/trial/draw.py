@@ -24,9 +24,12 @@ ONLY = {
 }
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
-    *("node_crash", "slurmd_away", "node_down", "preempted"),
+    *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed"),
 }
-"""Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on."""
+"""Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on.
+
+A controller that is killed forgets jobs of its last seconds, which look like some that somebody has cancelled.
+"""
 
 
 @dataclass(frozen=True)
