@@ -146,6 +146,16 @@ def test_each_trouble_that_began_ends_once(troubles):
     assert bool(kinds) == any(troubles)
 
 
+def test_nobody_is_told_to_wait_for_a_job_of_which_nobody_has_heard(case):
+    """While no client drives the run it may have been cancelled: what was said last is said to be of then."""
+    status = case.submit("fetch")
+    case.tell(Told(replace(status, reason="Priority")))
+    told = " ".join(case.explained("fetch").split())
+    assert "it may have started since, or be cancelled" in told
+    assert "Reason given: Priority" in told
+    assert "starts by itself" not in told
+
+
 def test_holds_and_uncommon_reasons_are_told(case):
     """In words, with Slurm's own behind them; what comes and goes in each queue is not."""
     notices = Notices(advise, lambda _: "")

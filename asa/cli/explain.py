@@ -185,7 +185,9 @@ def _pending(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
                 f"The batch system expects it to start in {_duration(max(stage.expected_start_s - run.now_s, 0.0))}, "
                 "if all jobs before it take as long as they may."
             )
-    yield from _reason(folder, stage)
+    ago = f" {format_duration(run.age_s)} ago" if run.age_s is not None else ""
+    stale = f"So it stood when the batch system was last heard{ago}: it may have started since, or be cancelled."
+    yield from _reason(folder, stage, stale=stale if run.state == "detached" else "")
 
 
 def _out(state: RunState, stage: StageStanding) -> Iterator[str]:
@@ -247,12 +249,15 @@ def _refused(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
     yield _Verbatim(retry_command(folder))
 
 
-def _reason(folder: RunFolder, stage: StageStanding) -> Iterator[str]:
+def _reason(folder: RunFolder, stage: StageStanding, *, stale: str = "") -> Iterator[str]:
+    """Say what the batch system gave as the reason; with `stale`, which says of when that is, no word to wait on."""
+    if stale:
+        yield stale
     if not stage.reason:
         return
     advice = advice_on(facility_of(folder), stage.reason)
     yield f"Reason given: {stage.reason}.{f' {advice.meaning}' if advice else ''}"
-    if advice is not None and advice.remedy:
+    if advice is not None and advice.remedy and not (stale and advice.remedy.startswith("Nothing")):
         yield f"What to do: {remedy_of(advice, stage.job_id)}"
 
 
