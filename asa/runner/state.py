@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -225,6 +226,7 @@ class RunState:
     _unfinished: dict[str, Job] = field(default_factory=dict, init=False)
     _by_token: dict[str, Job] = field(default_factory=dict, init=False)  # the latest
     _growing: list[Job] = field(default_factory=list, init=False)
+    _growths: dict[str, list[Job]] = field(default_factory=dict, init=False)  # by what they join
     _elastic: list[Job] = field(default_factory=list, init=False)
     _early: list[Job] = field(default_factory=list, init=False)  # that may begin before their payloads
     _spent_core_hours: float = field(default=0.0, init=False)
@@ -239,13 +241,17 @@ class RunState:
             self.stages.copy(),
             now_s,
             self.capabilities,
-            spent_core_hours=self._spent_core_hours + sum(map(self._core_hours, self._elastic)),
+            spent=self._spent,
             growths=tuple(map(_growth_view, self._growing)),
             ready=self.stages.ready,
             turn=self.stages.turn,
             first=self.stages.first,
             idle_core_hours=self._idle_core_hours(now_s),
         )
+
+    def _spent(self) -> float:
+        """Count the core-hours of the jobs that have ended."""
+        return self._spent_core_hours + sum(map(self._core_hours, self._elastic))
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
@@ -575,6 +581,7 @@ class RunState:
             self._early.append(job)
         if planned.joins:
             self._growing.append(job)
+            self._growths.setdefault(planned.joins, []).append(job)
         if _is_elastic(planned):
             self._elastic.append(job)
         predicted = planned.prediction.wait_s if planned.prediction else None
@@ -611,10 +618,8 @@ class RunState:
         """Give the jobs that were to join the same one for the same stage, and have ended, or are about to."""
         return [
             job
-            for job in self._growing
-            if job.planned.joins == planned.joins
-            and job.planned.stages == planned.stages
-            and (job.status.state.is_final or job.giving_up)
+            for job in self._growths_of(planned.joins)
+            if job.planned.stages == planned.stages and (job.status.state.is_final or job.giving_up)
         ]
 
     def _cancelled_record(self, planned: PlannedJob, job_id: str, reason: str, at_s: float) -> Record:
@@ -803,9 +808,10 @@ class RunState:
 
     def _resized(self, job: Job) -> Iterator[Record]:
         """Tell of the cores that were given back since it was told last: a job's own, and those that joined it."""
+        told = self._widths_with(self.jobs[job.planned.joins] if job.planned.joins else job)
         others = self._growths_of(job.status.job_id) if job.planned.widths else []
         for one in (job, *others):
-            changes = self._widths_of(one)[1:]
+            changes = told.get(one.status.job_id, [])[1:]
             for at_s, cores in changes[one.resized :]:
                 if cores:  # else it has ended
                     yield Resized(
@@ -818,28 +824,36 @@ class RunState:
             one.resized = len(changes)
 
     def _growths_of(self, job_id: str) -> list[Job]:
-        return [job for job in self._growing if job.planned.joins == job_id]
+        return self._growths.get(job_id, [])
 
     def _widths_of(self, job: Job) -> list[tuple[float, int]]:
-        """Tell since when a job had how many cores of its own. What was asked for last is given back first."""
-        if (began_s := job.status.start_s) is None:
-            return []
-        first, widths = job, [(began_s, job.spec.cores)]
-        line = [job]
-        if job.planned.joins:
-            first = self.jobs[job.planned.joins]
-            growths = self._growths_of(job.planned.joins)
-            line = [first, *growths[: growths.index(job) + 1]]
-        held, telling = [one.spec.cores for one in line], _gives_back_at(first)
-        for step in first.status.steps:
+        """Tell since when a job had how many cores of its own."""
+        first = self.jobs[job.planned.joins] if job.planned.joins else job
+        return self._widths_with(first).get(job.status.job_id, [])
+
+    def _widths_with(self, first: Job) -> dict[str, list[tuple[float, int]]]:
+        """Tell since when a job, and each of those that joined it, had how many cores of its own.
+
+        What was asked for last is given back first. O(steps + growths) where few are there at a time.
+        """
+        line = [first, *self._growths_of(first.status.job_id)]
+        widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]
+        coming = sorted((one.status.start_s, at) for at, one in enumerate(line) if at and one.status.start_s is not None)
+        there, come, telling = list[int](), 0, _gives_back_at(first)
+        for step in first.status.steps if widths[0] else ():
+            if not step.cores or step.name not in telling:
+                continue
+            while come < len(coming) and coming[come][0] < step.start_s:
+                insort(there, coming[come][1])
+                come += 1
+            there = [at for at in there if _holds(line[at].status, step.start_s)]
             left = step.cores
-            for place, one in enumerate(line if left and step.name in telling else ()):
-                if one is first or _holds(one.status, step.start_s):
-                    held[place] = min(held[place], left)
-                    left -= held[place]
-            if held[-1] < widths[-1][1]:
-                widths.append((step.start_s, held[-1]))
-        return widths
+            for at in (0, *there):
+                held = min(widths[at][-1][1], left)
+                left -= held
+                if held < widths[at][-1][1]:
+                    widths[at].append((step.start_s, held))
+        return {one.status.job_id: told for one, told in zip(line, widths, strict=True)}
 
     def _core_hours(self, job: Job) -> float:
         """Count what a job held from its beginning to its end; nothing before that, and where the client is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -189,8 +189,8 @@ class RunView:
         The backend's clock.
     capabilities
         The site's rules.
-    spent_core_hours
-        What the run's jobs held that have ended, however they ended.
+    spent
+        Counts the core-hours of the run's jobs that have ended: see `spent_core_hours`.
     growths
         More cores for its jobs, in the order in which they were asked for.
     ready
@@ -207,12 +207,17 @@ class RunView:
     stages: Mapping[str, StageView]
     now_s: float
     capabilities: Capabilities
-    spent_core_hours: float = 0.0
+    spent: Callable[[], float] = float
     growths: tuple[GrowthView, ...] = ()
     ready: frozenset[str] | None = None
     turn: frozenset[str] | None = None
     first: int = 0
     idle_core_hours: float = 0.0
+
+    @property
+    def spent_core_hours(self) -> float:
+        """What the run's jobs held that have ended, however they ended; counted when it is asked for."""
+        return self.spent()
 
     def left(self, most: int | None = None) -> Iterator[str]:
         """Name the stages that are not settled, in the workflow's order; the first so many of them."""

@@ -93,6 +93,9 @@ class Growth:
         growths: list[PlannedJob] = []
         cancelled: list[Cancellation] = []
         wakes: list[float] = []
+        asked: dict[tuple[str, str], list[GrowthView]] = {}
+        for one in view.growths:
+            asked.setdefault((one.joins, one.stage), []).append(one)
         for names in _jobs(view):
             if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
                 cancelled.append(Cancellation(_job_id(view, names), "it has stood still for as long as it may"))
@@ -100,7 +103,7 @@ class Growth:
                 wakes.append(late_s)
             elif (ended_s := _doomed_s(view, names)) is not None:
                 wakes.append(ended_s)
-            for rise in self._rises(view, forecast, names, ends):
+            for rise in self._rises(view, forecast, names, ends, asked):
                 if rise.planned is not None:
                     growths.append(rise.planned)
                 elif rise.growth is not None and self._is_too_early(view, rise):
@@ -109,7 +112,12 @@ class Growth:
         return Watched(tuple(growths), tuple(cancelled), min(wakes, default=None), ends)
 
     def _rises(
-        self, view: RunView, forecast: Forecast, names: Sequence[str], ends: dict[str, float]
+        self,
+        view: RunView,
+        forecast: Forecast,
+        names: Sequence[str],
+        ends: dict[str, float],
+        asked: Mapping[tuple[str, str], Sequence[GrowthView]],
     ) -> Iterator[_Rise]:
         """Follow a job to where it needs more cores; note when its stages are expected to end."""
         stages = [view.stages[name] for name in names]
@@ -124,7 +132,7 @@ class Growth:
                 time_s = max(time_s, view.now_s)
                 is_kept &= stage.cores >= before.cores
                 if (cores := stage.cores - before.cores) > 0:
-                    growth, former = _asked_for(view, stage)
+                    growth, former = _asked_for(asked.get((stage.job_id or "", stage.stage.name), ()))
                     planned = None
                     # what queues before its job does comes as soon as that begins, which is too early
                     if growth is None and not is_overdue and _may_ask(view, stages[:place], cores):
@@ -207,9 +215,8 @@ def _job_id(view: RunView, names: Sequence[str]) -> str:
     return view.stages[names[0]].job_id or ""
 
 
-def _asked_for(view: RunView, stage: StageView) -> tuple[GrowthView | None, int]:
-    """Give what was asked for a stage, and how often something was that is no more."""
-    asked = [one for one in view.growths if one.joins == stage.job_id and one.stage == stage.stage.name]
+def _asked_for(asked: Sequence[GrowthView]) -> tuple[GrowthView | None, int]:
+    """Give of what was asked for a stage what is there, and how often something was that is no more."""
     present = [one for one in asked if one.phase is not Phase.DONE]
     return (present[0] if present else None), len(asked) - len(present)
 
