@@ -838,7 +838,7 @@ class RunState:
         """
         line = [first, *self._growths_of(first.status.job_id)]
         widths = [[] if (at_s := one.status.start_s) is None else [(at_s, one.spec.cores)] for one in line]
-        coming = sorted((one.status.start_s, at) for at, one in enumerate(line) if at and one.status.start_s is not None)
+        coming = sorted((began[0][0], at) for at, began in enumerate(widths) if at and began)
         there, come, telling = list[int](), 0, _gives_back_at(first)
         for step in first.status.steps if widths[0] else ():
             if not step.cores or step.name not in telling:

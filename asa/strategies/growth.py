@@ -24,6 +24,7 @@ from .base import (
 
 __all__ = ["MOST_SPARE", "NOTICE_S", "Growth", "Watched", "predicted", "walltime_of", "width_of"]
 
+_LOOKED_AHEAD = 64  # times that a job needs more cores for which these are planned ahead
 _LOOK_S = 60.0  # between looks at what takes longer than expected
 NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then
 MOST_SPARE = 0.25  # of the stages' own walltime
@@ -124,8 +125,9 @@ class Growth:
         begin_s = _beginning_s(view, names, ends)
         is_overdue = stages[0].phase is Phase.QUEUED and begin_s <= view.now_s
         ends[names[0]] = time_s = _end_s(view, stages[0], begin_s)
-        is_kept = True
+        is_kept, n_planned, widest = True, 0, stages[0].cores
         for place, (before, stage) in enumerate(pairwise(stages), start=1):
+            widest = stage.cores if stage.started_s is not None else widest
             if stage.phase.is_settled and stage.started_s is None:
                 return  # its cores were refused
             if stage.started_s is None:
@@ -135,12 +137,15 @@ class Growth:
                     growth, former = _asked_for(asked.get((stage.job_id or "", stage.stage.name), ()))
                     planned = None
                     # what queues before its job does comes as soon as that begins, which is too early
-                    if growth is None and not is_overdue and _may_ask(view, stages[:place], cores):
+                    fits = widest + cores <= view.capabilities.max_cores  # beside what it has, now and until then
+                    if growth is None and not is_overdue and fits and n_planned < _LOOKED_AHEAD:
+                        n_planned += 1
                         planned = self._growth(
                             view, forecast, names, place, from_s=max(begin_s, view.now_s), due_s=time_s, former=former
                         )
                     yield (rise := _Rise(time_s, is_kept, growth, planned))
                     time_s = max(time_s, _join_s(rise))
+                widest = max(widest, stage.cores)
             ends[names[place]] = time_s = _end_s(view, stage, time_s)
 
     def _growth(
@@ -219,12 +224,6 @@ def _asked_for(asked: Sequence[GrowthView]) -> tuple[GrowthView | None, int]:
     """Give of what was asked for a stage what is there, and how often something was that is no more."""
     present = [one for one in asked if one.phase is not Phase.DONE]
     return (present[0] if present else None), len(asked) - len(present)
-
-
-def _may_ask(view: RunView, before: Sequence[StageView], cores: int) -> bool:
-    """Whether the machine holds a job and more cores, now and until the stage that needs them."""
-    present = max((at for at, stage in enumerate(before) if stage.started_s is not None), default=0)
-    return max(stage.cores for stage in before[present:]) + cores <= view.capabilities.max_cores
 
 
 def _beginning_s(view: RunView, names: Sequence[str], ends: Mapping[str, float]) -> float:

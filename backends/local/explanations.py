@@ -30,7 +30,8 @@ _ADVICE = {
     "JobHeldUser": Advice("It is held back.", "It starts once it is released."),
     "TimeLimit": Advice("It ran for all of its walltime, and was told to end.", "Ask for more walltime."),
     "NonZeroExitCode": Advice(
-        "Its command ended with an exit code other than 0.", "Look into what it wrote: `asa logs` with the stage's name."
+        "Its command ended with an exit code other than 0.",
+        "Look into what it wrote: `asa logs` with the stage's name.",
     ),
     TWIN: Advice(
         "Another job with the same payload came first, so this one ran nothing.",
