@@ -183,7 +183,7 @@ def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
     """A bare command means the latest run: if that is damaged it is said, and nothing is cancelled in its place."""
     flow = place.flow(*LONG)
     first = place.begin("run", flow, *place.on, "--name", "first", "--quiet")
-    until(lambda: place.jobs(), what="a job")
+    until(place.jobs, what="a job")
     first.kill()
     first.communicate()
     place.asa("run", place.flow(*CHAIN, name="other"), *place.on, "--name", "second", "--quiet")

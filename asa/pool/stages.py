@@ -630,7 +630,7 @@ def _unless_done(text: str, done: Path) -> str:
 def _once(line: str, number: int, count: int, done: Path) -> str:
     """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
     told = shlex.quote(f"asa: task {number} of {count} failed: {line}")
-    run = f"export ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
+    run = f"trap : HUP INT TERM\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
     return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {told} >&2\nexit "$code"', done)
 
 

@@ -290,7 +290,7 @@ def _follow_plan(backend: Backend, one: Active) -> float | None:
             if backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
-        times = [max(job.submit_s, one.state.earliest_s(job)) for job in submissions]
+        times = one.state.times_of(submissions)
         due = [job for job, time in zip(submissions, times, strict=True) if time <= now]
         if not due or now < one.again_s:
             _note_predictions(one, plan, now)

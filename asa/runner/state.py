@@ -467,8 +467,7 @@ class RunState:
 
     def _idles_long(self, planned: PlannedJob) -> bool:
         """Whether a job might idle for more than it may while the client runs what is local, or did so before."""
-        inside = set(planned.stages)
-        before = [name for one in planned.stages for name in self.stages[one].stage.after if name not in inside]
+        before = self._before(planned.stages)
         if not (idle_s := self._local_before(before)):
             return False
         if any(self.stages[name].resubmissions for name in planned.stages):
@@ -521,6 +520,24 @@ class RunState:
             if not any(self.stages[name].phase.is_settled for name in planned.stages):
                 yield planned
 
+    def times_of(self, plan: Iterable[PlannedJob]) -> list[float]:
+        """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
+        times, put_off = list[float](), set[str]()
+        for job in plan:
+            time_s = max(job.submit_s, self.earliest_s(job))
+            if not job.joins:
+                waits = job.keep is not Keep.NOTHING and self._idles_long(job)
+                if waits or not put_off.isdisjoint(self._before(job.stages)):
+                    put_off.update(job.stages)
+                    time_s = math.inf
+            times.append(time_s)
+        return times
+
+    def _before(self, stages: Sequence[str]) -> list[str]:
+        """Name the stages that some follow, but for themselves."""
+        inside = set(stages)
+        return [name for one in stages for name in self.stages[one].stage.after if name not in inside]
+
     def earliest_s(self, planned: PlannedJob) -> float:
         """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
 
@@ -529,8 +546,6 @@ class RunState:
         """
         if planned.joins:
             return -math.inf
-        if planned.keep is not Keep.NOTHING and self._idles_long(planned):
-            return math.inf
         if all(self.stages[name].stage.local for name in planned.stages) and any(
             not self.stages[before].phase.is_settled
             for name in planned.stages

@@ -288,7 +288,7 @@ def test_what_was_told_to_end_has_not_ended_well(tmp_path, is_task):
         until((tmp_path / "up").exists)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(30) == 143
-    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "saved").exists(), "it was waited for"
     assert not done.exists()
     assert subprocess.run(["sh", "-c", text], cwd=tmp_path, check=False).returncode == 0
     assert done.exists()
