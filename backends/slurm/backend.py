@@ -394,13 +394,17 @@ class SlurmBackend:
         """Look for jobs by their tokens; see `asa.backend.Backend.find`."""
         wanted = list(dict.fromkeys(tokens))
         found: dict[str, list[TrackedJob]] = {token: [] for token in wanted}
-        for record in self._records_of(wanted):
+        records = self._records_of(wanted)
+        present = self._present(records)
+        for record in records:
             if not self._is_mine(record):
                 continue
             job = self._jobs.get(record.job_id)
             if job is None or not job.is_ours(record):
                 job = self._track(record.job_id, self._kept_of(record))
-            if job.is_live or record.restarts > job.status.restarts:
+            if ended_as(record) is None and record.job_id not in present and not self._is_settling(record.job_id):
+                self._miss([job] if job.is_live else [])
+            elif job.is_live or record.restarts > job.status.restarts:
                 self._hear(job, record)
             found[_token_of(record.name)].append(job)
         for job in self._jobs.values():
@@ -411,6 +415,12 @@ class SlurmBackend:
             if holder is not None and holder not in self._jobs:
                 jobs.extend(self._forgotten(token, holder))
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
+
+    def _present(self, records: Iterable[SlurmRecord]) -> set[str]:
+        """Say which jobs that have not ended the controller knows: accounting keeps some that it has lost, for ever."""
+        names = {record.job_id: record.name for record in records if ended_as(record) is None}
+        told = self._link.jobs(list(names)) if names else {}
+        return {job_id for job_id, record in told.items() if record.name == names[job_id]}
 
     def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
         """Take up the job that holds a token's claim, of which Slurm does not tell any more: its marks do."""
