@@ -640,16 +640,24 @@ class SlurmBackend:
         """Cancel jobs that are back in the queue though what they were to run has ended well."""
         for job in live:
             try:
-                if not job.is_needless(self._folder):
-                    continue
-                self._link.cancel(job.job_id)
-            except JobNotFoundError:
-                pass
-            except BackendError as error:  # the next look tries again
+                is_needless = job.is_needless(self._folder)
+            except UnavailableError as error:
                 self._trouble = _in_words(error)
                 continue
-            job.conclude(self._folder)
-            self._pacer.changed(self._clock())
+            if is_needless and self._has_cancelled(job):
+                job.conclude(self._folder)
+
+    def _has_cancelled(self, job: TrackedJob) -> bool:
+        """Cancel a job of which nobody has any use; whether Slurm has been told, else the next look tries again."""
+        try:
+            self._link.cancel(job.job_id)
+        except JobNotFoundError:
+            pass
+        except BackendError as error:
+            self._trouble = _in_words(error)
+            return False
+        self._pacer.changed(self._clock())
+        return True
 
     def _check_dependencies(self) -> None:
         """Cancel jobs that Slurm let go though what they depend on was not met.
@@ -661,15 +669,8 @@ class SlurmBackend:
             return
         self._ask_again({d.job_id for job in early for d in job.dependencies})
         for job in self._early():
-            try:
-                self._link.cancel(job.job_id)
-            except JobNotFoundError:
-                pass
-            except BackendError as error:  # the next look tries again
-                self._trouble = _in_words(error)
-                continue
-            job.condemn(self.now())
-            self._pacer.changed(self._clock())
+            if self._has_cancelled(job):
+                job.condemn(self.now())
 
     def _ask_again(self, job_ids: Collection[str]) -> None:
         """Ask for some jobs; those that Slurm does not show may have ended already, however lately they came."""
