@@ -418,6 +418,10 @@ def test_what_is_not_accepted_is_told_with_the_reason_and_since_when(case):
         assert "not accepted since" in shown
         assert "AssocMaxSubmitJobLimit" in "".join(shown.split())
         assert "at once" not in shown
+    behind = [PlannedJob((one.name,), NOW_S, Keep.NOTHING, "now") for one in STAGES if one.after]
+    told = stand(case.folder, state, records, NOW_S + 600, driver=HOLDER, planned=behind)
+    assert {one.plan for one in told.stages if one.stage != "fetch"} == {"asked for once fetch is accepted"}
+    assert all(one.planned_s is None for one in told.stages)
     explained = " ".join(case.explained("fetch").split())
     assert "The batch system has not accepted it since" in explained
     assert "As many jobs of its user or account are in the queue as may be." in explained

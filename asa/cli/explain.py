@@ -290,6 +290,8 @@ def _waiting(folder: RunFolder, state: RunState, run: RunStanding, stage: StageS
     yield from _before(state, run, stage.stage)
     if run.state == "detached":
         yield "It is submitted only when somebody drives the run."
+    elif stage.planned_s is None and stage.plan:
+        yield f"It is {stage.plan}."
     elif stage.planned_s is not None and stage.put_off_s is None:
         left_s = stage.planned_s - run.now_s
         moment = f"in {_duration(left_s)}" if left_s >= 1 else "now"

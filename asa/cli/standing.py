@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState
@@ -327,10 +327,13 @@ def stand(
         folder.plan,
         state.outcome or ("running" if driver else "detached"),
         now_s,
-        [
-            _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name))
-            for name in state.workflow.order
-        ],
+        _in_turn(
+            state,
+            [
+                _stage(state, name, known_s, predicted.get(name), expected or {}, plans.get(name), put_off.get(name))
+                for name in state.workflow.order
+            ],
+        ),
         begun_s=next((r.time_s for r in told if isinstance(r, RunStarted)), None),
         ended_s=next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
@@ -360,6 +363,21 @@ def _put_off(records: Iterable[Record]) -> dict[str, tuple[float, str]]:
             for name in record.stages:
                 found.pop(name, None)
     return found
+
+
+def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStanding]:
+    """Say of what would be asked for now that it follows a stage whose job is not accepted; in the graph's order."""
+    first, told = dict[str, str](), list[StageStanding]()
+    for one in stages:
+        if one.put_off_s is not None:
+            first[one.stage] = one.stage
+        elif one.planned_s is not None and one.job_id is None:
+            before = next((first[name] for name in state.workflow.stages[one.stage].after if name in first), None)
+            if before is not None:
+                first[one.stage] = before
+                one = replace(one, planned_s=None, plan=f"asked for once {before} is accepted")  # noqa: PLW2901
+        told.append(one)
+    return told
 
 
 def metrics_of(state: RunState, records: Sequence[Record]) -> RunMetrics | None:

@@ -40,7 +40,8 @@ _STARTS: Final = re.compile(r"\b(?:srun|mpirun|mpiexec|scontrol|scancel|sstat|sa
 _OF_THE_JOB: Final = re.compile(
     r"\bSLURMD?_(?!ARRAY|SUBMIT_|CPUS_PER_TASK\b|CLUSTER_NAME\b|CONF\b|JOB_(?:NAME|PARTITION|ACCOUNT|QOS|USER|UID)\b)\w+"
 )
-_ONLY_SAID: Final = re.compile(r"\s*(?:#|(?:echo|printf)\b[^>|`;&]*$)")
+_ONLY_SAID: Final = re.compile(r"\s*(?:#|(?:echo|printf)\b(?:(?!\$\()[^>|`;&])*$)")
+_CLEANS: Final = re.compile(r"\brm\b.*(?P<folder>\$\{?TMPDIR\}?)/?\*?(?:[\s\"']|$)")
 _LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
 
 
@@ -147,6 +148,8 @@ def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
     for line in text.splitlines():
         if not _ONLY_SAID.match(line) and (match := _STARTS.search(line) or _OF_THE_JOB.search(line)):
             return f"the script uses {match[0]}, which is of a whole job"
+        if cleaned := _CLEANS.search(line):
+            return f"the script removes {cleaned['folder']}, which is of a whole job"
     return ""
 
 

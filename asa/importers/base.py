@@ -129,13 +129,15 @@ def near_or_all(name: str, known: Iterable[str]) -> str:
     return near(name, names).rstrip() or f"Known are: {', '.join(names) or 'none'}."
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, keep_mark: bool = False) -> str:
     """Read a text file.
 
     Parameters
     ----------
     path
-        Of the file; a byte order mark at its beginning is dropped.
+        Of the file.
+    keep_mark
+        Whether a byte order mark at its beginning is kept.
 
     Raises
     ------
@@ -143,7 +145,7 @@ def read_text(path: Path) -> str:
         It cannot be read, or is no UTF-8 text.
     """
     try:
-        return read_file(path).decode("utf-8-sig")
+        return read_file(path).decode("utf-8" if keep_mark else "utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path), hint="Check the path.") from error
     except UnicodeDecodeError as error:

@@ -88,7 +88,10 @@ def read_script(path: Path) -> Script:
     InputError
         sbatch would refuse it.
     """
-    text = read_text(path)
+    text = read_text(path, keep_mark=True)
+    if text.startswith("\ufeff"):
+        hint = "Save it as UTF-8 without one: sbatch refuses it."
+        raise InputError("begins with a byte order mark", where=f"{path}:1", hint=hint)
     if not text.startswith("#!"):
         hint = "Begin it with the line #!/bin/sh, or with what else is to run it."
         raise InputError("is no batch script: sbatch would refuse it", where=f"{path}:1", hint=hint)

@@ -117,7 +117,7 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         must = words.format(format(error["ctx"][bound], "g"))
         given = error["input"]
         shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
-        return f"{whose}{key}: {must}, not {shown}", "Mend this number."
+        return f"{whose}{'retries' if key == 'times' else key}: {must}, not {shown}", "Mend this number."
     if kind == "value_error":
         cause = error["ctx"]["error"].__cause__
         hint = (cause.hint if isinstance(cause, InputError) else None) or "Mend this value."

@@ -34,6 +34,7 @@ from .pacing import Pacer
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
 from .tracking import TrackedJob
+from .wishes import filled
 
 __all__ = ["JobDefaults", "SlurmBackend"]
 
@@ -294,7 +295,7 @@ class SlurmBackend:
 
     def _slurm_job(self, spec: JobSpec, name: str, output: str, script: str, passed: Passed) -> SlurmJob:
         defaults = self._defaults
-        return SlurmJob(
+        job = SlurmJob(
             name=name,
             script=script,
             folder=str(defaults.folder),
@@ -318,6 +319,7 @@ class SlurmBackend:
             cpus_per_task=spec.cpus_per_task,
             options=spec.options,
         )
+        return filled(job, defaults.options)
 
     # ------------------------------------------------------------------ changes
 

@@ -38,6 +38,8 @@ class JobDefaults:
         Where payloads run, absolute; where the client was started, if not given.
     secrets
         Names of variables that are not inherited, for a token is in them.
+    options
+        What is wished for where a job leaves it open, in the words of sbatch.
     """
 
     account: str = ""
@@ -48,6 +50,7 @@ class JobDefaults:
     inherit: bool = True
     folder: Path = field(default_factory=Path.cwd)
     secrets: Collection[str] = ()
+    options: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """All variables of the payload but those that Slurm sets, by their own names."""

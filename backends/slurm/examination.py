@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from asa.backend import Examination, Finding, Setting, Verdict
 from asa.errors import AccessError, AsaError, BackendError, InputError
@@ -37,7 +36,7 @@ _WAITING = ("Resources", "Priority")
 _ENFORCED = re.compile(r"\b(limits|safe|all)\b", re.IGNORECASE)
 _REACHED = (
     "A job beyond a limit on those in the queue is not accepted, and asked for again until it is; one beyond another "
-    "waits in the queue, or is refused if it exceeds that by itself."
+    "waits in the queue, for ever if it exceeds that by itself, unless the site refuses such jobs."
 )
 _LIMITS = {
     "MaxJobs": "running jobs: {}",
@@ -174,7 +173,9 @@ class Examiner:
     def _access(self, found: _Found, about: SlurmAbout) -> None:
         if not isinstance(self._settings, RestSettings):
             return
-        if self._settings.allow_insecure and urlsplit(self._settings.url).scheme == "http":
+        from .rest.exchange import is_in_clear  # noqa: PLC0415 - not for who has only commands
+
+        if self._settings.allow_insecure and is_in_clear(self._settings.url):
             found.add(
                 "Secrecy",
                 "a token may go to another host in clear, as allow_insecure = true has it",

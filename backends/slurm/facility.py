@@ -22,6 +22,7 @@ from .examination import Examiner
 from .link import SlurmLink
 from .settings import CommandSettings, RestSettings, SlurmSettings, check
 from .survey import age_accrues, capabilities
+from .wishes import wished_options, wished_settings
 
 if TYPE_CHECKING:
     from .backend import SlurmBackend
@@ -63,7 +64,8 @@ class SlurmFacility:
         secrets: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings = settings
+        left_open = {name: wish for name, wish in wished_settings(os.environ).items() if not getattr(settings, name)}
+        self.settings = settings.model_copy(update=left_open)
         self._secrets = secrets
         self._open_link = open_link
         self._place = place
@@ -114,6 +116,7 @@ class SlurmFacility:
                     environment=settings.environment,
                     inherit=settings.inherit,
                     secrets=self._secrets,
+                    options=wished_options(os.environ),
                 ),
                 poll_s=settings.poll,
                 most_poll_s=settings.longest_poll_s,

@@ -7,6 +7,7 @@ only the last would count, and the job be another than was planned.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -165,24 +166,26 @@ def rest_keys(
     """
     said: dict[str, Any] = {}
     for name, value in checked(options, job, free):
-        words = f"--{name}" if value is None else f"--{name}={value}"
         if name not in keys:
-            raise _no_word(words, version, job)
+            raise _no_word(name, value, version, job)
         try:
             told = keys[name](value or "")
         except (ValueError, InputError) as error:
-            raise _no_word(words, version, job) from error
+            raise _no_word(name, value, version, job) from error
         for key, word in told.items():
             both = isinstance(word, str) and key.startswith("tres_per_") and key in said
             said[key] = f"{said[key]},{word}" if both else word
     return said
 
 
-def _no_word(words: str, version: str, job: str) -> SubmitRejectedError:
+def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitRejectedError:
+    words = f"--{name}" if value is None else f"--{name}={value}"
+    variable = f"SBATCH_{name.upper().replace('-', '_')}"
+    source = f" Here the variable {variable} asks for it: unset it." if variable in os.environ else ""
     return SubmitRejectedError(
         f"the REST API {version} has no word for {words}",
         where=f"job {job!r}",
-        hint="Take the backend slurm-cli, which passes on every option, or leave it out.",
+        hint=f"Take the backend slurm-cli, which passes on every option, or leave it out.{source}",
     )
 
 

@@ -25,7 +25,7 @@ class _Reason(NamedTuple):
 
 
 _WAIT = "Nothing: it starts by itself."
-_FEWER = "Wait until jobs that run now have ended, or ask for less."
+_FEWER = "Wait until jobs that run now have ended. Beyond the limit by itself it never starts: then ask for less."
 _LESS = "Ask for less, or for another partition or quality of service (QOS)."
 _STAFF = "Ask the site's staff."
 _RESUBMIT = "Submit it again; if that happens repeatedly, ask the site's staff."

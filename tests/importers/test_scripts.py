@@ -216,6 +216,7 @@ def test_names_are_safe_and_unique(here):
     ("text", "says"),
     [
         ("echo hi\n", "no batch script"),
+        ("\ufeff#!/bin/sh\n", "byte order mark"),
         ("#!/bin/sh\r\n#SBATCH -n 2\r\n", "DOS"),
         ("#!/bin/sh\n#SBATCH -n two\n", "--ntasks=two"),
         ("#!/bin/sh\n#SBATCH -t soon\n", "duration"),
@@ -354,6 +355,8 @@ def test_an_element_that_fails_stops_no_other_unless_that_could_begin_them_too_e
         ("", "srun ./fit"),
         ("", "mkdir /scratch/$SLURM_JOB_ID"),
         ("", "make -j$(nproc)"),
+        ("", 'echo "on $(nproc) cores"'),
+        ("", "./fit; rm -rf ${TMPDIR}/*"),
         ("", "fit --threads $SLURM_CPUS_ON_NODE"),
     ],
 )
@@ -371,6 +374,7 @@ def test_elements_that_must_stay_apart_become_stages(here, line, script):
         ("--qos=high --nice -C ssd --signal=B:USR1@60 -o out.%A_%a", "./fit $SLURM_ARRAY_TASK_ID"),
         ("-c 2", "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK ./fit"),
         ("", "echo Job $SLURM_JOB_ID on $SLURM_NODELIST"),
+        ("", "cp $TMPDIR/out . && rm $TMPDIR/out-$SLURM_ARRAY_TASK_ID"),
         ("", "# srun ./fit"),
     ],
 )

@@ -57,13 +57,20 @@ OF_THE_JOB = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_START_
 OF_THE_SHELL = {"_", "SHLVL", "OLDPWD"}
 OURS = {"ASA_STAGE", "ASA_CORES"}
 NUMBERS = itertools.count()
+WISHES = {
+    "SBATCH_PARTITION": "debug", "SBATCH_CONSTRAINT": "", "SBATCH_REQUEUE": "0", "SBATCH_WCKEY": "",
+    "SBATCH_NETWORK": "",
+    "SBATCH_DISTRIBUTION": "block", "SBATCH_EXCLUSIVE": "user", "SBATCH_MEM_PER_CPU": "50M",
+}  # fmt: skip
+"""Some that the options of `OPTIONS` come before, some that fill in, and some that are off."""
+SHOWN = ("Partition=", "OverSubscribe=", "MinMemory", "ReqB:S:C:T", "NtasksPerN", "Requeue=", "Nice=")
 
 
 @pytest.fixture
 def probe(slurm):
     """Run the script by some means; give what it saw by file, its folder's name taken out."""
 
-    def probed(means):
+    def probed(means, wishes=None):
         folder = slurm.folder(f"environment{next(NUMBERS)}")
         (folder / "script").write_text(SCRIPT)
         for part in ("run", *(f"run/{name}" for name in ("scripts", "logs", "marks", "posts", "jobs"))):
@@ -75,14 +82,17 @@ def probe(slurm):
             "rest": [sys.executable, "-c", CLIENT, "rest", f"unix://{slurm.socket}"],
         }[means]
         variables = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        variables |= wishes or {}
         done = subprocess.run(
             ["bash", "-c", f'{SHELL}\nexec "$@"', "bash", *command],
             cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        until((folder / "seen").exists, what=f"the script's end; {done.stdout}")
+        until((folder / "seen").exists, what=f"the script's end; {done.stdout}", within_s=30)
         told = {name: (folder / name).read_text() for name in ("functions", "module", "folder", "limits", "signals")}
         told["environment"] = dict(pair.split("=", 1) for pair in (folder / "seen").read_text().split("\0") if pair)
+        shown = slurm.run("scontrol", "show", "job", done.stdout.split()[-1]).split()
+        told["shown"] = " ".join(word for word in shown if word.startswith(SHOWN))
         return {name: _without(what, str(folder)) for name, what in told.items()}
 
     return probed
@@ -94,10 +104,11 @@ def _without(told, folder):
     return {name: value.replace(folder, "HERE") for name, value in told.items()}
 
 
+@pytest.mark.parametrize("wishes", [{}, WISHES], ids=["plain", "wishes"])
 @pytest.mark.parametrize("means", ["commands", "rest"])
-def test_a_script_finds_what_it_finds_under_sbatch(probe, means):
+def test_a_script_finds_what_it_finds_under_sbatch(probe, means, wishes):
     """But for the numbers of its job and what its shell counts; the job's name has a token behind it."""
-    plain, stage = probe("sbatch"), probe(means)
+    plain, stage = probe("sbatch", wishes), probe(means, wishes)
     assert plain["module"] == "module was asked to load gcc\n"
     expected, seen = (
         {name: value for name, value in one.pop("environment").items() if name not in OF_THE_JOB | OF_THE_SHELL | OURS}
