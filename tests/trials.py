@@ -134,7 +134,7 @@ def matrix(verdicts: list[Verdict]) -> str:
         cells[trial.strategy.partition(":")[0], f"{trial.version} {trial.link}".strip()].append(verdict)
     sites = sorted({site for _, site in cells})
     lines = ["clean/invalid/broken".ljust(22) + "".join(site.rjust(13) for site in [*sites, "all"])]
-    for strategy in [*STRATEGIES, "all"]:
+    for strategy in [*STRATEGIES, "asa-naive-hold", "all"]:
         row = [
             [
                 one

@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, replace
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic", "pool")
 SITES = (("22.05", "cli"), ("22.05", "rest"), ("24.11", "cli"), ("24.11", "rest"), ("", "local"))
 NODES, CORES_PER_NODE = 4, 4
+MORE_FROM = 7000
+"""The first seed whose trials have more in them: each seed below draws what it always drew."""
+TOLD = ("save", "stays", "late:2")  # what SIGTERM does to a payload
 
 CLIENT = ("kill", "gone", "term", "int", "hup", "away", "two_resumes", "other_host")
 LOCAL = (*CLIENT, "payload_killed", "disk_full", "bank_readonly", "cancel")
@@ -24,7 +27,7 @@ ONLY = {
 }
 HARSH = {
     *("cancelled_running", "cancelled_pending", "payload_killed", "batch_killed", "cancel", "disk_full", "time_limit"),
-    *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed"),
+    *("node_crash", "slurmd_away", "node_down", "preempted", "controller_killed", "told", "tmp_full"),
 }
 """Faults that may end a stage, so that `asa resume --retry` has to ask for it again; after others the run goes on.
 
@@ -46,6 +49,16 @@ class Step:
     how: str = "ok"
     bad_task: int = 0
     when: str = "success"
+    script: str = ""  # its file hands over by "exec", has it as a "child", or is in "python"
+    tasks_by: str = ""  # who writes the file of its tasks: "before", or a stage
+    gives: bool = False  # an output
+    needs: tuple[str, ...] = ()  # stages whose output is its input
+    expects: float = 0.0  # seconds that asa is told, where these are not what it takes
+
+    @property
+    def fails(self) -> bool:
+        """Whether it does so by itself, at first or always."""
+        return self.how.startswith(("fail", "lacks"))
 
     @property
     def parts(self) -> dict[str, str]:
@@ -82,6 +95,8 @@ class Site:
     load: int  # jobs of another user that wait
     short_tokens: bool
     preempts: str  # what becomes of a job that is preempted: REQUEUE or CANCEL
+    kill_wait_s: int = 1  # from SIGTERM to SIGKILL
+    small_tmp: bool = False  # $TMPDIR is a small disk of its own
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,7 @@ class Trial:
     faults: tuple[Fault, ...]
     site: Site
     again_from: str
+    fail_fast: bool = False
 
     @property
     def name(self) -> str:
@@ -157,7 +173,8 @@ def draw(seed: int, version: str, link: str, strategy: str) -> Trial:
     chance = random.Random(f"again {seed}")
     again = chance.choice(steps) if chance.random() < 0.25 else None
     again_from = again.name if again is not None and again.when != "failed" else ""
-    return Trial(seed, version, link, strategy, steps, faults, site, again_from)
+    trial = Trial(seed, version, link, strategy, steps, faults, site, again_from)
+    return trial if seed < MORE_FROM else _more(random.Random(f"more {seed}"), trial)
 
 
 def _has_local(steps: tuple[Step, ...], link: str) -> bool:
@@ -226,3 +243,72 @@ def _faults(chance: random.Random, link: str, steps: tuple[Step, ...]) -> tuple[
         faults.append(Fault(kind, at, step, round(delay_s, 2), round(lasts_s, 1), chance.random()))
     faults += [Fault("time_limit", "start", one.name, 1.0, 0.0, 0.0) for one in steps if one.how.startswith("hang")]
     return tuple(faults)
+
+
+# ---------------------------------------------------------------------- from MORE_FROM on
+
+
+def _more(chance: random.Random, trial: Trial) -> Trial:
+    """Draw what the trial has beside what each seed has: files, payloads that are told to end, slow local stages."""
+    steps = list(trial.steps)
+    for at, step in enumerate(steps):
+        steps[at] = _with_files(chance, step, steps[:at], python=trial.version != "24.11")
+    site = replace(trial.site, kill_wait_s=chance.choice([1, 5]), small_tmp=chance.random() < 0.4)
+    faults = list(trial.faults)
+    if site.small_tmp and chance.random() < 0.6:
+        faults.append(Fault("tmp_full", *_moment(chance, steps), round(chance.uniform(2.0, 10.0), 1), chance.random()))
+    if (fail_fast := chance.random() < 0.2) and chance.random() < 0.6:  # so that it can be judged by times
+        faults = [fault for fault in faults if fault.kind == "time_limit"]
+    if chance.random() < 0.5:
+        faults += _told(chance, steps)
+    strategy = trial.strategy
+    if strategy.startswith("asa-plan"):
+        more = ["asa-plan:grow=yes", "asa-plan:grow=yes", "asa-plan:deadline=2040-01-01T00:00", "asa-plan:price=30"]
+        strategy = chance.choice([strategy, *more])
+    if strategy == "asa-naive":
+        strategy = chance.choice(["asa-naive", "asa-naive-hold"])
+    return replace(trial, steps=tuple(steps), faults=tuple(faults), site=site, fail_fast=fail_fast, strategy=strategy)
+
+
+def _moment(chance: random.Random, steps: list[Step]) -> tuple[str, str, float]:
+    return chance.choice(["begin", "start", "end"]), chance.choice(steps).name, round(chance.uniform(0, 3.0), 2)
+
+
+def _with_files(chance: random.Random, step: Step, before: list[Step], *, python: bool) -> Step:
+    """Let a step be a script, have its tasks in a file, give and need files, or be slower than is told."""
+    script = chance.choice(["", "", "exec", "child", "python" if python else "exec"])
+    writers = [one.name for one in before if one.name in step.after and step.when == "success"]
+    tasks_by = chance.choice(["", "before", *writers])
+    givers = [one.name for one in before if one.name in writers and one.gives]
+    gives, needs = chance.random() < 0.35, givers if chance.random() < 0.6 else ()
+    lacks = gives and step.how == "ok" and not step.tasks and chance.random() < 0.15
+    slow = step.local and chance.random() < 0.6
+    seconds = chance.choice([15.0, 15.0, 30.0, 140.0]) if slow else step.seconds
+    return replace(
+        step,
+        script="" if step.tasks else script,
+        tasks_by=tasks_by if step.tasks else "",
+        gives=gives,
+        needs=tuple(needs),
+        how="lacks:1" if lacks else step.how,
+        seconds=seconds,
+        expects=1.0 if slow else 0.0,
+    )
+
+
+def _told(chance: random.Random, steps: list[Step]) -> list[Fault]:
+    """Have a payload know of SIGTERM, and send it one."""
+    able = [at for at, step in enumerate(steps) if step.how == "ok" and not step.local and step.when == "success"]
+    if not able:
+        return []
+    at = chance.choice(able)
+    step = steps[at]
+    longer = tuple(round(one + 2.0, 1) for one in step.tasks)
+    steps[at] = replace(
+        step,
+        how=chance.choice(TOLD),
+        seconds=round(step.seconds + 3.0, 1),
+        tasks=longer,
+        bad_task=chance.randrange(len(longer)) if longer else 0,
+    )
+    return [Fault("told", "start", step.name, round(chance.uniform(0.2, 2.5), 2), 0.0, chance.random())]

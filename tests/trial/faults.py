@@ -134,6 +134,7 @@ def _cancel(fault: Fault, operator: Operator) -> None:
         raise VoidError("there is no run yet")
     operator.note("fired", "asa cancel")
     operator.command("cancel", str(operator.run), "--yes")
+    operator.note("mended", "asa cancel")
 
 
 # ------------------------------------------------------------------ Slurm's daemons
@@ -286,6 +287,19 @@ def _cancelled_running(fault: Fault, operator: Operator) -> None:
     _as_root(operator, "scancel", job)
 
 
+def _told(fault: Fault, operator: Operator) -> None:
+    """Tell the job that runs a stage to end, in one of the ways in which that happens."""
+    if not isinstance(operator.place, Cluster):
+        return _cancel(fault, operator)
+    starts = (f"start {fault.step} ", f"start {fault.step}.")
+    job = [line for line in operator.place.marks.splitlines() if line.startswith(starts)][-1].split()[3]
+    ways = (("scancel",), ("scontrol", "requeue"), ("scancel", "--signal=TERM", "--full"))
+    way = ways[int(fault.pick * len(ways))]
+    operator.note("fired", f"{' '.join(way)} {job}")
+    _as_root(operator, *way, job)
+    return None
+
+
 def _cancelled_pending(fault: Fault, operator: Operator) -> None:
     job = _job(fault, operator, "PENDING")
     operator.note("fired", f"scancel {job}, which waits")
@@ -404,7 +418,7 @@ def _drain(fault: Fault, operator: Operator) -> None:
 
 def _node_down(fault: Fault, operator: Operator) -> None:
     node = _node(fault, operator)
-    operator.note("fired", f"{node} is set down")
+    operator.note("fired", f"{node} is set down, with jobs {' '.join(_cluster(operator).jobs_on(node))}")
     _as_root(operator, "scontrol", "update", f"nodename={node}", "state=down", "reason=trial")
     _lasts(fault, operator)
     _surely(operator, "scontrol", "update", f"nodename={node}", "state=resume")
@@ -433,7 +447,7 @@ def _slurmd_away(fault: Fault, operator: Operator) -> None:
 
 def _node_crash(fault: Fault, operator: Operator) -> None:
     node = _node(fault, operator)
-    operator.note("fired", f"{node} crashes")
+    operator.note("fired", f"{node} crashes, with jobs {' '.join(_cluster(operator).jobs_on(node))}")
     respawn = _cluster(operator).crash(node)
     _lasts(fault, operator)
     respawn()
@@ -451,6 +465,14 @@ def _disk_full(fault: Fault, operator: Operator) -> None:
     _lasts(fault, operator)
     operator.place.empty_disk()
     operator.note("mended", "the disk is full")
+
+
+def _tmp_full(fault: Fault, operator: Operator) -> None:
+    operator.note("fired", "$TMPDIR is full")
+    operator.place.fill_disk(operator.place.tmp)
+    _lasts(fault, operator)
+    operator.place.empty_disk(operator.place.tmp)
+    operator.note("mended", "$TMPDIR is full")
 
 
 def _bank_readonly(fault: Fault, operator: Operator) -> None:

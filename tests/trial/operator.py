@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .draw import Step, Trial
+from .draw import TOLD, Step, Trial
 from .place import Place
 
 GOES_ON, RETRIES = 12, 3
@@ -42,21 +42,56 @@ class Client:
 
 
 def toml(steps: tuple[Step, ...], payload: Path) -> str:
-    """Write the workflow file."""
+    """Write the workflow file, and the files that its stages need."""
     lines = ['name = "t"']
+    first = {step.name: next(iter(step.parts)) for step in steps}
     for step in steps:
         lines += ["", "[[stage]]", f'name = "{step.name}"', f"cores = {step.cores}", 'walltime = "2min"']
-        lines += [f'expected = "{max(1, round(step.seconds))}s"', f"after = {json.dumps(step.after)}"]
-        run = {part: f"/bin/bash {payload} {part} {{}} {how}" for part, how in step.parts.items()}
+        expects = max(1, round(step.expects or step.seconds))
+        lines += [f'expected = "{expects}s"', f"after = {json.dumps(step.after)}"]
+        directly = "exec " * (step.how in TOLD)  # a shell between would die of the signal
+        run = {part: f"{directly}/bin/bash {payload} {part} {{}} {how}" for part, how in step.parts.items()}
+        needs = [f"{name}.out" for name in step.needs]
         if step.tasks:
-            lines.append(
-                f"tasks = {json.dumps([text.format(s) for text, s in zip(run.values(), step.tasks, strict=True)])}"
-            )
+            tasks = [text.format(s) for text, s in zip(run.values(), step.tasks, strict=True)]
+            if step.tasks_by:
+                lines.append(f'tasks_file = "{step.name}.tasks"')
+                _give(payload, first.get(step.tasks_by, ""), f"{step.name}.tasks", "\n".join(tasks) + "\n")
+                needs += [f"{step.name}.tasks"]
+            else:
+                lines.append(f"tasks = {json.dumps(tasks)}")
+        elif step.script:
+            lines.append(f'script = "{step.name}.sbatch"')
+            _give(payload, "", f"{step.name}.sbatch", _script(step, run[step.name].format(step.seconds)))
         else:
             lines.append(f'command = "{run[step.name].format(step.seconds)}"')
         lines += [f"retries = {step.retries}"] * bool(step.retries) + ["local = true"] * step.local
         lines += [f'when = "{step.when}"'] * (step.when != "success")
+        lines += [f"inputs = {json.dumps(needs)}"] * bool(needs)
+        gives = [f"{step.name}.ou*"] * step.gives
+        gives += [f"{one.name}.tasks" for one in steps if one.tasks_by == step.name]
+        lines += [f"outputs = {json.dumps(gives)}"] * bool(gives)
+        if step.gives:
+            _give(payload, first[step.name], f"{step.name}.out", "something\n")
     return "\n".join(lines) + "\n"
+
+
+def _give(payload: Path, by: str, name: str, text: str) -> None:
+    """Write a file beside the payload, or let a part of a step put it there when it ends well."""
+    folder = payload.parent / "gives" / by if by else payload.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def _script(step: Step, command: str) -> str:
+    """Write a script that runs a command at its end: of one that is cut off nothing has run."""
+    padding = "".join(f"# {number:075d}\n" for number in range(120))
+    head = f"#SBATCH --job-name=mine\n#SBATCH -n {step.cores + 1}\n#SBATCH --time=1\n#SBATCH --mem=1\n{padding}"
+    if step.script == "python":
+        words = json.dumps(command.removeprefix("exec ").split())
+        return f"#!/usr/bin/python3\n{head}import os\n\nwords = {words}\nos.execv(words[0], words)\n"
+    directly = "exec " if step.script == "exec" and not command.startswith("exec ") else ""
+    return f"#!/bin/bash\n{head}{directly}{command}\n"
 
 
 @dataclass
@@ -110,7 +145,8 @@ class Operator:
     def operate(self) -> None:
         """Begin the run, and go on with it until it has ended or the bounds are reached."""
         (self.place.work / "flow.toml").write_text(toml(self.trial.steps, self.place.work / "step.sh"))
-        ends_s = time.monotonic() + BOUND_S
+        slow_s = sum(step.seconds for step in self.trial.steps if step.expects)
+        ends_s = time.monotonic() + BOUND_S + slow_s
         self._start(
             "run",
             "flow.toml",
@@ -119,6 +155,7 @@ class Operator:
             self.trial.strategy,
             "--bank",
             str(self.place.bank),
+            *["--fail-fast"] * self.trial.fail_fast,
         )
         gone_on = 0
         while True:
@@ -229,6 +266,7 @@ class Operator:
         return (
             kept
             | self.place.clock()
+            | ({"TMPDIR": str(self.place.tmp)} if self.trial.site.small_tmp else {})
             | {
                 "HOME": str(home),
                 "ASA_RUNS": str(self.place.disk / "runs"),

@@ -28,12 +28,13 @@ class Place:
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         self.trial, self.root, self.asa = trial, root, asa
-        self.work, self.disk, self.bank = (root / "jobs" / name for name in ("work", "disk", "bank"))
+        self.work, self.disk, self.bank, self.tmp = (root / "jobs" / name for name in ("work", "disk", "bank", "tmp"))
+        self.disks = [self.disk, self.bank, *[self.tmp] * trial.site.small_tmp]
 
     def start(self) -> None:
         """Make the folders: runs lie on a small disk of their own, marks on another."""
         self.work.mkdir(parents=True)
-        for mounted in (self.disk, self.bank):
+        for mounted in self.disks:
             mounted.mkdir()
             subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "asa-trial", mounted], check=True)
         for folder in (self.root, self.root / "jobs", self.work):
@@ -48,7 +49,7 @@ class Place:
         for _, pid in self.payloads():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for mounted in (self.disk, self.bank):
+        for mounted in self.disks:
             subprocess.run(["umount", "-l", mounted], check=False, capture_output=True)
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -95,17 +96,18 @@ class Place:
         """Tell what the place itself says of what happened, by the name of a file."""
         return {}
 
-    def fill_disk(self) -> None:
-        """Leave no byte on the disk on which the runs lie."""
-        with suppress(OSError), (self.disk / "ballast").open("wb", buffering=0) as file:
+    def fill_disk(self, disk: Path | None = None) -> None:
+        """Leave no byte on a disk, that on which the runs lie."""
+        disk = disk or self.disk
+        with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
             while file.write(b"x" * 4096):
                 pass
-        with suppress(OSError), (self.disk / "ballast").open("ab", buffering=0) as file:
+        with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as file:
             while file.write(b"x"):
                 pass
 
-    def empty_disk(self) -> None:
-        (self.disk / "ballast").unlink(missing_ok=True)
+    def empty_disk(self, disk: Path | None = None) -> None:
+        ((disk or self.disk) / "ballast").unlink(missing_ok=True)
 
     def _fill_bank(self) -> None:
         """Have asa learn past jobs of the cluster, once, so that strategies have waits to reckon with."""
@@ -139,7 +141,8 @@ class Cluster(Place):
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         super().__init__(trial, root, asa)
-        conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nKillWait=1\nPriorityWeightJobSize=0\n"
+        conf = f"MinJobAge={trial.site.min_job_age_s}\nSlurmdTimeout=12\nPriorityWeightJobSize=0\n"
+        conf += f"KillWait={trial.site.kill_wait_s}\n"
         conf += f"PreemptType=preempt/partition_prio\nPreemptMode={trial.site.preempts}\n"
         conf += "PartitionName=urgent Nodes=ALL PriorityTier=10 MaxTime=10 State=UP\n"
         conf += "AccountingStorageEnforce=associations,limits" * trial.site.accounting
@@ -213,6 +216,9 @@ class Cluster(Place):
 
     def left(self) -> list[str]:
         return self.jobs()
+
+    def jobs_on(self, node: str) -> list[str]:
+        return self.slurm.run_as_root("squeue", "-h", "-w", node, "-o", "%i", check=False).split()
 
     def nodes_of(self, job: str) -> list[str]:
         told = self.slurm.run_as_root("squeue", "-h", "-j", job, "-o", "%N", check=False).strip()

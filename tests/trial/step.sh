@@ -1,10 +1,12 @@
 #!/bin/bash
 # What each step of a trial runs: it notes beside this file that it begins and ends, whatever asa makes of it.
 #
-#   step.sh NAME SECONDS HOW     HOW: ok | fail:N | hang:N (the first N executions), fail:always
+#   step.sh NAME SECONDS HOW     HOW: ok | fail:N | hang:N | lacks:N (the first N executions), fail:always,
+#                                or what SIGTERM does: save (it ends with 0), stays (it goes on), late:N (1, in N s)
 #
 # Lines of `marks`, each appended by one write: what happened, the step, its nonce, then
 #   start JOB RESTARTS TIME NODE PID BIRTH    |    beside OTHER-NONCE    |    end TIME EXIT-CODE
+#   finds STAGE CORES: what it is told. EXIT-CODE is told0 after SIGTERM, and lacks0 without its outputs.
 name=$1 seconds=$2 how=$3 marks=${BASH_SOURCE[0]%/*}/marks nonce=$$-$RANDOM$RANDOM
 mark() { printf '%s\n' "$*" >>"$marks"; }
 now() { echo "$((${EPOCHREALTIME%.*} - ${ASA_TRIAL_SKEW:-0})).${EPOCHREALTIME#*.}"; } # a clock that is wrong is the trial's
@@ -17,12 +19,33 @@ while read -r _ _ other _ _ _ _ pid born; do # is an execution that began before
   grep -q "^end $name $other " "$marks" || { [ "$(birth "$pid" 2>/dev/null)" = "$born" ] && mark beside "$name" "$nonce" "$other"; }
 done < <(grep "^start $name " "$marks")
 
-code=0
+mark finds "$name" "$nonce" "${ASA_STAGE:--}" "${ASA_CORES:--}"
+
+told='' ends=0
+until_over() { # also where its children are told to end, too
+  while [ "${EPOCHREALTIME/./}" -lt "$ends" ] && [ -z "$told" -o "$how" = stays ]; do sleep 0.2 & wait $!; done 2>/dev/null
+}
+
+code=0 gives=${BASH_SOURCE[0]%/*}/gives/$name
 case $how in
   fail:always) code=1 ;;
   fail:*) [ "${before:-0}" -lt "${how#*:}" ] && code=1 ;;
   hang:*) [ "${before:-0}" -lt "${how#*:}" ] && seconds=900 ;;
+  lacks:*) [ "${before:-0}" -lt "${how#*:}" ] && gives='' code=lacks0 ;;
+  save | stays | late:*) trap 'told=yes' TERM ;;
 esac
-sleep "$seconds"
+case $how in
+  save | stays | late:*)
+    printf -v ends '%.0f' "${seconds}e6" && ends=$((${EPOCHREALTIME/./} + ends))
+    until_over
+    [ -z "$told" ] || code=told0
+    if [ "$code" = told0 ] && [ "${how#late:}" != "$how" ]; then
+      trap '' TERM
+      told='' code=1 ends=$((${EPOCHREALTIME/./} + ${how#*:}000000))
+      until_over
+    fi ;;
+  *) sleep "$seconds" ;;
+esac
+[ "$code" != 0 ] || [ ! -d "$gives" ] || cp "$gives"/* "${BASH_SOURCE[0]%/*}/"
 mark end "$name" "$nonce" "$(now)" "$code"
-exit "$code"
+exit "${code##*[a-z]}"

@@ -9,6 +9,9 @@ from .draw import Step, Trial
 from .operator import Operator
 
 BEFORE_S, AFTER_S = 0.3, 2.5  # around a kill: nobody knows of an end between a payload's last line and asa's note of it
+SLOW_S = 15.0  # in which asa hears of an end, and has cancelled what it is to cancel
+FAST_S = 60.0  # in which a run that ends at its first failure has ended
+APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 
@@ -24,14 +27,16 @@ class Execution:
     at_line: int
     start_s: float
     node: str
+    pid: str = ""
     end_s: float = 0.0
-    code: int | None = None
+    code: str | None = None  # also told0: to end; lacks0: its outputs
     ended_line: int = 0
     beside: list[str] = field(default_factory=list)
+    finds: tuple[str, ...] = ()  # the stage and the cores of which it is told
 
     @property
     def well(self) -> bool:
-        return self.code == 0
+        return self.code == "0"
 
     def __str__(self) -> str:
         ended = "no end" if self.code is None else f"exit {self.code} at {self.end_s:.2f}"
@@ -60,13 +65,15 @@ def read(marks: str) -> list[Execution]:
     found: dict[str, Execution] = {}
     for number, line in enumerate(marks.splitlines()):
         match line.split():
-            case ["start", part, nonce, job, restarts, at, node, _, _]:
-                found[nonce] = Execution(part, nonce, job, int(restarts), number, float(at), node)
+            case ["start", part, nonce, job, restarts, at, node, pid, _]:
+                found[nonce] = Execution(part, nonce, job, int(restarts), number, float(at), node, pid)
+            case ["finds", _, nonce, *finds] if nonce in found:
+                found[nonce].finds = tuple(finds)
             case ["beside", _, nonce, other] if nonce in found:
                 found[nonce].beside.append(other)
             case ["end", _, nonce, at, code] if nonce in found:
                 one = found[nonce]
-                one.end_s, one.code, one.ended_line = float(at), int(code), number
+                one.end_s, one.code, one.ended_line = float(at), code, number
     return list(found.values())
 
 
@@ -96,7 +103,10 @@ class _Judge:
         self._completion()
         self._outcome()
         self._first_pass()
+        self._fail_fast()
         self._retries()
+        self._times()
+        self._surroundings()
         self.verdict.broken += [f"left in the queue: {' '.join(left)}"] * bool(left)
         self.verdict.broken += self.operator.troubles
         self.verdict.broken += [
@@ -130,7 +140,7 @@ class _Judge:
         text = f"ran again after it ended well: {well}; then {after}"
         if self._during(well.end_s, "the disk is full", early_s=0.5) and self._told_unwritten():
             self.verdict.invalid.append(f"no mark could be written on a full disk, as the job says; {text}")
-        elif any(-BEFORE_S < well.end_s - when_s < AFTER_S for when_s in self._kills()):
+        elif self._hit(well):
             self.verdict.invalid.append(f"killed in the moment of its end; {text}")
         else:
             self.verdict.broken.append(text)
@@ -148,8 +158,22 @@ class _Judge:
         logs = self.operator.run.glob("logs/*") if self.operator.run is not None else ()
         return any("ended well" in log.read_text(errors="replace") for log in logs)
 
-    def _kills(self) -> list[float]:
-        return [when_s for when_s, _, more in self._fired() if any(word in more for word in _KILLS)]
+    def _hit(self, one: Execution) -> bool:
+        """Whether something may have killed its job, or it, in the moment in which it ended."""
+        for when_s, _, more in self._fired():
+            words = more.replace(",", " ").split()
+            hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
+            if -BEFORE_S < one.end_s - when_s < AFTER_S and hits and any(word in more for word in _KILLS):
+                return True
+        return self._cancelled(one)
+
+    def _cancelled(self, one: Execution) -> bool:
+        """Whether asa itself was cancelling jobs at its end: its user wanted that, or a failure that ends the run."""
+        if self._during(one.end_s, "asa cancel", early_s=BEFORE_S):
+            return True
+        return self.trial.fail_fast and any(
+            other.code not in (None, "0") and 0 <= one.end_s - other.end_s < SLOW_S for other in self.ran
+        )
 
     def _fired(self) -> Iterator[tuple[float, str, str]]:
         return (event for event in self.operator.events if event[1] == "fired")
@@ -178,7 +202,7 @@ class _Judge:
 
     def _needless(self, step: Step) -> None:
         """What runs where something has failed does not run where nothing has."""
-        if step.when == "failed" and self.trial.gentle and all(one.how == "ok" for one in self.trial.steps):
+        if step.when == "failed" and self.trial.gentle and not any(one.fails for one in self.trial.steps):
             self.verdict.broken += [f"{one}, though nothing failed" for one in self.of[step.name]]
 
     def _well(self, step: Step) -> bool:
@@ -186,11 +210,12 @@ class _Judge:
 
     def _completion(self) -> None:
         doomed, behind = self.trial.doomed
+        ended_early = self.trial.fail_fast and bool(doomed)
         for step in self.trial.steps:
             if step.name in behind and any(self.of[part] for part in step.parts):
                 self.verdict.broken.append(f"{step.name} began, which follows a stage that always fails")
             needed = step.when != "failed" or set(step.after) & doomed
-            if step.name not in doomed and needed and not self._well(step):
+            if step.name not in doomed and needed and not ended_early and not self._well(step):
                 self.verdict.broken.append(f"{step.name} never ended well, with {self.operator.retried} times --retry")
 
     def _outcome(self) -> None:
@@ -221,10 +246,12 @@ class _Judge:
         )  # type: ignore[attr-defined]
         if ended is None or not self.trial.gentle:
             return
-        then = {step.name for step in self.trial.steps if step.how.startswith("fail")}
+        then = {step.name for step in self.trial.steps if step.fails}
         if not then:
             reason = ended["status"].get("reason")  # type: ignore[attr-defined]
             self.verdict.broken.append(f"the run failed, and no stage of it did: {reason}")
+            return
+        if self.trial.fail_fast:
             return
         for step in self.trial.steps:
             if step.when == "failed" or (step.when == "success" and set(step.after) & then):
@@ -245,7 +272,59 @@ class _Judge:
             return
         for step in self.trial.steps:
             for part in step.parts:
-                failed = [one for one in self.of[part] if one.code]
+                failed = [one for one in self.of[part] if one.code and not one.well]
                 most = (1 + step.retries) * (1 + self.operator.retried)
                 if len(failed) > most:
                     self.verdict.broken.append(f"{part} was tried {len(failed)} times, with {step.retries} retries")
+
+    def _fail_fast(self) -> None:
+        """A run that is to end at its first failure does so, and nothing begins any more."""
+        quiet = {"time_limit", "hold", "bank_readonly"}
+        ended = next((one for one in self.operator.passes if one["status"].get("state") == "failed"), None)  # type: ignore[attr-defined]
+        if not self.trial.fail_fast or ended is None or not all(one.kind in quiet for one in self.trial.faults):
+            return
+        ran = read(self.operator.place.marks[: int(ended["marks"])])  # type: ignore[call-overload]
+        for step in self.trial.steps:
+            failed = [one for one in ran if one.part in step.parts and one.code and not one.well]
+            if step.when == "failed":
+                self.verdict.broken += [f"{one}, with --fail-fast" for one in ran if one.part == step.name]
+            if not step.fails or len(failed) <= step.retries:
+                continue
+            since_s = failed[step.retries].end_s
+            late = [one for one in ran if one.start_s > since_s + SLOW_S]
+            self.verdict.broken += [f"began {one.start_s - since_s:.0f} s after a failure: {one}" for one in late]
+            if (after_s := float(ended["time_s"]) - since_s) > FAST_S:  # type: ignore[arg-type]
+                self.verdict.broken.append(f"the run ended {after_s:.0f} s after its first failure, with --fail-fast")
+
+    # ------------------------------------------------------------------ what is told
+
+    def _times(self) -> None:
+        """Of a stage that ran once, asa tells when, about as its payload does."""
+        if self.trial.site.clock_off_s or not self.operator.passes:
+            return
+        for stage in self.operator.passes[-1]["status"].get("stages", ()):  # type: ignore[attr-defined]
+            ran = [one for part in self.steps[stage["stage"]].parts for one in self.of[part]]
+            if stage["state"] != "done" or len(ran) != len(self.steps[stage["stage"]].parts):
+                continue
+            begins_s, ends_s = min(one.start_s for one in ran), max(one.end_s for one in ran)
+            told = [stage[name] for name in ("submit_s", "began_s", "ended_s")]
+            apart_s = [float("nan") if one is None else one - begins_s for one in told]
+            text = "submitted {:+.1f}, began {:+.1f}, ended {:+.1f}".format(*apart_s)
+            text = f"{stage['stage']} is told: {text} s; its payload ran from 0 to {ends_s - begins_s:+.1f} s"
+            if None in told:
+                self.verdict.broken.append(f"a time is not told: {text}")
+            elif abs(told[1] - begins_s) > APART_S or abs(told[2] - ends_s) > APART_S:
+                self.verdict.broken.append(f"times are apart: {text}")
+            elif not told[0] - 1.5 <= told[1] <= told[2]:
+                self.verdict.broken.append(f"times in no order: {text}")
+
+        metrics = self.operator.passes[-1]["status"].get("metrics") or {}  # type: ignore[attr-defined]
+        if (idle := metrics.get("overhead_core_hours") or 0.0) < -1e-4:
+            self.verdict.broken.append(f"{idle:.4f} core-hours are told to have idled")
+
+    def _surroundings(self) -> None:
+        """A payload finds the name of its stage, and that stage's cores."""
+        for one in self.ran:
+            step = self.steps[one.part.partition(".")[0]]
+            if one.finds and one.finds != (step.name, str(step.cores)):
+                self.verdict.broken.append(f"{one} found {' '.join(one.finds)}, and is to have {step.cores} cores")
