@@ -68,7 +68,7 @@ _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less 
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
 _MOST_SHORT = 5  # times that a job may come back with too few cores
-_MAX_IDLE = 0.25  # of a workflow's core-hours, that one job may idle while the client runs what is local
+_MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the client runs what is local
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
 
@@ -229,6 +229,7 @@ class RunState:
     _growths: dict[str, list[Job]] = field(default_factory=dict, init=False)  # by what they join
     _elastic: list[Job] = field(default_factory=list, init=False)
     _early: list[Job] = field(default_factory=list, init=False)  # that may begin before their payloads
+    _behind_local: list[Job] = field(default_factory=list, init=False)  # others that may, for what the client runs
     _spent_core_hours: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -465,15 +466,13 @@ class RunState:
             known[name] = stage.expected_s + _NOTICE_S + idle_s(stage.after)
         return idle_s(before)
 
-    def _idles_long(self, planned: PlannedJob) -> bool:
-        """Whether a job might idle for more than it may while the client runs what is local, or did so before."""
-        before = self._before(planned.stages)
-        if not (idle_s := self._local_before(before)):
-            return False
+    def _idle_behind_local(self, planned: PlannedJob) -> float:
+        """Count the core-hours that a job may idle while the client runs what is local; endless if one did before."""
+        if not (idle_s := self._local_before(self._before(planned.stages))):
+            return 0.0
         if any(self.stages[name].resubmissions for name in planned.stages):
-            return True
-        idle = core_hours(self.demand_of(planned.stages, planned.widths).cores, idle_s - _NOTICE_S)
-        return idle > _MAX_IDLE * self.workflow.stage_core_hours(self.capabilities.cores_per_node)
+            return math.inf
+        return core_hours(self.demand_of(planned.stages, planned.widths).cores, idle_s - _NOTICE_S)
 
     def _local_to_run(self, before: Iterable[str]) -> list[str]:
         """Name local stages that have not ended, of those given and those right before such, in order."""
@@ -522,16 +521,25 @@ class RunState:
 
     def times_of(self, plan: Iterable[PlannedJob]) -> list[float]:
         """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
-        times, put_off = list[float](), set[str]()
+        times, put_off, left = list[float](), set[str](), math.nan
         for job in plan:
             time_s = max(job.submit_s, self.earliest_s(job))
             if not job.joins:
-                waits = job.keep is not Keep.NOTHING and self._idles_long(job)
-                if waits or not put_off.isdisjoint(self._before(job.stages)):
+                idle = self._idle_behind_local(job) if job.keep is not Keep.NOTHING else 0.0
+                if idle and math.isnan(left):
+                    left = self._idle_left_behind_local()
+                if (idle and idle > left) or not put_off.isdisjoint(self._before(job.stages)):
                     put_off.update(job.stages)
                     time_s = math.inf
+                elif idle:
+                    left -= idle
             times.append(time_s)
         return times
+
+    def _idle_left_behind_local(self) -> float:
+        """Count the core-hours that jobs may yet idle in this run while the client runs what is local."""
+        idle = sum(map(_idled_behind_local, self._behind_local))
+        return _MAX_IDLE * self.workflow.stage_core_hours(self.capabilities.cores_per_node) - idle
 
     def _before(self, stages: Sequence[str]) -> list[str]:
         """Name the stages that some follow, but for themselves."""
@@ -594,6 +602,8 @@ class RunState:
         )
         if planned.keep is Keep.AWAIT:
             self._early.append(job)
+        elif spec.max_await_s is not None and not planned.joins:
+            self._behind_local.append(job)
         if planned.joins:
             self._growing.append(job)
             self._growths.setdefault(planned.joins, []).append(job)
@@ -1091,6 +1101,18 @@ def _holds(status: JobStatus, at_s: float) -> bool:
     """Whether a job that began before a time had not ended before it."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)
+
+
+def _idled_behind_local(job: Job) -> float:
+    """Count the core-hours that a job idled before its payload, or may at most if that has not begun."""
+    status, until_s = job.status, job.status.payload_start_s
+    if until_s is None and (status.state.is_final or job.given_up):
+        until_s = status.end_s
+        if until_s is None or status.start_s is None:
+            return 0.0
+    if until_s is None:
+        return core_hours(job.spec.cores, max((job.spec.max_await_s or 0.0) - _NOTICE_S, 0.0))
+    return core_hours(job.spec.cores, max(until_s - (until_s if status.start_s is None else status.start_s), 0.0))
 
 
 def _idled_out(job: Job) -> bool:

@@ -317,6 +317,23 @@ def test_a_local_stage_runs_beside_the_queue(strategy, tmp_path):
         assert c.job.dependency.startswith("afterok:")
 
 
+def test_what_may_idle_behind_local_stages_is_bounded_for_the_run(tmp_path):
+    """Each of six siblings might idle within the bound by itself; all of them together may not."""
+    clock = VirtualClock()
+    (tmp_path / "run").mkdir()
+    far, near = (Site(FakeLink(clock, tmp_path / "run"), clock) for _ in range(2))
+    behind = [stage(f"c{n}", ("b",), run_s=600, walltime_s=900) for n in range(6)]
+    flow = Workflow("x", [stage("a"), stage("b", ("a",), run_s=600, walltime_s=900, local=True), *behind])
+    with closing(Beside(far, near).connect(tmp_path / "run", sleep=clock.sleep)) as backend:
+        run = Run(flow, load_strategy("chained"), id="abcd1234", journal=Journal(tmp_path / "journal.jsonl"))
+        [result] = run_all(backend, [run])
+    assert result.outcome == "completed", result.reason
+    began = next(r.time_s for r in result.records if isinstance(r, StageStarted) and r.stages == ("b",))
+    jobs = [job for job in far.link.all.values() if job.job.name.startswith("x_c")]
+    assert len(jobs) == 6
+    assert sum(job.submit_s < began for job in jobs) == 1
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_on_a_simulated_machine_a_local_stage_waits_for_nobody(strategy):
     columns = np.array([(0, 100, 100, 8), (1, 10_000, 10_000, 8)], dtype=np.int64).T
