@@ -11,12 +11,14 @@ from asa.records import (
     Ended,
     Observed,
     Record,
+    Requeued,
     Resized,
     RunEnded,
     RunResumed,
     RunStarted,
     StageEnded,
     StageStarted,
+    Started,
     Submitted,
 )
 from asa.units import core_hours
@@ -187,7 +189,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
-        core_hours=sum(_held(job, (r for r in of_job[job.job_id] if isinstance(r, Resized))) for job in jobs),
+        core_hours=sum(_held(job, of_job[job.job_id]) for job in jobs),
         overhead_core_hours=_overhead(jobs, told, of_job),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
@@ -309,16 +311,30 @@ def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]
     return path
 
 
-def _held(job: Ended, resized: Iterable[Resized]) -> float:
-    """Core-hours that a job held from its start to its end, with the cores that it gave back, as told, left out."""
-    if job.start_s is None:
-        return 0.0
-    total, since_s, cores = 0.0, job.start_s, job.cores
+def _held(job: Ended, told: Sequence[Record]) -> float:
+    """Core-hours that a job held, with the cores that it gave back, as told, left out.
+
+    One that was put back into the queue held cores before, too, from each start to the next requeue.
+    """
+    starts = [record.time_s for record in told if isinstance(record, Started)]
+    times = [
+        (max(before), record.time_s)
+        for record in told
+        if isinstance(record, Requeued) and (before := [start_s for start_s in starts if start_s <= record.time_s])
+    ]
+    if job.start_s is not None:
+        times.append((job.start_s, job.time_s))
+    resized = [record for record in told if isinstance(record, Resized)]
+    return sum(_held_between(job.cores, start_s, end_s, resized) for start_s, end_s in times)
+
+
+def _held_between(cores: int, start_s: float, end_s: float, resized: Iterable[Resized]) -> float:
+    total, since_s = 0.0, start_s
     for change in resized:
-        if since_s <= change.time_s <= job.time_s:
+        if since_s <= change.time_s <= end_s:
             total += core_hours(cores, change.time_s - since_s)
             since_s, cores = change.time_s, change.cores
-    return total + core_hours(cores, job.time_s - since_s)
+    return total + core_hours(cores, end_s - since_s)
 
 
 def _overhead(jobs: Sequence[Ended], told: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
@@ -339,9 +355,12 @@ def _overhead(jobs: Sequence[Ended], told: Sequence[Record], of_job: Mapping[str
 
 
 def _stood_still(job: Ended, told: Sequence[Record]) -> float:
-    """Core-hours of a job between an end of its stages and the begin of the next, by the records of it alone."""
+    """Core-hours of a job between an end of its stages and the begin of the next, by the records of it alone.
+
+    Nothing is counted before its last start: of a job that was put back into the queue.
+    """
     total, running, since_s, cores = 0.0, set[str](), None, job.cores
-    for record in told:
+    for record in (record for record in told if job.start_s is None or record.time_s >= job.start_s):
         if isinstance(record, Resized | StageStarted) and since_s is not None:
             total += core_hours(cores, record.time_s - since_s)
             since_s = record.time_s

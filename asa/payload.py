@@ -247,13 +247,13 @@ _RUN = r"""
 asa_sh=sh asa_env=
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
-asa_place= # a file for the number of the process that is run
+asa_place= # a link for the number of the process that is run: one needs no room on a full disk
 asa_run() {
   asa_child= asa_heard=0 asa_code=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
-  [ -z "$asa_place" ] || echo "$asa_child" >"$asa_place"
+  [ -z "$asa_place" ] || ln -sf "$asa_child" "$asa_place"
   while :; do
     asa_before=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
@@ -336,7 +336,7 @@ asa_tell() {{
   asa_told=$((asa_told + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
-    kill -s "$1" "$(cat "$asa_place" 2>/dev/null)" 2>/dev/null || :
+    kill -s "$1" "$(readlink "$asa_place")" 2>/dev/null || :
   done
 }}
 for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done

@@ -10,7 +10,19 @@ from this_machine import Place
 
 from asa.backend import JobState
 from asa.metrics import idle_times, judge, measure, without
-from asa.records import Ended, Observed, Resized, RunEnded, RunResumed, RunStarted, StageEnded, StageStarted, Submitted
+from asa.records import (
+    Ended,
+    Observed,
+    Requeued,
+    Resized,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StageEnded,
+    StageStarted,
+    Started,
+    Submitted,
+)
 from asa.strategies import Keep
 from asa.workflow import Stage, Workflow
 
@@ -233,6 +245,30 @@ def test_a_job_that_stands_still_between_its_stages_idles():
     found = measure(flow, records)
     assert found.overhead_core_hours * 3600 == pytest.approx(10 * 2 + 10 * 6 + 4 * 4)
     assert found.core_hours * 3600 == pytest.approx(10 * 98 + 4 * 94)
+
+
+def test_a_job_that_was_put_back_into_the_queue_held_cores_before():
+    """Of ten cores for 52 s and then 100 s none idles but the first two seconds of the second time."""
+    job = {"run": "r", "job_id": "1"}
+    flow = Workflow("w", [Stage("a", cores=10), Stage("b", cores=4, after=("a",))])
+    records = [
+        RunStarted(time_s=0, run="r"),
+        Started(time_s=8, stages=("a", "b"), **job),
+        Requeued(time_s=60, stages=("a", "b"), reason="NODE_FAIL", **job),
+        Started(time_s=100, stages=("a", "b"), **job),
+        StageStarted(time_s=8, stages=("a",), **job),
+        StageEnded(time_s=50, stages=("a",), **job),
+        StageStarted(time_s=102, stages=("b",), **job),
+        StageEnded(time_s=200, stages=("b",), **job),
+        Ended(
+            time_s=200, stages=("a", "b"), state=JobState.COMPLETED, cores=10, start_s=100, payload_start_s=102, **job
+        ),
+        RunEnded(time_s=200, run="r", outcome="completed"),
+    ]
+    found = measure(flow, records)
+    assert found.core_hours * 3600 == pytest.approx(10 * 52 + 10 * 100)
+    assert found.overhead_core_hours * 3600 == pytest.approx(10 * 2)
+    assert [(stage.stage, stage.run_s) for stage in found.stages] == [("a", 42), ("b", 98)]
 
 
 @pytest.mark.parametrize(

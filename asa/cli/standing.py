@@ -427,7 +427,8 @@ def _stage(
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s
     began_s = view.started_s if view.started_s is not None else _step_start(job, name)
-    wait_s = _wait_s(state, job, now_s)
+    was_before = began_s is not None and began_s < status.submit_s  # the job was put back into the queue
+    wait_s = None if was_before else _wait_s(state, job, now_s)
     is_pending, is_running = status.state is JobState.PENDING, words == "running"
     run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
     told_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
@@ -439,9 +440,9 @@ def _stage(
         view.cores or job.spec.cores,
         job.spec.walltime_s,
         job_id=status.job_id,
-        submit_s=status.submit_s,
-        eligible_s=status.eligible_s,
-        start_s=status.start_s,
+        submit_s=view.submit_s if was_before else status.submit_s,
+        eligible_s=None if was_before else status.eligible_s,
+        start_s=None if was_before else status.start_s,
         began_s=began_s,
         ended_s=until_s,
         wait_s=wait_s,

@@ -231,6 +231,7 @@ class RunState:
     _early: list[Job] = field(default_factory=list, init=False)  # that may begin before their payloads
     _behind_local: list[Job] = field(default_factory=list, init=False)  # others that may, for what the client runs
     _spent_core_hours: float = field(default=0.0, init=False)
+    _requeued_core_hours: float = field(default=0.0, init=False)  # by jobs before they were put back into the queue
 
     def __post_init__(self) -> None:
         self.stages = Stages(self.workflow)
@@ -252,7 +253,7 @@ class RunState:
 
     def _spent(self) -> float:
         """Count the core-hours of the jobs that have ended."""
-        return self._spent_core_hours + sum(map(self._core_hours, self._elastic))
+        return self._spent_core_hours + self._requeued_core_hours + sum(map(self._core_hours, self._elastic))
 
     def apply(self, entry: Entry) -> Iterator[News]:  # noqa: C901, PLR0912 - one case an entry
         """Take in what happened; give what follows from it, in order. The iterator must be run to its end."""
@@ -774,17 +775,17 @@ class RunState:
         job.observed = True  # what it waited at first was told, or is not known; what it waits now began in the middle
         job.resized = 0
         if not job.given_up and not job.planned.joins:
-            ended = {step.name for step in was.steps if step.end_s is not None}
+            self._requeued_core_hours += _before_requeue(job, was)
             for name in self._left_of(job):
                 view = self.stages[name]
+                has_ended = view.ended_s is not None
                 queued = replace(
                     view,
                     phase=Phase.QUEUED,
-                    started_s=view.started_s if name in ended else None,
-                    ended_s=view.ended_s if name in ended else None,
+                    started_s=view.started_s if has_ended else None,
                     hold_until_s=None,
                     limit_s=None,
-                    submit_s=job.status.submit_s,
+                    submit_s=view.submit_s if has_ended else job.status.submit_s,
                 )
                 self.stages.put(name, queued)
 
@@ -810,6 +811,8 @@ class RunState:
         for name in self._left_of(job):
             self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
+        if self.stages[first].ended_s is not None:
+            return  # it ended well before the job was put back into the queue
         began_s = self.stages.in_order(first, at_s)
         self.stages.put(first, replace(self.stages[first], started_s=began_s))
         if len(job.planned.stages) == 1:  # of several, when each began is told in the end
@@ -828,7 +831,9 @@ class RunState:
         """Note when a stage began and ended, in the workflow's order; give what was noted."""
         start_s = self.stages.in_order(stage, start_s)
         known_end_s = None if end_s is None else max(start_s, self.stages.in_order(stage, end_s))
-        self.stages.put(stage, replace(self.stages[stage], started_s=start_s, ended_s=known_end_s))
+        view = self.stages[stage]
+        asked_s = view.submit_s if view.submit_s is None else min(view.submit_s, start_s)  # before a requeue, perhaps
+        self.stages.put(stage, replace(view, started_s=start_s, ended_s=known_end_s, submit_s=asked_s))
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _resized(self, job: Job) -> Iterator[Record]:
@@ -866,8 +871,8 @@ class RunState:
         coming = sorted((began[0][0], at) for at, began in enumerate(widths) if at and began)
         there, come, telling = list[int](), 0, _gives_back_at(first)
         for step in first.status.steps if widths[0] else ():
-            if not step.cores or step.name not in telling:
-                continue
+            if not step.cores or step.name not in telling or step.start_s < widths[0][0][0]:
+                continue  # the last: it ended before the job was put back into the queue
             while come < len(coming) and coming[come][0] < step.start_s:
                 insort(there, coming[come][1])
                 come += 1
@@ -1101,6 +1106,13 @@ def _holds(status: JobStatus, at_s: float) -> bool:
     """Whether a job that began before a time had not ended before it."""
     has_begun = status.start_s is not None and status.start_s < at_s
     return has_begun and (status.end_s is None or status.end_s >= at_s)
+
+
+def _before_requeue(job: Job, was: JobStatus) -> float:
+    """Count what a job held until it was put back into the queue, at most: perhaps it gave cores back before."""
+    if was.start_s is None or job.spec.local:
+        return 0.0
+    return core_hours(job.spec.cores, max(job.status.submit_s - was.start_s, 0.0))
 
 
 def _idled_behind_local(job: Job) -> float:

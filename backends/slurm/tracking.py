@@ -243,20 +243,27 @@ class TrackedJob:
         return max(latest_s, status.start_s)
 
     def _steps(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
-        """Tell when the payload's steps began and ended well, within the job's own times."""
+        """Tell when the payload's steps began and ended well, within the job's own times.
+
+        Those that ended before the job was put back into the queue keep the times of their marks.
+        """
         if status.start_s is None or not self.kept.steps:
             return ()
-        least_s, most_s = status.start_s, math.inf if status.end_s is None else status.end_s
+        start_s, most_s = status.start_s, math.inf if status.end_s is None else status.end_s
         marks = folder.steps(status.job_id, self.kept.token, len(self.kept.steps))
+
+        def least_s(ended: Mark | None) -> float:
+            return start_s if ended is None or not status.restarts or ended.time_s >= start_s else -math.inf
+
         return tuple(
             StepTimes(
                 name,
-                min(max(began.time_s, least_s), most_s),
-                None if ended is None else min(max(ended.time_s, least_s), most_s),
+                min(max(began.time_s, least_s(ended)), most_s),
+                None if ended is None else min(max(ended.time_s, least_s(ended)), most_s),
                 began.cores,
             )
             for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
-            if self.kept.token or began.time_s >= least_s - _CLOCKS_S
+            if self.kept.token or began.time_s >= start_s - _CLOCKS_S
         )
 
     def _is_recent(self, mark: Mark) -> bool:

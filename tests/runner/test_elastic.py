@@ -499,6 +499,20 @@ def test_a_job_that_is_put_back_into_the_queue_keeps_what_ended_well():
         state, ("a", 200.0, 300.0, 4), ("b", 300.0, None, 1), start_s=200.0, payload_start_s=200.0, restarts=1
     )
     assert [(r.time_s, r.cores) for r in again if isinstance(r, Resized)] == [(300.0, 1)]
+    first = state.view(350.0).stages["a"]
+    assert (first.started_s, first.ended_s) == (10.0, 110.0)
+    assert first.submit_s <= 10.0
+    assert state.view(350.0).spent_core_hours == pytest.approx(4 * 110 / 3600)
+
+
+def test_what_ended_between_two_looks_before_a_requeue_ran_when_its_marks_say():
+    state = state_of()
+    running(state, ("a", 10.0, None, 4))
+    _tell(state, "1", 120.0, JobState.PENDING, restarts=1)
+    running(state, ("a", 10.0, 110.0, 4), ("b", 200.0, None, 1), start_s=200.0, payload_start_s=200.0, restarts=1)
+    first = state.view(350.0).stages["a"]
+    assert (first.started_s, first.ended_s) == (10.0, 110.0)
+    assert first.submit_s <= 10.0
 
 
 def test_what_ended_well_in_a_job_that_was_given_up_is_done():
