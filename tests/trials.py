@@ -27,7 +27,7 @@ from typing import Any
 
 from slurm_testbed import missing
 from trial.draw import SITES, STRATEGIES, Trial, draw
-from trial.faults import suffer
+from trial.faults import ENDS, suffer
 from trial.operator import Operator
 from trial.place import Cluster, Place
 from trial.verdict import Verdict, judge
@@ -61,8 +61,9 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
         faults = [threading.Thread(target=suffer, args=(fault, operator), daemon=True) for fault in trial.faults]
         for fault in faults:
             fault.start()
+        waited_for = [one for one, fault in zip(faults, trial.faults, strict=True) if fault.kind != ENDS]
         threading.Thread(
-            target=lambda: ([one.join() for one in faults], operator.faults_over.set()), daemon=True
+            target=lambda: ([one.join() for one in waited_for], operator.faults_over.set()), daemon=True
         ).start()
         operator.operate()
         for fault in faults:

@@ -448,7 +448,7 @@ class StagesBackend:
             alone = replace(
                 stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
             )
-            yield payload_text(replace(alone, nodes=None), stage.cpus_per_task), stage.cpus_per_task
+            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # told as in a job
 
     def _stage(self, spec: JobSpec) -> Stage | None:
         posted = spec.posts[0].rpartition("/")[2].partition("@")[0] if len(spec.posts) == 1 else ""

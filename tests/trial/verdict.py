@@ -14,6 +14,10 @@ FAST_S = 60.0  # in which a run that ends at its first failure has ended
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
+_TELLS_LATE = {
+    *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
+    *("node_down", "node_crash", "suspend"),
+}  # where Slurm itself hears late of an end, or counts otherwise
 
 
 @dataclass
@@ -300,7 +304,8 @@ class _Judge:
 
     def _times(self) -> None:
         """Of a stage that ran once, asa tells when, about as its payload does."""
-        if self.trial.site.clock_off_s or not self.operator.passes:
+        slow = _TELLS_LATE & {fault.kind for fault in self.trial.faults}
+        if self.trial.site.clock_off_s or not self.operator.passes or slow:
             return
         for stage in self.operator.passes[-1]["status"].get("stages", ()):  # type: ignore[attr-defined]
             ran = [one for part in self.steps[stage["stage"]].parts for one in self.of[part]]
