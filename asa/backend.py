@@ -87,37 +87,25 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs one after the other, each only if the one before ended well.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    command
-        What to run; ignored by simulators.
-    cores
-        Cores that the job keeps from here on, where it then gives others back; 0 for all that it has. A site that
-        cannot take them back leaves the job as wide as it is. If they are more than it had, the step begins when they
-        have joined (`Growing`); a site where jobs cannot grow does not wait for them.
-    tasks, cpus_per_task, nodes
-        What the step would ask for in a job of its own, which is all that it is to see of the job where the batch
-        system tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as
-        many as the job has, 0 nodes for as few as may be.
-    post
-        Token that is posted when the step has ended well; empty for none. A step whose token is posted already is not
-        run again.
-    slot_s
-        From when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
-        `JobSpec.run_s`.
-    """
+    """One of several commands that a job runs one after the other, each only if the one before ended well."""
 
     name: str
-    command: str
+    command: str  # what to run; ignored by simulators
+    # cores that the job keeps from here on, where it then gives others back; 0 for all that it has. A site that cannot
+    # take them back leaves the job as wide as it is. If they are more than it had, the step begins when they have
+    # joined (`Growing`); a site where jobs cannot grow does not wait for them.
     cores: int = 0
+    # from when to when it really runs, in seconds from the payload's beginning. Known to simulators, like
+    # `JobSpec.run_s`.
     slot_s: tuple[float, float] | None = None
+    # what the step would ask for in a job of its own, which is all that it is to see of the job where the batch system
+    # tells a job its size: how many tasks, of how many cores each, spread over how many nodes. 0 tasks for as many as
+    # the job has, 0 nodes for as few as may be.
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
+    # token that is posted when the step has ended well; empty for none. A step whose token is posted already is not run
+    # again.
     post: str = ""
 
 
@@ -544,18 +532,7 @@ class Backend(Protocol):
 
 
 def check_backend(backend: object) -> None:
-    """Refuse what is to be a backend, and lacks something of one: before anything is submitted, not when it is needed.
-
-    Parameters
-    ----------
-    backend
-        What a facility's `connect` gave.
-
-    Raises
-    ------
-    InputError
-        It lacks something.
-    """
+    """Refuse what is to be a backend, and lacks something of one, before anything is submitted."""
     wanted = [name for name in vars(Backend) if not name.startswith("_")]
     lacking = [name for name in wanted if not hasattr(type(backend), name) and not hasattr(backend, name)]
     if lacking:

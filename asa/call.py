@@ -17,15 +17,9 @@ __all__ = ["main"]
 def main(module: str, file: str, name: str, given: str) -> None:
     """Find a function in a module, or in a file if there is no such module here, and call it with arguments in JSON.
 
-    Parameters
-    ----------
-    module, file
-        Where the function is defined: an importable module's name, and the source file that is read if there is none of
-        that name; `file` may be empty.
-    name
-        Of the function in there.
-    given
-        Its arguments, as JSON: a list of those by position and an object of those by name.
+    `module`, `file`: where the function is defined: an importable module's name, and the source file that is read
+    if there is none of that name; `file` may be empty.
+    `given`: its arguments, as JSON: a list of those by position and an object of those by name.
     """
     flow._inside_a_stage = True  # noqa: SLF001 - the two are one
     sys.path[:0] = [str(Path(file).parent)] if file else []

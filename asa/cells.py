@@ -41,17 +41,10 @@ _LARGE = 4 * 2**20  # bytes of a plug-in's file beyond which its size and its ti
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[_C, _T]):
-    """What cells of an experiment are, and what comes of them.
+    """What cells of an experiment are, and what comes of them."""
 
-    Parameters
-    ----------
-    run
-        Runs a cell; must be importable by worker processes.
-    cell, trial
-        Make a cell, and one outcome, of the fields that were kept: their classes, where nothing is nested.
-    """
-
-    run: Callable[[_C], list[_T]]
+    run: Callable[[_C], list[_T]]  # runs a cell; must be importable by worker processes
+    # make a cell, and one outcome, of the fields that were kept: their classes, where nothing is nested
     cell: Callable[[Mapping[str, Any]], _C]
     trial: Callable[[Mapping[str, Any]], _T]
 
@@ -67,33 +60,13 @@ def fill(
 ) -> dict[_C, list[_T]]:
     """Run every cell, in parallel, unless its outcome is kept already.
 
-    Parameters
-    ----------
-    cells
-        What is wanted.
-    kind
-        What they are.
-    kept
-        File to which each cell's outcome is added as it ends, a line of JSON each: what was interrupted goes on there.
-        Each line has a checksum: what was damaged since is refused, and never taken for a result.
-    jobs
-        Processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    elsewhere
-        Where to run them, if not in processes of this machine; on workers that see files under the same paths.
-    on_progress
-        Called with what is being done, how much of it is done, and of how much.
-
-    Returns
-    -------
-    dict
-        What came of each, in the order of `cells`.
-
-    Raises
-    ------
-    StateError
-        The file cannot be read, or is damaged.
-    JournalError
-        It cannot be written, as on a full disk; what is in it holds.
+    `kept`: file to which each cell's outcome is added as it ends, a line of JSON each: what was interrupted goes on
+    there. Each line has a checksum: what was damaged since is refused, and never taken for a result.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `elsewhere`: where to run them, if not in processes of this machine; on workers that see files under the same
+    paths.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
+    Raises `JournalError`: it cannot be written, as on a full disk; what is in it holds.
     """
     known = _read(kept, kind) if kept is not None else {}
     missing = [cell for cell in cells if cell not in known]
@@ -125,18 +98,7 @@ def _in_parallel(executor: Executor, kind: Kind[_C, _T], cells: Sequence[_C]) ->
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Give a digest of what is in some files.
-
-    Parameters
-    ----------
-    files
-        Which; another order gives another digest, other names do not.
-
-    Raises
-    ------
-    InputError
-        One of them cannot be read.
-    """
+    """Give a digest of what is in some files."""
     told = hashlib.sha256()
     for file in files:
         try:
@@ -153,12 +115,8 @@ def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] =
     That is this package with the data that it ships, such as trained agents; of what is named the sources of those that
     another distribution installed; and of settings the files that they name.
 
-    Parameters
-    ----------
-    named
-        Groups of entry points and names in them, such as ``("asa.strategies", "asa")``.
-    settings
-        Values that were set; those that are no file's name say themselves what they are.
+    `named`: groups of entry points and names in them, such as ``("asa.strategies", "asa")``.
+    `settings`: values that were set; those that are no file's name say themselves what they are.
     """
     told = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
     told += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
@@ -232,11 +190,6 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
 def sealed(text: str) -> str:
     """Put a checksum at the end of an object of JSON.
 
-    Parameters
-    ----------
-    text
-        The object, up to its closing brace.
-
     Examples
     --------
     >>> sealed('{"a": 1}')
@@ -248,15 +201,7 @@ def sealed(text: str) -> str:
 def unsealed(text: str) -> str | None:
     """Take off what `sealed` put there.
 
-    Parameters
-    ----------
-    text
-        The object, with its checksum.
-
-    Returns
-    -------
-    str or None
-        What was sealed; None if it was changed since, or never sealed.
+    Returns: what was sealed; None if it was changed since, or never sealed.
     """
     inner, _, rest = text.rpartition(_CHECK)
     inner += "}"

@@ -32,18 +32,7 @@ else:
 
 
 def kernel(function: Any) -> Any:
-    """Compile a function at its first call, and keep the result for the next process.
-
-    Parameters
-    ----------
-    function
-        Of scalars and arrays, in numba's Python.
-
-    Returns
-    -------
-    callable
-        The compiled function; the function itself where numba is not installed.
-    """
+    """Compile a function at its first call, and keep the result for the next process."""
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False}
@@ -54,27 +43,14 @@ def kernel(function: Any) -> Any:
 
 
 def is_ready(function: Any) -> bool:
-    """Whether a kernel can run at once; else it is being compiled, or will be at its first call.
-
-    Parameters
-    ----------
-    function
-        What `kernel` returned.
-    """
+    """Whether a kernel can run at once; else it is being compiled, or will be at its first call."""
     return not COMPILED or bool(function.nopython_signatures)
 
 
 def seen(array: NDArray[Any]) -> Any:
     """Show an array to a kernel in the form that is quickest for it.
 
-    Parameters
-    ----------
-    array
-        Of any shape and type.
-
-    Returns
-    -------
-    ndarray or memoryview
-        The array for numba; its memory for plain Python, which reads single elements of it faster. Nothing is copied.
+    Returns: the array for numba; its memory for plain Python, which reads single elements of it faster. Nothing is
+    copied.
     """
     return array if COMPILED else array.data

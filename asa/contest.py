@@ -30,25 +30,7 @@ _SHARE = 2  # of the machine: wider jobs than a half are not what it is for
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is run in one go: one strategy on one log, with one estimator that learns from run to run.
-
-    Parameters
-    ----------
-    trace
-        The log's file.
-    workflow, cores
-        Which, and how wide.
-    age_accrues, shrink
-        The site's rules.
-    strategy, estimator
-        Their names.
-    starts
-        How many moments.
-    history
-        Past jobs of everybody that the estimator learns at each.
-    log, code
-        Digests of the log, and of all code: what other code did, or on another log, is another cell.
-    """
+    """What is run in one go: one strategy on one log, with one estimator that learns from run to run."""
 
     trace: str
     workflow: str
@@ -58,30 +40,14 @@ class Cell:
     strategy: str
     estimator: str
     starts: int
-    history: int
-    log: str
+    history: int  # past jobs of everybody that the estimator learns at each
+    log: str  # digests of the log, and of all code: what other code did, or on another log, is another cell
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run.
-
-    Parameters
-    ----------
-    trace
-        The log's name.
-    workflow, cores, age_accrues, shrink, strategy
-        As in its cell.
-    start
-        Number of its moment.
-    makespan_s, core_hours, overhead_core_hours
-        See `asa.metrics.RunMetrics`.
-    perceived_wait_s
-        How long stages waited after those that they follow had ended, added up; without the wait before the first.
-    total_wait_s
-        With it.
-    """
+    """One run."""
 
     trace: str
     workflow: str
@@ -93,54 +59,28 @@ class Trial:
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
+    # how long stages waited after those that they follow had ended, added up; without the wait before the first
     perceived_wait_s: float
     total_wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What to find out.
-
-    Parameters
-    ----------
-    traces
-        Logs.
-    workflows
-        Names.
-    strategies
-        Names; Big Job and Per-Stage run anyway, as the others are measured by them.
-    cores
-        Peak sizes; for each log three that fit its machine, if not given.
-    age
-        Rules to try: whether age accrues.
-    shrink
-        Whether a running job can give cores back.
-    estimator
-        Who predicts.
-    starts
-        Moments.
-    history
-        Past jobs of everybody that the estimator learns at each.
-    """
+    """What to find out."""
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = ("montage", "statistics")
+    # names; Big Job and Per-Stage run anyway, as the others are measured by them
     strategies: tuple[str, ...] = ("chained", "asa", "asa-naive", "asa-plan", "elastic")
-    cores: tuple[int, ...] = ()
-    age: tuple[bool, ...] = (True, False)
-    shrink: bool = True
+    cores: tuple[int, ...] = ()  # peak sizes; for each log three that fit its machine, if not given
+    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues
+    shrink: bool = True  # whether a running job can give cores back
     estimator: str = "queue"
     starts: int = 40
-    history: int = 2000
+    history: int = 2000  # past jobs of everybody that the estimator learns at each
 
     def cells(self) -> list[Cell]:
-        """All that is to be run; a log's cells together, as it is read once for them.
-
-        Raises
-        ------
-        InputError
-            Something is unknown, or does not fit.
-        """
+        """All that is to be run; a log's cells together, as it is read once for them."""
         if self.starts < 1 or not self.traces or not self.workflows:
             raise InputError("there is nothing to run", hint="Give a log, a workflow, and at least one start.")
         for name in self.workflows:
@@ -171,15 +111,7 @@ class Contest:
 def peak_sizes(machine_cores: int) -> tuple[int, ...]:
     """Give the three largest of the paper's sizes of which two fit the machine side by side; smaller ones if none do.
 
-    Parameters
-    ----------
-    machine_cores
-        All that the machine has.
-
-    Returns
-    -------
-    tuple of int
-        Cores, ascending; a single size, half the machine, if none of the paper's fits.
+    Returns: cores, ascending; a single size, half the machine, if none of the paper's fits.
 
     Examples
     --------
@@ -200,28 +132,12 @@ def hold(
 ) -> list[Trial]:
     """Run every cell, in parallel, unless its runs are kept already.
 
-    Parameters
-    ----------
-    contest
-        What to find out.
-    kept
-        File to which each cell's runs are added as it ends, a line of JSON each: a contest that was interrupted goes on
-        there.
-    jobs
-        Processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    elsewhere
-        Where to run them, if not in processes of this machine; on workers that see the logs under the same paths.
-    on_progress
-        Called with what is being done, how much of it is done, and of how much.
-
-    Raises
-    ------
-    InputError
-        See `Contest.cells`.
-    StateError
-        The file cannot be read.
-    JournalError
-        It cannot be written.
+    `kept`: file to which each cell's runs are added as it ends, a line of JSON each: a contest that was interrupted
+    goes on there.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `elsewhere`: where to run them, if not in processes of this machine; on workers that see the logs under the same
+    paths.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
     """
     cells = contest.cells()
     kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
@@ -236,13 +152,7 @@ def _site(trace: str, *, age_accrues: bool, shrink: bool) -> Site:
 
 
 def run_cell(cell: Cell) -> list[Trial]:
-    """Run one strategy at all moments in the order of the log's time, with one estimator.
-
-    Raises
-    ------
-    InputError
-        A run did not complete.
-    """
+    """Run one strategy at all moments in the order of the log's time, with one estimator."""
     site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
     if lack := lacking(load_strategy(cell.strategy), site.capabilities):
         raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")
@@ -281,18 +191,7 @@ def run_cell(cell: Cell) -> list[Trial]:
 
 
 def standings(trials: Iterable[Trial]) -> dict[bool, list[Standing]]:
-    """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not.
-
-    Parameters
-    ----------
-    trials
-        All, of Big Job and Per-Stage too.
-
-    Returns
-    -------
-    dict
-        By whether age accrues: a standing for each strategy.
-    """
+    """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not."""
     rules: dict[bool, list[Trial]] = {}
     for trial in trials:
         rules.setdefault(trial.age_accrues, []).append(trial)

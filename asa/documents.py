@@ -26,23 +26,7 @@ class TooDeepError(ValueError):
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """Open what a user named to be read: a file, a pipe, a terminal, but nothing that never ends.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-
-    Returns
-    -------
-    file
-        Open.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened, or is a device.
-    """
+    """Open what a user named to be read: a file, a pipe, a terminal, but nothing that never ends."""
     file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
     about = os.fstat(file.fileno())
     is_empty = about.st_rdev == Path(os.devnull).stat().st_rdev
@@ -53,53 +37,19 @@ def open_file(path: str | Path) -> IO[bytes]:
 
 
 def read_file(path: str | Path) -> bytes:
-    """Read the whole of what a user named, as `open_file` opens it.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-
-    Returns
-    -------
-    bytes
-        Its content.
-    """
+    """Read the whole of what a user named, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()
 
 
 def read_text(path: str | Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Read the whole of a text that a user named, as `open_file` opens it.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    encoding, errors
-        As for `open`.
-
-    Returns
-    -------
-    str
-        Its content, with the ends of lines that Python writes.
-    """
+    """Read the whole of a text that a user named, as `open_file` opens it."""
     with io.TextIOWrapper(open_file(path), encoding=encoding, errors=errors) as file:
         return file.read()
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
     """Read a document of JSON.
-
-    Parameters
-    ----------
-    text
-        The document.
-
-    Raises
-    ------
-    ValueError
-        It is none; `TooDeepError` if it is nested too deep.
 
     Examples
     --------
@@ -115,20 +65,7 @@ def read_json(text: str | bytes | bytearray) -> Any:
 def read_toml(text: str) -> dict[str, Any]:
     """Read a document of TOML.
 
-    Parameters
-    ----------
-    text
-        The document.
-
-    Returns
-    -------
-    dict
-        What it says.
-
-    Raises
-    ------
-    ValueError
-        It is none, or has a number of too many digits; `TooDeepError` if it is nested too deep.
+    Raises `ValueError`: it is none, or has a number of too many digits; `TooDeepError` if it is nested too deep.
 
     Examples
     --------

@@ -14,18 +14,7 @@ __all__ = ["check_figure_path", "make_figure_folder", "new_figure", "save_figure
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
-    """Make an empty figure that needs no screen.
-
-    Parameters
-    ----------
-    width_in, height_in
-        In inches.
-
-    Raises
-    ------
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Make an empty figure that needs no screen."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
     except ImportError as error:
@@ -36,20 +25,7 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``.
-
-    Parameters
-    ----------
-    figure
-        What is drawn.
-    path
-        Where to write it.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written, or the suffix means no format.
-    """
+    """Write a figure; the suffix gives the format, such as ``.png`` or ``.svg``."""
     try:
         figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
     except (OSError, ValueError) as error:
@@ -59,20 +35,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 
 
 def check_figure_path(path: Path, option: str = "--plot") -> None:
-    """Refuse early what `save_figure` could not write.
-
-    Parameters
-    ----------
-    path
-        Where a figure is to be written.
-    option
-        What named it, for the error.
-
-    Raises
-    ------
-    InputError
-        The suffix means no format, or the folder is not there.
-    """
+    """Refuse early what `save_figure` could not write."""
     supported = new_figure(1, 1).canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in supported:
         raise InputError(f"{path.suffix!r} is no kind of figure", where=option, hint="Name a .png, .svg or .pdf file.")
@@ -83,20 +46,7 @@ def check_figure_path(path: Path, option: str = "--plot") -> None:
 
 
 def make_figure_folder(folder: Path, option: str = "--plot") -> None:
-    """Make a folder for figures, and refuse early what `save_figure` could not write there.
-
-    Parameters
-    ----------
-    folder
-        Its path; it may be there already.
-    option
-        What named it, for the error.
-
-    Raises
-    ------
-    InputError
-        It cannot be made.
-    """
+    """Make a folder for figures, and refuse early what `save_figure` could not write there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

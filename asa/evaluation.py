@@ -86,26 +86,9 @@ class Timeline:
     that starts in the second of its submission is not known to have done so when it, or another job of that second, is
     predicted. A run that ends in the second of its own start ends after it.
 
-    Parameters
-    ----------
-    history
-        Jobs whose waits are known.
-
-    Attributes
-    ----------
-    history : JobHistory
-        The same.
-    jobs : list of QueuedJob
-        What an estimator sees of each, in order of submission.
-    outcomes : list of WaitObservation
-        What becomes known of each: its wait, or a lower bound if it never started.
-    known_order : ndarray of int
-        The jobs that started, in the order in which their waits became known.
-
-    Raises
-    ------
-    InputError
-        A wait is negative or endless, or a job asks for no cores or no time.
+    `outcomes`: what becomes known of each: its wait, or a lower bound if it never started.
+    `known_order`: the jobs that started, in the order in which their waits became known.
+    Raises `InputError`: a wait is negative or endless, or a job asks for no cores or no time.
 
     Notes
     -----
@@ -147,13 +130,7 @@ class Timeline:
         self.known_order = order[history.started[order]]
 
     def events(self, *, ends: bool) -> list[int]:
-        """Events in order: a job's place for its submission, plus n for its start, plus 2 n for its end.
-
-        Parameters
-        ----------
-        ends
-            Whether ends are wanted.
-        """
+        """Events in order: a job's place for its submission, plus n for its start, plus 2 n for its end."""
         most = len(self._codes) if ends else 2 * len(self.jobs)
         codes = self._codes[:most]
         order: list[int] = codes[np.lexsort((codes, self._kinds[:most], self._times[:most]))].tolist()
@@ -177,21 +154,12 @@ def _refuse_what_cannot_be(history: JobHistory) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """What was predicted of each job of a history when it was submitted.
-
-    Parameters
-    ----------
-    quantiles_s : ndarray of shape (n, 9)
-        Seconds, at `asa.waits.LEVELS`.
-    wait_s : ndarray of shape (n,)
-        The one wait to count on.
-    us_per_job
-        Processor time for predicting and learning a job, in microseconds; that of the loop itself, under one
-        microsecond, is in it, the first twentieth of the events is not. nan if it was not measured.
-    """
+    """What was predicted of each job of a history when it was submitted."""
 
     quantiles_s: NDArray[np.float64]
-    wait_s: NDArray[np.float64]
+    wait_s: NDArray[np.float64]  # the one wait to count on
+    # processor time for predicting and learning a job, in microseconds; that of the loop itself, under one microsecond,
+    # is in it, the first twentieth of the events is not. nan if it was not measured.
     us_per_job: float = math.nan
 
 
@@ -204,27 +172,8 @@ def prequential(
     leaves the queue unstarted, that its wait would have been at least as long. Ends of runs are told to estimators
     whose attribute `sees_queue` is true, and to no others. It never gets the history.
 
-    Parameters
-    ----------
-    history
-        The jobs.
-    make
-        Makes the estimator.
-    seed
-        Of whatever it draws.
-    timeline
-        Of the same history, if there is one already.
-
-    Returns
-    -------
-    Forecasts
-        A row a job, and what a prediction took.
-
-    Raises
-    ------
-    InputError
-        The history makes no sense, or the estimator's forecasts do not: not nine quantiles, negative, descending, or
-        not finite.
+    Raises `InputError`: the history makes no sense, or the estimator's forecasts do not: not nine quantiles,
+    negative, descending, or not finite.
 
     Notes
     -----
@@ -306,15 +255,7 @@ def _live(
 def oracle(history: JobHistory) -> Forecasts:
     """Return the truth as forecasts: what no estimator can reach, to hold the others against.
 
-    Parameters
-    ----------
-    history
-        Jobs, with their waits.
-
-    Returns
-    -------
-    Forecasts
-        Of each job all quantiles, and the wait to count on, are its true wait.
+    Returns: of each job all quantiles, and the wait to count on, are its true wait.
     """
     return Forecasts(np.repeat(history.wait_s[:, np.newaxis], _QUANTILES, axis=1), history.wait_s.copy())
 
@@ -325,15 +266,7 @@ def oracle(history: JobHistory) -> Forecasts:
 def log10_errors(predicted_s: ArrayLike, wait_s: ArrayLike) -> NDArray[np.float64]:
     """Distance of each prediction from its wait in powers of ten, either way; both at least `FLOOR_S`.
 
-    Parameters
-    ----------
-    predicted_s, wait_s
-        Seconds, of one shape.
-
-    Returns
-    -------
-    ndarray
-        Of the same shape; 0 is right, 1 is ten times too long or too short.
+    Returns: of the same shape; 0 is right, 1 is ten times too long or too short.
 
     Examples
     --------
@@ -351,18 +284,6 @@ def _log10(wait_s: ArrayLike) -> NDArray[np.float64]:
 def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0) -> NDArray[np.bool_]:
     """Whether each prediction is right up to a factor; both at least `FLOOR_S`.
 
-    Parameters
-    ----------
-    predicted_s, wait_s
-        Seconds, of one shape.
-    factor
-        At least 1.
-
-    Returns
-    -------
-    ndarray of bool
-        Of the same shape.
-
     Examples
     --------
     >>> within_factor([100.0, 100.0, 0.0], [200.0, 201.0, 20.0]).tolist()
@@ -374,18 +295,6 @@ def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0
 
 def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> NDArray[np.intp]:
     """Place of the alternative that is closest to each wait, as `asa.estimators.alternatives.nearest` has it.
-
-    Parameters
-    ----------
-    wait_s
-        Seconds, shape (n,).
-    alternatives_s
-        Seconds, ascending, shape (m,); those of Algorithm 1 if not given.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        From 0 to m - 1.
 
     Examples
     --------
@@ -401,20 +310,6 @@ def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> N
 def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVELS) -> NDArray[np.float64]:
     """Pinball loss of each forecast, the mean over its levels; least, in the mean, for the true quantiles.
 
-    Parameters
-    ----------
-    quantiles : shape (n, k)
-        Stated quantiles.
-    outcomes : shape (n,)
-        What came true, in the same unit.
-    levels : shape (k,)
-        Their probabilities.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        In the same unit.
-
     Examples
     --------
     >>> pinball([[10.0, 20.0]], [30.0], [0.5, 0.9]).tolist()
@@ -428,18 +323,6 @@ def pinball(quantiles: ArrayLike, outcomes: ArrayLike, levels: ArrayLike = _LEVE
 
 def block_range(values: NDArray[np.float64], blocks: int = _BLOCKS) -> tuple[float, float]:
     """Least and largest mean of so many equal blocks, in order: drift that the mean of all would hide.
-
-    Parameters
-    ----------
-    values
-        In order, shape (n,).
-    blocks
-        How many.
-
-    Returns
-    -------
-    (float, float)
-        Both nan if a block would have fewer than 10 values.
 
     Examples
     --------
@@ -463,17 +346,8 @@ def rounds_ended(
     the one chosen; for the default policy it is the algorithm's own count. The tuned policy, which replays each wait,
     ends more rounds than these.
 
-    Parameters
-    ----------
-    chosen, lost, learner
-        By prediction: its alternative, whether it lost, and whose it was; in the order in which waits became known.
-    learners
-        How many there are.
-
-    Returns
-    -------
-    ndarray of shape (learners,)
-        Rounds ended.
+    `chosen`, `lost`, `learner`: by prediction: its alternative, whether it lost, and whose it was; in the order in
+    which waits became known.
 
     Examples
     --------
@@ -497,20 +371,9 @@ def regret_bound(
 ) -> NDArray[np.float64]:
     """Theorem 1's bound on the regret of one learner: ``4 eta + ln m + sqrt(2 t ln(m / delta))``.
 
-    Parameters
-    ----------
-    rounds, predictions
-        eta and t of each learner.
-    alternatives
-        m.
-    delta
-        As the theorem has it, the bound holds with a probability of at least 1 - delta. The proof needs losses of all
-        alternatives, each known at once: under the policy ``default`` it fails (see `Asa`), and delay is not in it.
-
-    Returns
-    -------
-    ndarray
-        The bound of each learner.
+    `delta`: as the theorem has it, the bound holds with a probability of at least 1 - delta. The proof needs losses
+    of all alternatives, each known at once: under the policy ``default`` it fails (see `Asa`), and delay is not in
+    it.
     """
     t = np.asarray(predictions, dtype=np.float64)
     bound: NDArray[np.float64] = (
@@ -520,17 +383,9 @@ def regret_bound(
 
 
 class Course(NamedTuple):
-    """How figures went over time, as means of up to 40 blocks of equally many jobs.
+    """How figures went over time, as means of up to 40 blocks of equally many jobs."""
 
-    Parameters
-    ----------
-    day
-        Middle of each block, in days since the first submission.
-    log10_error, coverage_p50, coverage_p90
-        Means of the block.
-    """
-
-    day: tuple[float, ...]
+    day: tuple[float, ...]  # middle of each block, in days since the first submission
     log10_error: tuple[float, ...]
     coverage_p50: tuple[float, ...]
     coverage_p90: tuple[float, ...]
@@ -541,73 +396,43 @@ class Score:
     """How well one estimator predicted the waits of one trace, or of one geometry of it; nan is unknown.
 
     Jobs that never started are learned from and not scored. Means are over jobs.
-
-    Parameters
-    ----------
-    trace, estimator
-        Names.
-    geometry
-        Whose jobs these are, in words; empty for those of the whole trace.
-    jobs
-        How many were scored.
-    log10_error
-        Mean distance of the predicted wait from the real one in powers of ten, both at least 10 s.
-    hit_ratio
-        Share whose predicted wait is closest to that of the 53 alternatives that the real wait is closest to.
-    within_2x
-        Share predicted within a factor of two, both at least 10 s.
-    coverage
-        Shares of waits that did not exceed the stated p10 ... p90; see `asa.estimators.calibration.coverage`.
-    coverage_p50_range, coverage_p90_range
-        Least and largest coverage of ten blocks of the trace.
-    pinball_s, pinball_log10
-        Mean pinball loss of the nine quantiles, in seconds, and in powers of ten of waits of at least 10 s, which a few
-        long waits do not rule.
-    late_s
-        Mean of what a job still waits when it was submitted the predicted wait ahead.
-    late_share
-        Share of jobs that waited longer than predicted.
-    idle_core_h
-        Mean of what its cores idle when it started before it was wanted and nothing kept it back, in core-hours.
-    abs_error_s, abs_error_p50_s, abs_error_p90_s
-        Mean, median and 90 % quantile of the distance between predicted and real wait, in seconds.
-    bias_s
-        Mean of predicted less real wait.
-    regret_per_job
-        How many more predictions missed the closest alternative than of the best fixed one, chosen in hindsight for
-        each geometry; divided by jobs, negative if fewer did.
-    regret_bound_per_job
-        What Theorem 1 would allow, summed over the geometries, each with its own delta; see `rounds_ended` and
-        `regret_bound`.
-    us_per_job
-        Processor time for predicting and learning one job, in microseconds.
-    course
-        Its course, of whole traces.
     """
 
     trace: str
     estimator: str
-    geometry: str = ""
+    geometry: str = ""  # whose jobs these are, in words; empty for those of the whole trace
     jobs: int = 0
+    # mean distance of the predicted wait from the real one in powers of ten, both at least 10 s
     log10_error: float = math.nan
+    # share whose predicted wait is closest to that of the 53 alternatives that the real wait is closest to
     hit_ratio: float = math.nan
-    within_2x: float = math.nan
+    within_2x: float = math.nan  # share predicted within a factor of two, both at least 10 s
+    # shares of waits that did not exceed the stated p10 ... p90; see `asa.estimators.calibration.coverage`.
     coverage: tuple[float, ...] = (math.nan,) * _QUANTILES
+    # least and largest coverage of ten blocks of the trace
     coverage_p50_range: tuple[float, float] = (math.nan, math.nan)
     coverage_p90_range: tuple[float, float] = (math.nan, math.nan)
+    # mean pinball loss of the nine quantiles, in seconds, and in powers of ten of waits of at least 10 s, which a few
+    # long waits do not rule
     pinball_s: float = math.nan
     pinball_log10: float = math.nan
-    late_s: float = math.nan
-    late_share: float = math.nan
+    late_s: float = math.nan  # mean of what a job still waits when it was submitted the predicted wait ahead
+    late_share: float = math.nan  # share of jobs that waited longer than predicted
+    # mean of what its cores idle when it started before it was wanted and nothing kept it back, in core-hours
     idle_core_h: float = math.nan
+    # mean, median and 90 % quantile of the distance between predicted and real wait, in seconds
     abs_error_s: float = math.nan
     abs_error_p50_s: float = math.nan
     abs_error_p90_s: float = math.nan
-    bias_s: float = math.nan
+    bias_s: float = math.nan  # mean of predicted less real wait
+    # how many more predictions missed the closest alternative than of the best fixed one, chosen in hindsight for each
+    # geometry; divided by jobs, negative if fewer did
     regret_per_job: float = math.nan
+    # what Theorem 1 would allow, summed over the geometries, each with its own delta; see `rounds_ended` and
+    # `regret_bound`
     regret_bound_per_job: float = math.nan
-    us_per_job: float = math.nan
-    course: Course | None = field(default=None, repr=False)
+    us_per_job: float = math.nan  # processor time for predicting and learning one job, in microseconds
+    course: Course | None = field(default=None, repr=False)  # its course, of whole traces
 
     def coverage_at(self, level: float) -> float:
         """Coverage of one of `asa.waits.LEVELS`."""
@@ -659,28 +484,7 @@ def judge(
 ) -> list[Score]:
     """Turn forecasts into figures.
 
-    Parameters
-    ----------
-    history
-        What really happened.
-    forecasts
-        What was predicted of it.
-    trace, estimator
-        Names to put on the scores.
-    by_geometry
-        Whether to score each geometry, too.
-    known_order
-        `Timeline.known_order`, if there is one already.
-
-    Returns
-    -------
-    list of Score
-        The whole trace's, then those of the geometries, the one of most jobs first.
-
-    Raises
-    ------
-    InputError
-        No job of the history started.
+    Returns: the whole trace's, then those of the geometries, the one of most jobs first.
 
     Notes
     -----
@@ -793,27 +597,9 @@ def installed(
 ) -> dict[str, MakeEstimator]:
     """Find estimators by name.
 
-    Parameters
-    ----------
-    names
-        Which; if not given, all that are installed but those that see the queue.
-    queue
-        Also those that see the queue, which takes long.
-    on_failure
-        Called with what went wrong where one cannot be loaded or made; the others are found all the same. Without it
-        the first failure is raised.
-
-    Returns
-    -------
-    dict of callable
-        What makes each, by its name.
-
-    Raises
-    ------
-    UnknownNameError
-        There is none of that name.
-    InputError
-        One cannot be loaded, or none is asked for.
+    `names`: which; if not given, all that are installed but those that see the queue.
+    `on_failure`: called with what went wrong where one cannot be loaded or made; the others are found all the same.
+    Without it the first failure is raised.
     """
     found: dict[str, MakeEstimator] = {}
     for name in plugins.names("asa.estimators") if names is None else names:
@@ -847,34 +633,14 @@ def evaluate(
 ) -> list[Score]:
     """Evaluate every estimator on every history.
 
-    Parameters
-    ----------
-    histories
-        By name of the trace.
-    estimators
-        By name; with more than one process they must be importable. Each history meets a fresh one.
-    seed
-        Of whatever they draw.
-    by_geometry
-        Whether to score each geometry, too.
-    jobs
-        Processes, each of which takes one estimator on one history after the other; as many as this machine lets us
-        use, if None. Nothing but the time taken depends on it.
-    on_progress
-        Called with how many of how many pairs of estimator and history are done.
-    on_failure
-        Called with what went wrong where an estimator failed on a history; the others are evaluated all the same.
-        Without it the first failure is raised.
-
-    Returns
-    -------
-    list of Score
-        By history and estimator in the order given, the ``oracle`` last: the truth as prediction, for reference.
-
-    Raises
-    ------
-    InputError
-        There is nothing to evaluate, or see `prequential` and `judge`.
+    `estimators`: by name; with more than one process they must be importable. Each history meets a fresh one.
+    `jobs`: processes, each of which takes one estimator on one history after the other; as many as this machine
+    lets us use, if None. Nothing but the time taken depends on it.
+    `on_progress`: called with how many of how many pairs of estimator and history are done.
+    `on_failure`: called with what went wrong where an estimator failed on a history; the others are evaluated all
+    the same. Without it the first failure is raised.
+    Returns: by history and estimator in the order given, the ``oracle`` last: the truth as prediction, for
+    reference.
 
     Examples
     --------
@@ -979,21 +745,12 @@ def _do_shared(trace: str, name: str) -> list[Score]:
 
 @dataclass(frozen=True, slots=True)
 class StartEstimates:
-    """When a scheduler said that jobs would start, and when they did.
+    """When a scheduler said that jobs would start, and when they did."""
 
-    Parameters
-    ----------
-    error_s
-        Estimated less real start by job, in seconds; negative where the job started later than estimated.
-    source
-        Where this is from, for people.
-    oddities
-        How many rows each rule touched, by the rule's words.
-    """
-
+    # estimated less real start by job, in seconds; negative where the job started later than estimated
     error_s: NDArray[np.float64]
-    source: str = ""
-    oddities: dict[str, int] = field(default_factory=dict)
+    source: str = ""  # where this is from, for people
+    oddities: dict[str, int] = field(default_factory=dict)  # how many rows each rule touched, by the rule's words
 
     def first(self, jobs: int) -> StartEstimates:
         """Return those of the first so many jobs."""
@@ -1009,20 +766,7 @@ def read_start_estimates(path: str | Path) -> StartEstimates | None:
     - the column ``diff_in_s``, if there is one, is neither their difference nor its amount, to the second: the times
       are believed.
 
-    Parameters
-    ----------
-    path
-        The file. Times are written as in ``2024-03-01 12:00:00``.
-
-    Returns
-    -------
-    StartEstimates or None
-        None if the file is of another kind.
-
-    Raises
-    ------
-    TraceError
-        One of the two columns is missing, or no row can be used.
+    Raises `TraceError`: one of the two columns is missing, or no row can be used.
 
     Notes
     -----
@@ -1087,17 +831,7 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
 def score_start_estimates(estimates: StartEstimates, *, trace: str = "") -> Score:
     """Score a scheduler's estimates; without moments of submission only seconds can be told.
 
-    Parameters
-    ----------
-    estimates
-        When jobs were said to start, and when they did.
-    trace
-        What the score calls them; where they are from, if not given.
-
-    Raises
-    ------
-    InputError
-        There are none.
+    `trace`: what the score calls them; where they are from, if not given.
 
     Examples
     --------

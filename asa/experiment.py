@@ -33,44 +33,25 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What to compare.
+    """What to compare."""
 
-    Parameters
-    ----------
-    make_workflow
-        Gives the workflow of a peak core count; must be importable by worker processes.
-    site
-        Where; the same seed gives every strategy the same world.
-    cores
-        Peak core counts.
-    strategies
-        Names.
-    seeds
-        One run of each strategy and core count for each; in this order an estimator meets them.
-    estimator
-        Name of the one that predicts for strategies that learn.
-    history
-        Everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only.
-    spread
-        Standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected.
-    """
-
+    # gives the workflow of a peak core count; must be importable by worker processes
     make_workflow: Callable[[int], Workflow]
-    site: Site
+    site: Site  # where; the same seed gives every strategy the same world
     cores: tuple[int, ...]
     strategies: tuple[str, ...]
-    seeds: tuple[int, ...]
-    estimator: str = "asa"
+    seeds: tuple[int, ...]  # one run of each strategy and core count for each; in this order an estimator meets them
+    estimator: str = "asa"  # name of the one that predicts for strategies that learn
+    # everybody's past jobs that it learns before each run, the latest; 0 to learn from one's own jobs only
     history: int = 2000
+    # standard deviation of the logarithm of a stage's real over its expected run time; 0 for runs as expected
     spread: float = 0.0
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is simulated.
 
-        Raises
-        ------
-        InputError
-            Nothing to compare, a strategy that is unknown or needs what the site lacks, or a workflow wider than it.
+        Raises `InputError`: nothing to compare, a strategy that is unknown or needs what the site lacks, or a
+        workflow wider than it.
         """
         if not self.seeds:
             raise InputError("there are no runs to compare", where="--seeds", hint="Ask for at least one.")
@@ -100,31 +81,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CompareRun:
-    """One run of a comparison.
+    """One run of a comparison."""
 
-    Parameters
-    ----------
-    workflow, system, cores, strategy, seed
-        What ran where, how wide, asked for how, at which moment.
-    age_accrues
-        By which rule of age.
-    metrics
-        What it cost; None if it failed.
-    reason
-        How it failed.
-    timeline
-        What its jobs did, of the first run of each strategy and core count.
-    """
-
-    workflow: str
+    workflow: str  # what ran where, how wide, asked for how, at which moment
     system: str
     cores: int
     strategy: str
     seed: int
-    age_accrues: bool
-    metrics: RunMetrics | None
+    age_accrues: bool  # by which rule of age
+    metrics: RunMetrics | None  # what it cost; None if it failed
     reason: str = ""
-    timeline: Timeline | None = None
+    timeline: Timeline | None = None  # what its jobs did, of the first run of each strategy and core count
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run as one flat JSON-ready record, but for its timeline; what a failed run has not is null."""
@@ -152,18 +119,7 @@ class CompareRun:
 
 
 def workflow_maker(name: str) -> Callable[[int], Workflow]:
-    """Return the installed workflow of a name, as a function of its peak cores.
-
-    Parameters
-    ----------
-    name
-        Of an entry point in the group ``asa.workflows``, such as ``montage``.
-
-    Raises
-    ------
-    UnknownNameError
-        None of that name is installed.
-    """
+    """Return the installed workflow of a name, as a function of its peak cores."""
     return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
 
 
@@ -180,26 +136,8 @@ def compare(
     different strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`, nor on
     where they run.
 
-    Parameters
-    ----------
-    comparison
-        What to compare.
-    jobs
-        Processes; as many as this machine lets us use, if not given.
-    elsewhere
-        Where to run them, if not in processes of this machine.
-    on_progress
-        Called with what is being done, how much of it is done, and of how much.
-
-    Returns
-    -------
-    list of CompareRun
-        By core count, strategy, seed, in the order asked for.
-
-    Raises
-    ------
-    InputError
-        See `Comparison.check`.
+    `jobs`: processes; as many as this machine lets us use, if not given.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
     """
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
@@ -275,18 +213,7 @@ def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, f
 
 
 def group(runs: Iterable[CompareRun]) -> dict[tuple[int, str], list[CompareRun]]:
-    """Sort runs into cells by (cores, strategy), in order of first appearance.
-
-    Parameters
-    ----------
-    runs
-        Of one comparison.
-
-    Returns
-    -------
-    dict
-        The runs of each cell, in the order given.
-    """
+    """Sort runs into cells by (cores, strategy), in order of first appearance."""
     cells: dict[tuple[int, str], list[CompareRun]] = {}
     for run in runs:
         cells.setdefault((run.cores, run.strategy), []).append(run)

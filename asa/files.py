@@ -14,28 +14,12 @@ _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a de
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Open a file for writing that only its user may read; it is made so, and not changed afterwards.
-
-    Parameters
-    ----------
-    path
-        Its path.
-    """
+    """Open a file for writing that only its user may read; it is made so, and not changed afterwards."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
 def open_file(path: Path) -> BinaryIO:
     """Open a file for reading; what is none, such as a FIFO, which could make us wait for ever, is refused.
-
-    Parameters
-    ----------
-    path
-        Its path.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened, or is no regular file.
 
     Examples
     --------
@@ -55,12 +39,6 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a whole file, as `open_file` opens it.
-
-    Parameters
-    ----------
-    path
-        Its path.
-    """
+    """Read a whole file, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()

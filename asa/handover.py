@@ -21,37 +21,17 @@ _MARK_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[_T]):
-    """A value that a process holds; small, whatever it stands for, and good for as long as that process lives.
+    """A value that a process holds; small, whatever it stands for, and good for as long as that process lives."""
 
-    Parameters
-    ----------
-    path
-        The holder's memory, as other processes of its user find it.
-    at_byte, size_bytes
-        Where the value lies.
-    spans
-        Where, from there, its mark, each of its arrays, and the rest begin and end.
-    mark
-        What the value is marked with, in case that another process has its holder's number by now.
-    value_here
-        The value itself, where a system has no such memory.
-    """
-
-    path: str
+    path: str  # the holder's memory, as other processes of its user find it
     at_byte: int
     size_bytes: int
-    spans: tuple[tuple[int, int], ...]
-    mark: bytes = b""
-    value_here: _T | None = field(default=None, compare=False)
+    spans: tuple[tuple[int, int], ...]  # where, from there, its mark, each of its arrays, and the rest begin and end
+    mark: bytes = b""  # what the value is marked with, in case that another process has its holder's number by now
+    value_here: _T | None = field(default=None, compare=False)  # the value itself, where a system has no such memory
 
     def value(self) -> _T:
-        """Give the value: a new one each time, whose arrays may be written to, and are copied only where they are.
-
-        Raises
-        ------
-        OSError
-            Nobody holds it any more.
-        """
+        """Give the value: a new one each time, whose arrays may be written to, and are copied only where they are."""
         if not self.path:
             return cast("_T", self.value_here)
         descriptor = os.open(self.path, os.O_RDONLY)
@@ -81,11 +61,6 @@ class Memory:
 
     def hold(self, value: _T) -> Held[_T]:
         """Hold a value; costs one copy of it.
-
-        Parameters
-        ----------
-        value
-            Can be pickled.
 
         Examples
         --------

@@ -40,21 +40,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its 95 % confidence interval.
-
-    Parameters
-    ----------
-    mean
-        The mean.
-    low, high
-        Bounds of the interval; both nan where one value tells no spread.
-    freedom
-        Student's degrees of freedom: one less than there are values, where these are of one kind.
-    """
+    """A mean with its 95 % confidence interval."""
 
     mean: float
-    low: float
+    low: float  # bounds of the interval; both nan where one value tells no spread
     high: float
+    # student's degrees of freedom: one less than there are values, where these are of one kind
     freedom: float = field(default=math.nan, compare=False)
 
     @property
@@ -83,10 +74,7 @@ class Interval:
 def mean_interval(values: Sequence[float]) -> Interval:
     """Give the mean and its 95 % interval, by Student's t; values that are nan are left out.
 
-    Parameters
-    ----------
-    values
-        Independent ones, at least two for bounds; of none at all the mean is nan, too.
+    `values`: independent ones, at least two for bounds; of none at all the mean is nan, too.
 
     Examples
     --------
@@ -100,18 +88,9 @@ def mean_interval(values: Sequence[float]) -> Interval:
 def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] = ()) -> Interval:
     """Average groups that have nothing in common, such as moments of several logs, each by its own spread.
 
-    Parameters
-    ----------
-    groups
-        Values of each; those that are nan are left out, as are groups without any.
-    weights
-        What each counts; all the same if not given.
-
-    Returns
-    -------
-    Interval
-        Of the weighted mean of the groups' means, by Student's t with Welch's degrees of freedom; without bounds where
-        a group has one value only.
+    `groups`: values of each; those that are nan are left out, as are groups without any.
+    Returns: of the weighted mean of the groups' means, by Student's t with Welch's degrees of freedom; without
+    bounds where a group has one value only.
 
     Examples
     --------
@@ -141,18 +120,9 @@ def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] 
 def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.float64]) -> Interval:
     """Give a statistic of means, such as a ratio of two, with its 95 % interval: the jackknife, and Student's t.
 
-    Parameters
-    ----------
-    statistic
-        Of an array of means; smooth.
-    rows
-        An array of any shape for each moment or seed: the means are over these. Those in which something is nan are
-        left out.
-
-    Returns
-    -------
-    Interval
-        Of a plain mean it is `mean_interval`'s. O(n) calls of the statistic.
+    `rows`: an array of any shape for each moment or seed: the means are over these. Those in which something is nan
+    are left out.
+    Returns: of a plain mean it is `mean_interval`'s. O(n) calls of the statistic.
 
     Examples
     --------
@@ -175,11 +145,6 @@ def statistic_interval(statistic: Callable[[NDArray[np.float64]], float], rows: 
 def as_ratio(of_logs: Interval) -> Interval:
     """Make the interval of a geometric mean of that of its logarithm.
 
-    Parameters
-    ----------
-    of_logs
-        Of the mean of natural logarithms.
-
     Examples
     --------
     >>> as_ratio(Interval(0.0, -math.log(2.0), math.log(2.0)))
@@ -191,12 +156,7 @@ def as_ratio(of_logs: Interval) -> Interval:
 def chance(found: Interval, nothing: float = 0.0) -> float:
     """Say how likely a mean is so far from nothing, to either side, if nothing is the truth; nan if nobody can tell.
 
-    Parameters
-    ----------
-    found
-        The mean, with its interval; nobody can tell without bounds and degrees of freedom.
-    nothing
-        The mean that there would be without a difference.
+    `found`: the mean, with its interval; nobody can tell without bounds and degrees of freedom.
 
     Examples
     --------
@@ -218,12 +178,7 @@ def chance(found: Interval, nothing: float = 0.0) -> float:
 def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[bool]:
     """Say of each of several differences whether it is there, so that all is right at once with 95 % (Holm).
 
-    Parameters
-    ----------
-    family
-        Means of differences: all that is claimed of together.
-    ratios
-        Whether they are ratios, see `as_ratio`, of which 1 is no difference.
+    `ratios`: whether they are ratios, see `as_ratio`, of which 1 is no difference.
 
     Examples
     --------
@@ -248,13 +203,6 @@ def _of_logs(ratio: Interval) -> Interval:
 @lru_cache(maxsize=4096)
 def student_quantile(level: float, freedom: float) -> float:
     """Quantile of Student's t.
-
-    Parameters
-    ----------
-    level
-        What share is below, between 0 and 1.
-    freedom
-        Degrees of freedom, at least 1; need not be whole.
 
     Examples
     --------

@@ -29,22 +29,13 @@ _NAMING_S = 1.0  # who has made a lock's file writes into it at once
 
 
 class Holder(NamedTuple):
-    """Who holds a lock.
+    """Who holds a lock."""
 
-    Parameters
-    ----------
-    token
-        Tells it from every other holder. A file that nobody has written to yet, or ever will, has one all the same.
-    machine, pid
-        Its process; the machine is empty where that is not known.
-    since_s, touched_s
-        When it took the lock, and when it last said that it is alive.
-    """
-
+    # tells it from every other holder. A file that nobody has written to yet, or ever will, has one all the same.
     token: str
-    machine: str
+    machine: str  # its process; the machine is empty where that is not known
     pid: int
-    since_s: float
+    since_s: float  # when it took the lock, and when it last said that it is alive
     touched_s: float
 
     def __str__(self) -> str:
@@ -64,19 +55,7 @@ class FileLock:
     Who was stopped for so long that another took over does not know it: `check` tells, before anything is done that
     only one may do.
 
-    Parameters
-    ----------
-    path
-        The file.
-    wait_s
-        For how many seconds to wait for another holder.
-    doing
-        What a holder does with what the lock guards, for the message.
-
-    Raises
-    ------
-    LeaseError
-        When it is entered, and another holds it.
+    `doing`: what a holder does with what the lock guards, for the message.
     """
 
     def __init__(self, path: Path, wait_s: float = 0.0, *, doing: str = "is in use by") -> None:
@@ -125,13 +104,7 @@ class FileLock:
         return self.path.stat().st_mtime
 
     def check(self) -> None:
-        """Refuse to go on if the lock was taken over, as from a process that was stopped for long.
-
-        Raises
-        ------
-        LeaseError
-            It was taken over.
-        """
+        """Refuse to go on if the lock was taken over, as from a process that was stopped for long."""
         holder = self.holder()
         if holder is None or holder.token != self.token:
             raise LeaseError("was taken over by another process", where=str(self.path), hint="Try again.")
@@ -210,10 +183,7 @@ def machine() -> str:
 def is_running(pid: int) -> bool:
     """Whether a process of this machine runs, as far as can be told.
 
-    Parameters
-    ----------
-    pid
-        Of the process; one that has ended and was not fetched does not run.
+    `pid`: of the process; one that has ended and was not fetched does not run.
     """
     try:
         os.kill(pid, 0)
@@ -237,17 +207,7 @@ def _is_zombie(pid: int) -> bool:
 def write_at_once(descriptor: int, data: bytes) -> None:
     """Write by one call of the system, or fail: what it writes only a part of is no use.
 
-    Parameters
-    ----------
-    descriptor
-        Of an open file.
-    data
-        What to write.
-
-    Raises
-    ------
-    OSError
-        The system says so, or wrote only a part, which is taken for a full disk.
+    Raises `OSError`: the system says so, or wrote only a part, which is taken for a full disk.
     """
     if os.write(descriptor, data) < len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

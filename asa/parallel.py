@@ -36,28 +36,12 @@ class Keeping(Protocol):
     """An executor that keeps what functions return with those who made it."""
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[Kept[_T]]:
-        """Have a function run on each of some things; what it returned stands for later functions, not for the caller.
-
-        Parameters
-        ----------
-        function
-            Of one argument.
-        each
-            What it runs on.
-        """
+        """Have a function run on each of some things; what it returned is for later functions, not the caller."""
         ...
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes of this machine that hand values over without sending them.
-
-    Parameters
-    ----------
-    processes
-        How many.
-    to_share
-        What `shared` returns in each of them.
-    """
+    """Processes of this machine that hand values over without sending them."""
 
     def __init__(self, processes: int, to_share: Any = None) -> None:
         self._memory = Memory()
@@ -123,18 +107,6 @@ def pool(processes: int, to_share: Any = None) -> Iterator[Processes | None]:
     """Open a pool of processes; none for one process.
 
     An interrupt is the parent's business: it ends the processes at once and waits for nothing.
-
-    Parameters
-    ----------
-    processes
-        How many.
-    to_share
-        What `shared` returns in each of them.
-
-    Raises
-    ------
-    UnavailableError
-        One of them was killed.
     """
     if processes <= 1:
         yield None

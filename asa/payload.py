@@ -72,11 +72,6 @@ _LONGEST_ARGUMENT_BYTES = 120_000  # Linux takes no longer one than 128 KiB
 def meaning(exit_code: int | None) -> str:
     """Say in words what a stage's exit code means; empty if it is the command's own.
 
-    Parameters
-    ----------
-    exit_code
-        From 0 to 255; None where it is not known.
-
     Examples
     --------
     >>> meaning(127)
@@ -101,19 +96,8 @@ def payload_text(stage: Stage, cores: int, *, place: str = "") -> str:
     The text sets ``ASA_STAGE``, ``ASA_CORES`` and the stage's own variables, checks the inputs, runs, and checks the
     outputs.
 
-    Parameters
-    ----------
-    stage
-        The stage.
-    cores
-        That it has on this site.
-    place
-        A folder, which may be made, for what the stage is to remember if it is run again: which tasks ended well.
-
-    Returns
-    -------
-    str
-        A script for sh.
+    `place`: a folder, which may be made, for what the stage is to remember if it is run again: which tasks ended
+    well.
 
     Examples
     --------

@@ -27,37 +27,12 @@ def _group(group: str) -> dict[str, EntryPoint]:
 
 
 def names(group: str) -> list[str]:
-    """Names installed in an entry-point group, in the order in which they were declared.
-
-    Parameters
-    ----------
-    group
-        Such as ``asa.workflows``.
-
-    Returns
-    -------
-    list of str
-        The names.
-    """
+    """Names installed in an entry-point group, in the order in which they were declared."""
     return list(_group(group))
 
 
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
     """Build the error for a name that nothing goes by, with the nearest known one as a remedy.
-
-    Parameters
-    ----------
-    kind
-        What it was to be, such as ``strategy``.
-    name
-        What was given.
-    known
-        What there is.
-
-    Returns
-    -------
-    UnknownNameError
-        To be raised.
 
     Examples
     --------
@@ -69,27 +44,7 @@ def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
 
 
 def load(group: str, name: str) -> Any:
-    """Import what an entry point names.
-
-    Parameters
-    ----------
-    group
-        Such as ``asa.strategies``.
-    name
-        The name within the group.
-
-    Returns
-    -------
-    object
-        What the entry point refers to.
-
-    Raises
-    ------
-    UnknownNameError
-        Nothing of that name is installed.
-    InputError
-        It cannot be loaded.
-    """
+    """Import what an entry point names."""
     points = _group(group)
     kind = group.removeprefix("asa.")
     singular = {"strategies": "strategy", "histories": "reader"}.get(kind, kind.removesuffix("s"))
@@ -110,22 +65,7 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
 
     What this package ships is read, not imported: compiled kernels and graphs of all of it would take a second.
 
-    Parameters
-    ----------
-    group
-        Such as ``asa.schedulers``.
-    name
-        The name within the group.
-
-    Returns
-    -------
-    (str, list of str)
-        The words, on one line, and the names of a function's parameters.
-
-    Raises
-    ------
-    InputError
-        It cannot be loaded.
+    Returns: the words, on one line, and the names of a function's parameters.
     """
     point = _group(group)[name]
     is_ours = point.dist is not None and point.dist.name == _OURS

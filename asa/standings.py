@@ -81,41 +81,22 @@ _Told = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a strategy did, over all cells in which every strategy ran.
-
-    Parameters
-    ----------
-    strategy
-        Which.
-    makespan
-        Its makespan over Big Job's: the geometric mean of paired ratios, and its 95 % interval.
-    core_hours
-        Likewise over Per-Stage's.
-    is_as_quick
-        Whether it is the quickest, or cannot be told apart from it, moment by moment; of all that can, this is right at
-        once with 95 % (Holm).
-    is_thrifty
-        Whether its core-hours are hardly above the least.
-    is_as_quick_of_thrifty
-        Whether it is the quickest among the thrifty, or cannot be told apart from it.
-    perceived_wait, total_wait
-        Its waits over Per-Stage's, between stages and in all: sums over all cells and moments; nan where Per-Stage's
-        are less than a minute a run.
-    dominated
-        Cells in which another strategy took less time, by more than `MARGIN` beyond chance, and no more core-hours, or
-        the reverse: all of them are right at once with 95 % (Holm).
-    cells
-        How many there are.
-    """
+    """How a strategy did, over all cells in which every strategy ran."""
 
     strategy: str
-    makespan: Interval
+    makespan: Interval  # its makespan over Big Job's: the geometric mean of paired ratios, and its 95 % interval
     core_hours: Interval
+    # whether it is the quickest, or cannot be told apart from it, moment by moment; of all that can, this is right at
+    # once with 95 % (Holm)
     is_as_quick: bool
-    is_thrifty: bool
-    is_as_quick_of_thrifty: bool
+    is_thrifty: bool  # whether its core-hours are hardly above the least
+    is_as_quick_of_thrifty: bool  # whether it is the quickest among the thrifty, or cannot be told apart from it
+    # its waits over Per-Stage's, between stages and in all: sums over all cells and moments; nan where Per-Stage's are
+    # less than a minute a run
     perceived_wait: float
     total_wait: float
+    # cells in which another strategy took less time, by more than `MARGIN` beyond chance, and no more core-hours, or
+    # the reverse: all of them are right at once with 95 % (Holm)
     dominated: int
     cells: int
 
@@ -123,12 +104,7 @@ class Standing:
 def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], moment_of: Callable[[_R], int]) -> list[Standing]:
     """Work out how each strategy did.
 
-    Parameters
-    ----------
-    runs
-        All, of Big Job and Per-Stage too.
-    cell_of, moment_of
-        Where a run belongs: every strategy that ran in a cell ran at the same moments.
+    `cell_of`, `moment_of`: where a run belongs: every strategy that ran in a cell ran at the same moments.
     """
     cells: dict[Cell, dict[str, dict[int, _R]]] = {}
     for run in in_all(list(runs), cell_of):
@@ -158,15 +134,7 @@ def standings(runs: Iterable[_R], cell_of: Callable[[_R], Cell], moment_of: Call
 
 
 def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
-    """Leave out the cells in which not every strategy ran: averages over others compare what is not alike.
-
-    Parameters
-    ----------
-    runs
-        Of all strategies.
-    cell_of
-        Where a run belongs.
-    """
+    """Leave out the cells in which not every strategy ran: averages over others compare what is not alike."""
     ran: dict[Cell, set[str]] = {}
     for run in runs:
         ran.setdefault(cell_of(run), set()).add(run.strategy)
@@ -177,10 +145,7 @@ def in_all(runs: Sequence[_R], cell_of: Callable[[_R], Cell]) -> list[_R]:
 def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
     """Average values of worlds and moments, over all alike; with the interval over moments, each world by itself.
 
-    Parameters
-    ----------
-    values
-        A world, a moment of it, and a value there; one for each cell of the world.
+    `values`: a world, a moment of it, and a value there; one for each cell of the world.
     """
     told: dict[str, dict[int, list[float]]] = {}
     for world, moment, value in values:
@@ -194,17 +159,7 @@ def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
 def paired(mine: Mapping[int, _R], theirs: Mapping[int, _R], what: str) -> dict[int, float]:
     """Give the logarithm of a figure's ratio at each moment.
 
-    Parameters
-    ----------
-    mine, theirs
-        Runs of two strategies in one cell, by moment; theirs has every moment of mine.
-    what
-        The figure: a name that `RunLike` has, of values above 0.
-
-    Returns
-    -------
-    dict
-        The natural logarithm of mine over theirs, by moment.
+    `mine`, `theirs`: runs of two strategies in one cell, by moment; theirs has every moment of mine.
     """
     return {moment: float(np.log(getattr(run, what) / getattr(theirs[moment], what))) for moment, run in mine.items()}
 

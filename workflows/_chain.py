@@ -14,35 +14,15 @@ __all__ = ["Link", "chain"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One stage of a chain.
-
-    Parameters
-    ----------
-    name
-        Of the stage.
-    parallel
-        Whether it takes all cores, or one.
-    share
-        Of the seconds of its kind.
-    """
+    """One stage of a chain."""
 
     name: str
-    parallel: bool
-    share: float
+    parallel: bool  # whether it takes all cores, or one
+    share: float  # of the seconds of its kind
 
 
 def chain(name: str, cores: int, links: Sequence[Link]) -> Workflow:
-    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count.
-
-    Parameters
-    ----------
-    name
-        Of the workflow, one of `TABLE_1`.
-    cores
-        Peak cores.
-    links
-        Its stages, in order.
-    """
+    """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count."""
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]
     fit = peak_times(name, cores, least_sequential_s=len(sequential))

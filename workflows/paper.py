@@ -25,19 +25,9 @@ __all__ = ["TABLE_1", "Fit", "PaperRow", "divide", "fit_row", "peak_times", "req
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """What Table 1 prints for one strategy.
+    """What Table 1 prints for one strategy."""
 
-    Parameters
-    ----------
-    twt_s
-        Total waiting time, in seconds.
-    makespan_s
-        Seconds.
-    core_hours
-        Core-hours.
-    """
-
-    twt_s: int
+    twt_s: int  # total waiting time, in seconds
     makespan_s: int
     core_hours: int
 
@@ -88,13 +78,7 @@ TABLE_1: Mapping[str, Mapping[int, Mapping[str, PaperRow]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a workflow spends on all its cores, and on one.
-
-    Parameters
-    ----------
-    parallel_s, sequential_s
-        Seconds.
-    """
+    """What a workflow spends on all its cores, and on one."""
 
     parallel_s: int
     sequential_s: int
@@ -106,17 +90,7 @@ class Fit:
 
 
 def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, least_sequential_s: int) -> Fit:
-    """Find the run times that two rows of Table 1 imply, by trying every whole second near Big Job's execution time.
-
-    Parameters
-    ----------
-    cores
-        Peak cores.
-    big_job, per_stage
-        The rows.
-    least_sequential_s
-        Seconds that the sequential stages take at least: one each.
-    """
+    """Find the run times that two rows of Table 1 imply, by trying every whole second near Big Job's execution time."""
 
     def misfit(fit: Fit) -> tuple[int, float, int, float]:
         wide = core_hours(cores, fit.execution_s)
@@ -150,20 +124,6 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
 
     At the table's six counts these are the fit; between two of them both times follow a power of the core count;
     beyond them the nearest two's power goes on, but never faster than perfect scaling and never slower with more cores.
-
-    Parameters
-    ----------
-    workflow
-        Its name, one of `TABLE_1`.
-    cores
-        Peak cores.
-    least_sequential_s
-        Seconds that the sequential stages take at least: one each.
-
-    Raises
-    ------
-    WorkflowError
-        Fewer than one core.
     """
     if cores < 1:
         raise WorkflowError(
@@ -191,13 +151,6 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
 def divide(total_s: int, shares: Sequence[float]) -> list[int]:
     """Divide whole seconds by shares, at least one second each, by largest remainders; the parts add up to the total.
 
-    Parameters
-    ----------
-    total_s
-        Seconds, at least one a share.
-    shares
-        Of any sum.
-
     Examples
     --------
     >>> divide(10, [0.9, 0.05, 0.05])
@@ -213,16 +166,5 @@ def divide(total_s: int, shares: Sequence[float]) -> list[int]:
 
 
 def requested_walltime_s(run_s: float) -> float:
-    """Walltime that a careful user asks for: half as much again as expected, rounded up to five minutes.
-
-    Parameters
-    ----------
-    run_s
-        What is expected, in seconds.
-
-    Returns
-    -------
-    float
-        Seconds.
-    """
+    """Walltime that a careful user asks for: half as much again as expected, rounded up to five minutes."""
     return math.ceil(1.5 * run_s / 300) * 300.0

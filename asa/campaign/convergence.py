@@ -21,29 +21,15 @@ _IN_A_ROW = 5
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """How a policy did.
-
-    Parameters
-    ----------
-    policy
-        Which.
-    predicted_s
-        What it predicted at each iteration of the first seed: a line of Fig. 5.
-    true_s
-        The wait that came true: its stepped line.
-    hits_percent
-        Share of predictions that were the alternative closest to the truth, by seed.
-    found_after
-        Iterations from a change to the first of five such in a row; median of the changes after which there were.
-    lost_after_drops_percent, lost_after_rises_percent
-        Share of the changes, down and up, after which there were none until the next, by seed with such changes.
-    """
+    """How a policy did."""
 
     policy: str
-    predicted_s: tuple[float, ...]
-    true_s: tuple[float, ...]
-    hits_percent: tuple[float, ...]
+    predicted_s: tuple[float, ...]  # what it predicted at each iteration of the first seed: a line of Fig. 5.
+    true_s: tuple[float, ...]  # the wait that came true: its stepped line
+    hits_percent: tuple[float, ...]  # share of predictions that were the alternative closest to the truth, by seed
+    # iterations from a change to the first of five such in a row; median of the changes after which there were
     found_after: float
+    # share of the changes, down and up, after which there were none until the next, by seed with such changes
     lost_after_drops_percent: tuple[float, ...]
     lost_after_rises_percent: tuple[float, ...]
 
@@ -51,10 +37,7 @@ class Convergence:
 def converge(seeds: Sequence[int]) -> list[Convergence]:
     """Let each policy predict 1000 waits that are drawn anew at 0, 200, 400, 600 and 800 (Section 4.4).
 
-    Parameters
-    ----------
-    seeds
-        One course of waits for each, the same for all policies; the first is shown.
+    `seeds`: one course of waits for each, the same for all policies; the first is shown.
     """
     courses = [_true_waits(seed) for seed in seeds]
     return [_of_policy(policy, seeds, courses) for policy in POLICIES]

@@ -21,11 +21,6 @@ _STAGES = (
 def graph(cores: int) -> Workflow:
     """Build it at a peak core count: a fork of three branches, the widest of which takes all cores, and a join.
 
-    Parameters
-    ----------
-    cores
-        Peak cores, at least 1.
-
     Examples
     --------
     >>> flow = graph(112)

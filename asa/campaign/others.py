@@ -33,67 +33,34 @@ class Lot:
     """What the others met, a row for each of them that waited when the client came or came in the window after it.
 
     They are followed for twice the window. Whoever still waits then has waited until then.
-
-    Parameters
-    ----------
-    wait_s
-        Waits.
-    slowdown
-        Bounded slowdowns: wait and run time over run time, where a run of less than 10 s counts as one of 10 s; at
-        least 1. The run time above is that which came true, where it is over, and the one below the job's own, which is
-        another only where the scheduler resizes jobs.
-    rows
-        Which of the world's they are.
     """
 
     wait_s: NDArray[np.float64]
+    # bounded slowdowns: wait and run time over run time, where a run of less than 10 s counts as one of 10 s; at least
+    # 1. The run time above is that which came true, where it is over, and the one below the job's own, which is another
+    # only where the scheduler resizes jobs.
     slowdown: NDArray[np.float64]
-    rows: NDArray[np.intp]
+    rows: NDArray[np.intp]  # which of the world's they are
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What a client did to them.
-
-    Parameters
-    ----------
-    jobs
-        How many they are.
-    mean_wait_s, mean_slowdown
-        Theirs in the world without the client.
-    longer_wait_s, more_slowdown
-        By how much these means are larger with it.
-    waited_more_h
-        Hours by which they waited longer, added up.
-    """
+    """What a client did to them."""
 
     jobs: int
-    mean_wait_s: float
+    mean_wait_s: float  # theirs in the world without the client
     mean_slowdown: float
-    longer_wait_s: float
+    longer_wait_s: float  # by how much these means are larger with it
     more_slowdown: float
-    waited_more_h: float
+    waited_more_h: float  # hours by which they waited longer, added up
 
 
 def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = None) -> Lot:
     """Let a world go on for as long as others are followed, and tell how they fared.
 
-    Parameters
-    ----------
-    world
-        A simulated one. It may be at a later time already, if the client took so long.
-    began_s
-        When the client came.
-    window_s
-        Those that came up to so much later count too.
-    like
-        Whose jobs count, from the same world without a client; those that wait or come in this one, if not given. With
-        a client one may wait that would have started the moment it came.
-
-    Raises
-    ------
-    InputError
-        The world does not tell of others.
+    `world`: a simulated one. It may be at a later time already, if the client took so long.
+    `like`: whose jobs count, from the same world without a client; those that wait or come in this one, if not
+    given. With a client one may wait that would have started the moment it came.
     """
     if not callable(getattr(world, "others", None)):
         raise InputError("does not tell how other jobs fared", where="the site", hint="Take a simulated one.")
@@ -131,12 +98,8 @@ def _lot(
 def beside(without: Lot, with_client: Lot) -> Others:
     """Hold what the others met with a client against what they met without.
 
-    Parameters
-    ----------
-    without
-        What they met in the same world, followed alike, without the client.
-    with_client
-        What the same jobs met with it, row by row; see `like` of `lot_of`.
+    `without`: what they met in the same world, followed alike, without the client.
+    `with_client`: what the same jobs met with it, row by row; see `like` of `lot_of`.
     """
     longer = with_client.wait_s - without.wait_s
     return Others(

@@ -95,15 +95,7 @@ _LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent
 
 
 def conclude(campaign: Campaign, outcomes: Iterable[Outcome]) -> PaperResults:
-    """Work out the tables, the figures' data and the verdicts from a campaign's outcomes.
-
-    Parameters
-    ----------
-    campaign
-        What was run.
-    outcomes
-        What `run_campaign` gave for it.
-    """
+    """Work out the tables, the figures' data and the verdicts from a campaign's outcomes."""
     told = list(outcomes)
     runs: dict[tuple[str, str, int, str], list[PaperRun]] = {}
     for run in told:

@@ -57,38 +57,20 @@ _LOOK_S, _WITHIN_S = 4 * 3600.0, 12 * 86400.0  # for a queue as full as the pape
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What to run.
-
-    Parameters
-    ----------
-    seeds
-        Moments.
-    seed
-        The first.
-    estimator, history
-        Who predicts, and past jobs of everybody that it learns before each run. The paper's is Algorithm 1 with the
-        tuned policy, which learns from its own jobs only.
-    age_accrues
-        Whether a job gains priority while a dependency keeps it back. The paper's results need it.
-    modes
-        How workflows are handed over.
-    """
+    """What to run."""
 
     seeds: int = 20
     seed: int = 0
+    # who predicts, and past jobs of everybody that it learns before each run. The paper's is Algorithm 1 with the tuned
+    # policy, which learns from its own jobs only.
     estimator: str = "asa-tuned"
     history: int = 0
+    # whether a job gains priority while a dependency keeps it back. The paper's results need it.
     age_accrues: bool = True
-    modes: tuple[Mode, ...] = _MODES
+    modes: tuple[Mode, ...] = _MODES  # how workflows are handed over
 
     def cells(self) -> list[Cell]:
-        """All that is to be run.
-
-        Raises
-        ------
-        InputError
-            Nothing is, or something is unknown.
-        """
+        """All that is to be run."""
         if self.seeds < 1 or not self.modes:
             raise InputError("there is nothing to run", where="--seeds", hint="Ask for at least one run of each.")
         if self.history < 0:
@@ -108,95 +90,51 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is run in one go: all that shares an estimator.
+    """What is run in one go: all that shares an estimator."""
 
-    Parameters
-    ----------
-    what
-        A mode, or submissions for Table 2.
-    system
-        The centre.
-    workflow, cores
-        Whose jobs are submitted; in a mode all workflows are run at all sizes of the centre.
-    strategy
-        Its name; of ASA Naive only the run that the paper has is kept.
-    seed, seeds, estimator, history, age_accrues
-        The campaign's.
-    code
-        Digest of all code: what other code did is another cell.
-    """
-
-    what: str
+    what: str  # a mode, or submissions for Table 2
     system: str
-    workflow: str
+    workflow: str  # whose jobs are submitted; in a mode all workflows are run at all sizes of the centre
     cores: int
-    strategy: str
+    strategy: str  # its name; of ASA Naive only the run that the paper has is kept
     seed: int
     seeds: int
     estimator: str
     history: int
     age_accrues: bool
-    code: str
+    code: str  # digest of all code: what other code did is another cell
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRun:
-    """One run of a workflow, see `asa.metrics.RunMetrics`; and what its jobs did.
+    """One run of a workflow, see `asa.metrics.RunMetrics`; and what its jobs did."""
 
-    Parameters
-    ----------
-    mode
-        How workflows were handed over, see `Mode`.
-    system, workflow, cores, strategy, seed
-        What ran where, how wide, asked for how, at which moment.
-    twt_s, makespan_s
-        Total waiting time and makespan, in seconds.
-    core_hours, overhead_core_hours
-        What was allocated, and what of it was not used.
-    hits, misses
-        How many predictions of waits were not too long, and too long.
-    resubmissions
-        Jobs that were asked for again.
-    stages
-        Each stage, in the workflow's order.
-    timeline
-        What its jobs did.
-    """
-
-    mode: str
-    system: str
+    mode: str  # how workflows were handed over, see `Mode`
+    system: str  # what ran where, how wide, asked for how, at which moment
     workflow: str
     cores: int
     strategy: str
     seed: int
-    twt_s: float
+    twt_s: float  # total waiting time and makespan, in seconds
     makespan_s: float
-    core_hours: float
+    core_hours: float  # what was allocated, and what of it was not used
     overhead_core_hours: float
-    hits: int
+    hits: int  # how many predictions of waits were not too long, and too long
     misses: int
-    resubmissions: int
-    stages: tuple[StageTimes, ...]
+    resubmissions: int  # jobs that were asked for again
+    stages: tuple[StageTimes, ...]  # each stage, in the workflow's order
     timeline: Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Submissions of one geometry at one moment.
+    """Submissions of one geometry at one moment."""
 
-    Parameters
-    ----------
-    system, workflow, cores, seed
-        Where, whose widest job, at which peak size, at which moment.
-    real_s, predicted_s
-        Waits in seconds, one a submission, in order of submission.
-    """
-
-    system: str
+    system: str  # where, whose widest job, at which peak size, at which moment
     workflow: str
     cores: int
     seed: int
-    real_s: tuple[float, ...]
+    real_s: tuple[float, ...]  # waits in seconds, one a submission, in order of submission
     predicted_s: tuple[float, ...]
 
 
@@ -213,29 +151,9 @@ def run_campaign(
 ) -> list[Outcome]:
     """Run every cell, unless its outcome is kept already; see `asa.cells.fill`.
 
-    Parameters
-    ----------
-    campaign
-        What to run.
-    kept
-        File to which each cell's outcomes are added as it ends; nothing is kept if not given.
-    jobs
-        Processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    elsewhere
-        Where to run cells, if not in processes of this machine.
-    on_progress
-        Called with what is being done, how much of it is done, and of how much.
-
-    Raises
-    ------
-    InputError
-        See `Campaign.cells`.
-    RunError
-        A run did not complete.
-    StateError
-        The file cannot be read.
-    JournalError
-        It cannot be written.
+    `kept`: file to which each cell's outcomes are added as it ends; nothing is kept if not given.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
     """
     kind = Kind(run_cell, lambda told: Cell(**told), _outcome)
     outcomes = fill(campaign.cells(), kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
@@ -256,18 +174,7 @@ def _site(system: str, *, age_accrues: bool) -> Site:
 
 
 def run_cell(cell: Cell) -> list[Outcome]:
-    """Run all that shares an estimator, seed after seed.
-
-    Parameters
-    ----------
-    cell
-        What.
-
-    Raises
-    ------
-    RunError
-        A run did not complete.
-    """
+    """Run all that shares an estimator, seed after seed."""
     site = _site(cell.system, age_accrues=cell.age_accrues)
     bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
     seeds = range(cell.seed, cell.seed + cell.seeds)

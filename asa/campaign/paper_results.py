@@ -34,122 +34,60 @@ _COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")  # of T
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A cell of Table 1: one strategy on one workflow, beside the paper's.
+    """A cell of Table 1: one strategy on one workflow, beside the paper's."""
 
-    Parameters
-    ----------
-    mode
-        How workflows were handed over, see `asa.campaign.paper_cells`.
-    workflow, system, cores, strategy
-        What ran where, how wide, asked for how.
-    twt_s, makespan_s
-        Total waiting time and makespan, in seconds.
-    core_hours
-        All that was allocated.
-    """
-
-    mode: str
-    workflow: str
+    mode: str  # how workflows were handed over, see `asa.campaign.paper_cells`
+    workflow: str  # what ran where, how wide, asked for how
     system: str
     cores: int
     strategy: str
-    twt_s: Compared
+    twt_s: Compared  # total waiting time and makespan, in seconds
     makespan_s: Compared
     core_hours: Compared
 
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A line below Table 1: percent above the best strategy of each size, averaged over the sizes.
+    """A line below Table 1: percent above the best strategy of each size, averaged over the sizes."""
 
-    Parameters
-    ----------
-    mode
-        How workflows were handed over, see `asa.campaign.paper_cells`.
-    workflow, strategy
-        Which.
-    twt_s, makespan_s, core_hours
-        Of total waiting time, of makespan and of core-hours: each in percent.
-    """
-
-    mode: str
+    mode: str  # how workflows were handed over, see `asa.campaign.paper_cells`
     workflow: str
     strategy: str
-    twt_s: Compared
+    twt_s: Compared  # of total waiting time, of makespan and of core-hours: each in percent
     makespan_s: Compared
     core_hours: Compared
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A row of Table 2, beside the paper's: means of the seeds; `asa.campaign.paper` tells what is counted how.
+    """A row of Table 2, beside the paper's: means of the seeds; `asa.campaign.paper` tells what is counted how."""
 
-    Parameters
-    ----------
-    workflow, system, cores
-        Whose widest job was submitted, where, and how wide it is.
-    submissions
-        How many, all seeds together.
-    real_h, predicted_h, perceived_h
-        Waits, in hours.
-    hit_percent, miss_percent
-        Share of predictions that were not too long, and too long.
-    overhead_h
-        What allocations that came early cost, in core-hours a submission.
-    real_sd_h, predicted_sd_h
-        Standard deviations of real and predicted waits over all submissions, in hours.
-    """
-
-    workflow: str
+    workflow: str  # whose widest job was submitted, where, and how wide it is
     system: str
     cores: int
-    submissions: int
+    submissions: int  # how many, all seeds together
     real_h: Compared
     predicted_h: Compared
     perceived_h: Compared
-    hit_percent: Compared
+    hit_percent: Compared  # share of predictions that were not too long, and too long
     miss_percent: Compared
-    overhead_h: Compared
-    real_sd_h: float
+    overhead_h: Compared  # what allocations that came early cost, in core-hours a submission
+    real_sd_h: float  # standard deviations of real and predicted waits over all submissions, in hours
     predicted_sd_h: float
 
 
 @dataclass(frozen=True, slots=True)
 class StageMean:
-    """A stage of a bar in Figs 6 to 8, averaged over the seeds.
-
-    Parameters
-    ----------
-    stage
-        Its name.
-    wait_s, run_s
-        Perceived wait and run time, in seconds.
-    """
+    """A stage of a bar in Figs 6 to 8, averaged over the seeds."""
 
     stage: str
-    wait_s: float
+    wait_s: float  # perceived wait and run time, in seconds
     run_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A bar of Figs 6 to 8, where a makespan goes, and its core-hours, a bar of Fig. 9.
-
-    Parameters
-    ----------
-    figure
-        Such as ``6a``.
-    mode, workflow, system, cores, strategy
-        Which.
-    stages
-        In order.
-    makespan_s, core_hours, overhead_core_hours
-        Means of the seeds; the last is part of the one before.
-    resubmissions
-        Likewise.
-    seed, timeline
-        What jobs did at a moment that all strategies share.
-    """
+    """A bar of Figs 6 to 8, where a makespan goes, and its core-hours, a bar of Fig. 9."""
 
     figure: str
     mode: str
@@ -158,57 +96,35 @@ class Breakdown:
     cores: int
     strategy: str
     stages: tuple[StageMean, ...]
-    makespan_s: Interval
+    makespan_s: Interval  # means of the seeds; the last is part of the one before
     core_hours: Interval
     overhead_core_hours: float
     resubmissions: float
-    seed: int
+    seed: int  # what jobs did at a moment that all strategies share
     timeline: Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that the paper's text says, as a number of ours.
+    """Something that the paper's text says, as a number of ours."""
 
-    Parameters
-    ----------
-    where, words, mode
-        In which section, what, and of which runs.
-    unit
-        Percent, or points of percent.
-    ours, published
-        The paper's is nan where it only says that there is more than nothing.
-    verdict, alike
-        See `asa.campaign.verdicts.Compared`; a world without differences has 0.
-    fitted
-        Whether the workflows are fitted to it, so that it agrees by construction.
-    """
-
-    where: str
+    where: str  # in which section, what, and of which runs
     words: str
     mode: str
-    unit: Literal["%", "points"]
-    ours: Interval
+    unit: Literal["%", "points"]  # percent, or points of percent
+    ours: Interval  # the paper's is nan where it only says that there is more than nothing
     published: float
-    verdict: Verdict
+    verdict: Verdict  # see `asa.campaign.verdicts.Compared`; a world without differences has 0
     alike: Verdict
-    fitted: bool
+    fitted: bool  # whether the workflows are fitted to it, so that it agrees by construction
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often each verdict was given in a table, and would be in a world without differences.
+    """How often each verdict was given in a table, and would be in a world without differences."""
 
-    Parameters
-    ----------
-    table
-        What was counted, in words, such as ``Table 2``.
-    verdicts, alike
-        How many figures got each verdict: here, and in a world without differences.
-    """
-
-    table: str
-    verdicts: dict[Verdict, int]
+    table: str  # what was counted, in words, such as `Table 2`
+    verdicts: dict[Verdict, int]  # how many figures got each verdict: here, and in a world without differences
     alike: dict[Verdict, int]
 
     @classmethod
@@ -220,34 +136,16 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PaperResults:
-    """All that came out, beside what the paper prints.
-
-    Parameters
-    ----------
-    campaign
-        What was run.
-    usages, normalised
-        Table 1 and the lines below it.
-    accuracies
-        Table 2.
-    convergences
-        Fig. 5.
-    breakdowns
-        Figs 6 to 9.
-    claims
-        The text's.
-    rule
-        By which verdicts were given.
-    """
+    """All that came out, beside what the paper prints."""
 
     campaign: Campaign
-    usages: tuple[Usage, ...]
+    usages: tuple[Usage, ...]  # table 1 and the lines below it
     normalised: tuple[Normalised, ...]
     accuracies: tuple[Accuracy, ...]
     convergences: tuple[Convergence, ...]
     breakdowns: tuple[Breakdown, ...]
     claims: tuple[Claim, ...]
-    rule: str = RULE
+    rule: str = RULE  # by which verdicts were given
 
     def tallies(self) -> list[Tally]:
         """Count the verdicts of each table that there is, by mode.

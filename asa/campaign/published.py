@@ -75,38 +75,22 @@ TABLE_1: Final[Mapping[str, Mapping[int, Mapping[str, Used]]]] = import_module("
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean and the standard deviation printed beside it.
+    """A mean and the standard deviation printed beside it."""
 
-    Parameters
-    ----------
-    mean, deviation
-        In the unit of their column; a deviation that is not printed is 0.
-    """
-
-    mean: float
+    mean: float  # in the unit of their column; a deviation that is not printed is 0
     deviation: float
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A row of Table 2.
-
-    Parameters
-    ----------
-    real_h, predicted_h, perceived_h
-        Waits, in hours.
-    hit_percent, miss_percent
-        Share of predictions that were not too long, and too long.
-    overhead_h
-        What allocations that came early cost, in core-hours.
-    """
+    """A row of Table 2."""
 
     real_h: Spread
     predicted_h: Spread
     perceived_h: Spread
-    hit_percent: Spread
+    hit_percent: Spread  # share of predictions that were not too long, and too long
     miss_percent: Spread
-    overhead_h: Spread
+    overhead_h: Spread  # what allocations that came early cost, in core-hours
 
 
 def _rows(text: str) -> dict[int, Probed]:

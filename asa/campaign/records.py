@@ -11,10 +11,7 @@ __all__ = ["as_plain"]
 def as_plain(value: Any) -> Any:
     """Make lists of tuples, and None of what is no finite number.
 
-    Parameters
-    ----------
-    value
-        Dictionaries, lists and tuples, in each other at will, of texts, numbers and None.
+    `value`: dictionaries, lists and tuples, in each other at will, of texts, numbers and None.
 
     Examples
     --------

@@ -21,26 +21,7 @@ def measured(
 ) -> tuple[RunMetrics, Timeline]:
     """Give what a run took and cost, and what its jobs did.
 
-    Parameters
-    ----------
-    workflow, result
-        What was run, and what came of it.
-    where
-        Which run it is, for the error.
-    age_accrues
-        Whether at its site a job gains priority while a dependency keeps it back.
-
-    Returns
-    -------
-    metrics : RunMetrics
-        What it took and cost.
-    timeline : Timeline
-        What its jobs did.
-
-    Raises
-    ------
-    RunError
-        It did not complete.
+    `age_accrues`: whether at its site a job gains priority while a dependency keeps it back.
     """
     if result.outcome != "completed":
         raise RunError(f"did not complete: {result.reason}", where=where, hint="Look at it with: asa compare.")
@@ -50,10 +31,7 @@ def measured(
 def typical(makespans_s: Mapping[_K, float]) -> _K:
     """Choose what is in the middle by its makespan, of two the quicker, of equals the first.
 
-    Parameters
-    ----------
-    makespans_s
-        Each one's makespan in seconds, or a sum of several; at least one.
+    `makespans_s`: each one's makespan in seconds, or a sum of several; at least one.
 
     Examples
     --------

@@ -77,48 +77,24 @@ _FIGURES = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s", "lon
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What to run.
+    """What to run."""
 
-    Parameters
-    ----------
-    systems, traces
-        Centres with a workload model, and logs: the worlds.
-    schedulers
-        Names, each with what is set of it behind a colon; ``age_accrues`` is the site's rule.
-    strategies
-        Names; Big Job and Per-Stage run anyway, as the others are measured by them.
-    workflows
-        Names; ``graph`` is of this campaign.
-    cores
-        Peak sizes; the largest of the paper's of which two fit each machine, if not given.
-    seeds, seed
-        Moments, and the first of them.
-    estimator, history
-        Who predicts, and past jobs of everybody that it learns at each.
-    window_s
-        Others that come up to so much later are followed.
-    """
-
-    systems: tuple[str, ...] = ("uppmax",)
+    systems: tuple[str, ...] = ("uppmax",)  # centres with a workload model, and logs: the worlds
     traces: tuple[Path, ...] = ()
+    # names, each with what is set of it behind a colon; `age_accrues` is the site's rule
     schedulers: tuple[str, ...] = SCHEDULERS
+    # names; Big Job and Per-Stage run anyway, as the others are measured by them
     strategies: tuple[str, ...] = STRATEGIES
-    workflows: tuple[str, ...] = WORKFLOWS
-    cores: tuple[int, ...] = ()
-    seeds: int = 5
+    workflows: tuple[str, ...] = WORKFLOWS  # names; `graph` is of this campaign
+    cores: tuple[int, ...] = ()  # peak sizes; the largest of the paper's of which two fit each machine, if not given
+    seeds: int = 5  # moments, and the first of them
     seed: int = 0
-    estimator: str = "asa"
+    estimator: str = "asa"  # who predicts, and past jobs of everybody that it learns at each
     history: int = 2000
-    window_s: float = 43200.0
+    window_s: float = 43200.0  # others that come up to so much later are followed
 
     def plan(self) -> tuple[list[Cell], list[LeftOut]]:
-        """Give all that is to be run, and what is left out as a site cannot do it.
-
-        Raises
-        ------
-        InputError
-            Something is unknown, or does not fit.
-        """
+        """Give all that is to be run, and what is left out as a site cannot do it."""
         worlds = (*self.systems, *map(str, self.traces))
         if self.seeds < 1 or not worlds or not self.workflows or not self.schedulers:
             hint = "Give a centre or a log, a workflow, a scheduler, and at least one seed."
@@ -156,39 +132,19 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A strategy that was not run under a scheduler, and why.
+    """A strategy that was not run under a scheduler, and why."""
 
-    Parameters
-    ----------
-    world, scheduler, strategy
-        Which was not run where.
-    reason
-        What keeps the strategy from running there, as it goes on after "it".
-    """
-
-    world: str
+    world: str  # which was not run where
     scheduler: str
     strategy: str
-    reason: str
+    reason: str  # what keeps the strategy from running there, as it goes on after "it"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is run in one go: one strategy under one scheduler, with one estimator that learns from run to run.
+    """What is run in one go: one strategy under one scheduler, with one estimator that learns from run to run."""
 
-    Parameters
-    ----------
-    world
-        A centre's name, or a log's file.
-    scheduler, workflow, cores, strategy
-        Which.
-    seed, seeds, estimator, history, window_s
-        The campaign's.
-    log, code
-        Digests of the log, and of all code: what other code did, or on another log, is another cell.
-    """
-
-    world: str
+    world: str  # a centre's name, or a log's file
     scheduler: str
     workflow: str
     cores: int
@@ -198,33 +154,13 @@ class Cell:
     estimator: str
     history: int
     window_s: float
-    log: str
+    log: str  # digests of the log, and of all code: what other code did, or on another log, is another cell
     code: str
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run, and what it did to the others.
-
-    Parameters
-    ----------
-    world, scheduler, workflow, cores, strategy, seed
-        Which.
-    makespan_s, core_hours, overhead_core_hours
-        See `asa.metrics.RunMetrics`.
-    perceived_wait_s, total_wait_s
-        How long stages waited after those that they follow had ended, added up; without and with the first.
-    others
-        Jobs of others that were followed.
-    others_wait_s, others_slowdown
-        Their mean wait and bounded slowdown in the same world without the client.
-    longer_wait_s, more_slowdown
-        By how much these are larger with it.
-    waited_more_h
-        Hours by which they waited longer, added up.
-    timeline
-        What its jobs did.
-    """
+    """One run, and what it did to the others."""
 
     world: str
     scheduler: str
@@ -235,14 +171,15 @@ class Trial:
     makespan_s: float
     core_hours: float
     overhead_core_hours: float
+    # how long stages waited after those that they follow had ended, added up; without and with the first
     perceived_wait_s: float
     total_wait_s: float
-    others: int
-    others_wait_s: float
+    others: int  # jobs of others that were followed
+    others_wait_s: float  # their mean wait and bounded slowdown in the same world without the client
     others_slowdown: float
-    longer_wait_s: float
+    longer_wait_s: float  # by how much these are larger with it
     more_slowdown: float
-    waited_more_h: float
+    waited_more_h: float  # hours by which they waited longer, added up
     timeline: Timeline
 
 
@@ -256,36 +193,12 @@ def run_campaign(
 ) -> tuple[list[Trial], list[LeftOut]]:
     """Run every cell, unless its outcome is kept already, see `asa.cells.fill`; tell also what was left out.
 
-    Parameters
-    ----------
-    campaign
-        What to run.
-    kept
-        File to which each cell's trials are added as it ends; nothing is kept if not given.
-    jobs
-        Processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    elsewhere
-        Where to run cells, if not in processes of this machine; on workers that see logs under the same paths.
-    on_progress
-        Called with what is being done, how much of it is done, and of how much.
-
-    Returns
-    -------
-    trials : list of Trial
-        Of each cell one a seed, in the order of the plan.
-    left_out : list of LeftOut
-        What a site cannot do.
-
-    Raises
-    ------
-    InputError
-        See `Campaign.plan`.
-    RunError
-        A run did not complete.
-    StateError
-        The file cannot be read.
-    JournalError
-        It cannot be written.
+    `kept`: file to which each cell's trials are added as it ends; nothing is kept if not given.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `elsewhere`: where to run cells, if not in processes of this machine; on workers that see logs under the same
+    paths.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
+    Returns: of each cell one a seed, in the order of the plan.
     """
     cells, left_out = campaign.plan()
     kind = Kind(run_cell, lambda told: Cell(**told), _trial)
@@ -342,13 +255,7 @@ def _undisturbed(world: str, scheduler: str, seed: int, window_s: float) -> Lot:
 
 
 def run_cell(cell: Cell) -> list[Trial]:
-    """Run one strategy at all moments, in the order of a log's time, with one estimator.
-
-    Raises
-    ------
-    RunError
-        A run did not complete.
-    """
+    """Run one strategy at all moments, in the order of a log's time, with one estimator."""
     site = _site(cell.world, cell.scheduler)
     workflow, strategy = _make(cell.workflow)(cell.cores), load_strategy(cell.strategy)
     seeds = range(cell.seed, cell.seed + cell.seeds)
@@ -395,98 +302,53 @@ Side = Literal["longer", "shorter", ""]
 
 @dataclass(frozen=True, slots=True)
 class Standing(Paired):
-    """How a strategy did under a scheduler, over all cells in which every strategy ran; see `asa.standings.Standing`.
-
-    Parameters
-    ----------
-    scheduler
-        Which.
-    longer_wait_s, more_slowdown
-        By how much the others' mean wait and bounded slowdown grew: a mean over cells, with the 95 % interval over
-        moments, each world by itself.
-    longer
-        Whether that wait is longer or shorter beyond chance.
-    beyond_per_stage_s, longer_than_per_stage
-        Likewise by how much their mean wait grew more than under Per-Stage, which asks for nothing ahead.
-    others_wait_s, others_slowdown
-        What they were without the client.
-    waited_more_per_core_hour
-        Hours by which others waited longer for a core-hour that the client got: sums over all runs.
-    """
+    """How a strategy did under a scheduler, over all cells in which every strategy ran."""
 
     scheduler: str
+    # by how much the others' mean wait and bounded slowdown grew: a mean over cells, with the 95 % interval over
+    # moments, each world by itself
     longer_wait_s: Interval
     more_slowdown: Interval
+    # likewise by how much their mean wait grew more than under Per-Stage, which asks for nothing ahead
     beyond_per_stage_s: Interval
-    others_wait_s: float
+    others_wait_s: float  # what they were without the client
     others_slowdown: float
+    # hours by which others waited longer for a core-hour that the client got: sums over all runs
     waited_more_per_core_hour: float
-    longer: Side = ""
+    longer: Side = ""  # whether that wait is longer or shorter beyond chance
     longer_than_per_stage: Side = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cell's means over its seeds, see `Trial`; and what jobs did at a moment that all its strategies share.
-
-    Parameters
-    ----------
-    world, scheduler, workflow, cores, strategy
-        Which cell.
-    seed, timeline
-        The moment, and what jobs did then.
-    over_big_job
-        Its makespans over Big Job's: the geometric mean of paired ratios.
-    makespan_s, core_hours
-        What its runs took and cost.
-    perceived_wait_s, total_wait_s
-        Waits in seconds, without and with that before the first stage.
-    longer_wait_s, more_slowdown
-        By how much the others' mean wait, in seconds, and bounded slowdown grew.
-    """
+    """One cell's means over its seeds, see `Trial`; and what jobs did at a moment that all its strategies share."""
 
     world: str
     scheduler: str
     workflow: str
     cores: int
     strategy: str
-    seed: int
+    seed: int  # the moment, and what jobs did then
     timeline: Timeline
-    over_big_job: Interval
-    makespan_s: Interval
+    over_big_job: Interval  # its makespans over Big Job's: the geometric mean of paired ratios
+    makespan_s: Interval  # what its runs took and cost
     core_hours: Interval
-    perceived_wait_s: Interval
+    perceived_wait_s: Interval  # waits in seconds, without and with that before the first stage
     total_wait_s: Interval
-    longer_wait_s: Interval
+    longer_wait_s: Interval  # by how much the others' mean wait, in seconds, and bounded slowdown grew
     more_slowdown: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerResults:
-    """All that came out.
-
-    Parameters
-    ----------
-    campaign
-        What was run.
-    standings
-        By scheduler and strategy.
-    places
-        Each cell.
-    left_out
-        What was not run.
-    shared
-        Schedulers under which every strategy ran.
-    overall
-        By strategy, over all cells of these; theirs is an empty name.
-    """
+    """All that came out."""
 
     campaign: Campaign
     standings: tuple[Standing, ...]
     places: tuple[Place, ...]
     left_out: tuple[LeftOut, ...]
-    shared: tuple[str, ...]
-    overall: tuple[Standing, ...]
+    shared: tuple[str, ...]  # schedulers under which every strategy ran
+    overall: tuple[Standing, ...]  # by strategy, over all cells of these; theirs is an empty name
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; what is not known is null."""
@@ -496,15 +358,7 @@ class SchedulerResults:
 
 
 def conclude(campaign: Campaign, trials: Iterable[Trial], left_out: Iterable[LeftOut] = ()) -> SchedulerResults:
-    """Work out how each strategy did under each scheduler.
-
-    Parameters
-    ----------
-    campaign
-        What was run.
-    trials, left_out
-        What `run_campaign` gave for it.
-    """
+    """Work out how each strategy did under each scheduler."""
     every = list(trials)
     by_scheduler: dict[str, list[Trial]] = {}
     for trial in every:

@@ -38,13 +38,7 @@ _MARKS: dict[Verdict, tuple[str, str]] = {
 
 
 def of_paper(results: PaperResults) -> RenderableType:
-    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts.
-
-    Parameters
-    ----------
-    results
-        What came out.
-    """
+    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts."""
     campaign = results.campaign
     parts: list[RenderableType] = [
         Text.assemble(("The ASA paper's evaluation, done anew", "bold"),
@@ -207,13 +201,7 @@ def _of_verdicts(results: PaperResults) -> RenderableType:
 
 
 def of_schedulers(results: SchedulerResults) -> RenderableType:
-    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others.
-
-    Parameters
-    ----------
-    results
-        What came out.
-    """
+    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others."""
     campaign = results.campaign
     worlds = ", ".join((*campaign.systems, *(trace.name for trace in campaign.traces)))
     parts: list[RenderableType] = [

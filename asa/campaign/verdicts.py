@@ -71,27 +71,13 @@ _K = TypeVar("_K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A figure of ours beside the paper's.
+    """A figure of ours beside the paper's."""
 
-    Parameters
-    ----------
-    ours
-        Mean of the seeds and its 95 % interval.
-    published
-        What the paper prints.
-    deviation
-        ours / published - 1; nan where that is 0.
-    verdict
-        See the module.
-    alike
-        What the verdict would be in a world without differences.
-    """
-
-    ours: Interval
+    ours: Interval  # mean of the seeds and its 95 % interval
     published: float
-    deviation: float
+    deviation: float  # ours / published - 1; nan where that is 0
     verdict: Verdict
-    alike: Verdict
+    alike: Verdict  # what the verdict would be in a world without differences
 
     @classmethod
     def of(cls, ours: Interval, published: float, verdict: Verdict, alike: Verdict) -> Compared:
@@ -102,14 +88,7 @@ class Compared:
 def beside_others(ours: Mapping[_K, Sequence[float]], published: Mapping[_K, float], key: _K) -> Verdict:
     """Judge one figure of a row, by who is better and by how much.
 
-    Parameters
-    ----------
-    ours
-        The row: each figure at several moments, which are the same for all; better when smaller.
-    published
-        The paper's row, of the same keys.
-    key
-        Which.
+    `ours`: the row: each figure at several moments, which are the same for all; better when smaller.
 
     Examples
     --------
@@ -132,13 +111,6 @@ def beside_sizes(
 ) -> Verdict:
     """Judge one figure of a column, by how it stands to other sizes and by itself.
 
-    Parameters
-    ----------
-    ours, published, key
-        The column, see `beside_others`.
-    least
-        A difference that the paper's last digit does not tell.
-
     Examples
     --------
     >>> column = {28: (0.4, 0.5, 0.6), 640: (8.0, 9.0, 10.0)}
@@ -155,16 +127,6 @@ def beside_sizes(
 def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
     """Give a row or column without differences: everywhere the average, at every moment.
 
-    Parameters
-    ----------
-    ours
-        The row or column: each figure at several moments.
-
-    Returns
-    -------
-    dict
-        The same keys, with as many moments each.
-
     Examples
     --------
     >>> levelled({"a": (1.0, 3.0), "b": (4.0, 4.0)})
@@ -176,13 +138,6 @@ def levelled(ours: Mapping[_K, Sequence[float]]) -> dict[_K, tuple[float, ...]]:
 
 def of_claim(ours: Interval, published: float) -> Verdict:
     """Judge a percentage; where the paper gives none (nan), it only says that there is more than nothing of it.
-
-    Parameters
-    ----------
-    ours
-        Our percentage, with its interval.
-    published
-        The paper's.
 
     Examples
     --------
@@ -203,16 +158,6 @@ def of_claim(ours: Interval, published: float) -> Verdict:
 def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
     """Say by how many percent each figure of a row is above the least; nan where that is 0.
 
-    Parameters
-    ----------
-    row
-        Figures that are better when smaller; at least one.
-
-    Returns
-    -------
-    dict
-        Percent, by the same keys.
-
     Examples
     --------
     >>> above_best({"a": 10.0, "b": 15.0})
@@ -225,15 +170,8 @@ def above_best(row: Mapping[_K, float]) -> dict[_K, float]:
 def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
     """Average over rows what `above_best` says of each; what is not known, and rows whose least is 0, are left out.
 
-    Parameters
-    ----------
-    rows
-        Figures that are better when smaller; nan for what is not known.
-
-    Returns
-    -------
-    dict
-        Percent, by every key of any row; nan where no row tells.
+    `rows`: figures that are better when smaller; nan for what is not known.
+    Returns: percent, by every key of any row; nan where no row tells.
 
     Examples
     --------
@@ -251,18 +189,7 @@ def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
-    """Count how often each was given.
-
-    Parameters
-    ----------
-    verdicts
-        All that were given.
-
-    Returns
-    -------
-    dict
-        Every verdict, also those that were never given.
-    """
+    """Count how often each was given."""
     given = list(verdicts)
     return {verdict: given.count(verdict) for verdict in VERDICTS}
 

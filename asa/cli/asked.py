@@ -93,58 +93,26 @@ CoresOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Forecasting:
-    """By what waits are to be predicted: the options of these names.
-
-    Parameters
-    ----------
-    estimator
-        Its name.
-    bank
-        Its folder; ``none`` for none, None for the usual one.
-    history
-        Past jobs of everybody to learn at the beginning.
-    seed
-        Of whatever is drawn.
-    """
+    """By what waits are to be predicted: the options of these names."""
 
     estimator: str
-    bank: str | None
-    history: int
+    bank: str | None  # its folder; `none` for none, None for the usual one
+    history: int  # past jobs of everybody to learn at the beginning
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to run, where, and with what waits.
+    """What is to run, where, and with what waits."""
 
-    Parameters
-    ----------
-    workflow
-        As it is to run here.
-    source
-        Its file's path; empty for an installed one.
-    parameters
-        What the user gave for those of the file.
-    opened
-        Where it is to run.
-    bank
-        Folder of what is known of waits; None for none.
-    forecasting
-        By what waits are to be predicted.
-    only_look
-        Whether nothing is to be submitted.
-    quiet
-        Whether to keep notes to oneself.
-    """
-
-    workflow: Workflow
-    source: str
-    parameters: dict[str, str]
-    opened: OpenedSite
-    bank: Path | None
-    forecasting: Forecasting
-    only_look: bool
-    quiet: bool
+    workflow: Workflow  # as it is to run here
+    source: str  # its file's path; empty for an installed one
+    parameters: dict[str, str]  # what the user gave for those of the file
+    opened: OpenedSite  # where it is to run
+    bank: Path | None  # folder of what is known of waits; None for none
+    forecasting: Forecasting  # by what waits are to be predicted
+    only_look: bool  # whether nothing is to be submitted
+    quiet: bool  # whether to keep notes to oneself
 
     @contextmanager
     def connected(self, place: Path) -> Iterator[Backend]:
@@ -190,13 +158,7 @@ def read_asked(
     only_look: bool,
     quiet: bool = False,
 ) -> Asked:
-    """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet.
-
-    Raises
-    ------
-    InputError
-        Something given means nothing.
-    """
+    """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
     from asa import plugins
     from asa.cli.revising import bank_folder
     from asa.runner.begin import check_bank, check_text
@@ -304,13 +266,7 @@ def _stages_of(make: Callable[[int], Workflow]) -> Iterable[Stage]:
 
 
 def names_in(text: str, option: str) -> tuple[str, ...]:
-    """Read names with commas between them.
-
-    Raises
-    ------
-    InputError
-        There is none.
-    """
+    """Read names with commas between them."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
         raise InputError("names nothing", where=option, hint="Give names separated by commas.")
@@ -318,13 +274,7 @@ def names_in(text: str, option: str) -> tuple[str, ...]:
 
 
 def counts_in(text: str | None) -> tuple[int, ...]:
-    """Read core counts with commas between them; nothing if none are given.
-
-    Raises
-    ------
-    InputError
-        One is no whole number from 1 on.
-    """
+    """Read core counts with commas between them; nothing if none are given."""
     try:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(","))) if text is not None else ()
     except ValueError:

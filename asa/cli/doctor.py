@@ -95,11 +95,6 @@ def doctor(
 def given_settings(settings: Sequence[str] | None) -> dict[str, str]:
     """Read settings from a command line.
 
-    Raises
-    ------
-    InputError
-        One is not ``key=value``.
-
     Examples
     --------
     >>> given_settings(["partition=batch", "prefix=ssh login"])

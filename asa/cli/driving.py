@@ -45,13 +45,7 @@ _UNREAD = "nobody read its output any more"
 
 
 class Detached(SystemExit):
-    """The user left; the run goes on without a client.
-
-    Parameters
-    ----------
-    why
-        In words.
-    """
+    """The user left; the run goes on without a client."""
 
     def __init__(self, why: str) -> None:
         super().__init__(_DETACHED)
@@ -87,10 +81,7 @@ def _patience(what: str) -> Iterator[None]:
 def reopen(folder: RunFolder, changed: dict[str, str]) -> Facility:
     """Open the batch system of a run, with settings that may have changed.
 
-    Raises
-    ------
-    InputError
-        Its backend is not installed here, or a setting makes no sense.
+    Raises `InputError`: its backend is not installed here, or a setting makes no sense.
     """
     from asa.cli.pooled import facility_for
     from asa.sites import open_facility
@@ -114,11 +105,8 @@ def drive_here(
     A signal that was ignored when this client was started, as by `nohup`, stays so. A terminal that is gone without
     such a signal, as after `disown`, is written to no more, and the run is driven on.
 
-    Raises
-    ------
-    Detached
-        The user left, or the terminal, this computer or who read the output did. The run's folder is left in good
-        order, and its `client.log` says why.
+    Raises `Detached`: the user left, or the terminal, this computer or who read the output did. The run's folder is
+    left in good order, and its `client.log` says why.
     """
     from asa.cli.runs import command
     from asa.runner import drive
@@ -203,19 +191,8 @@ class _Departures:
     While the client sleeps it goes at once. While it acts it goes at its next sleep; after a second wherever it is,
     but in a submission; and at once if asked twice, which a closed terminal may do by itself.
 
-    Parameters
-    ----------
-    is_submitting
-        Says whether a job was sent, and it is not known yet whether it was accepted.
-
-    Attributes
-    ----------
-    is_acting
-        Whether something is under way.
-    is_unattended
-        Whether a closed terminal is none of this client's business, as under `nohup`.
-    why
-        It is to go; empty while it is not.
+    `is_submitting`: says whether a job was sent, and it is not known yet whether it was accepted.
+    `is_unattended`: whether a closed terminal is none of this client's business, as under `nohup`.
     """
 
     def __init__(self, is_submitting: Callable[[], bool]) -> None:

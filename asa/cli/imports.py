@@ -184,13 +184,7 @@ def write_out(made: Imported, out: Path | None, *, force: bool) -> None:
 
 
 def write_text(out: Path, text: str, *, force: bool) -> None:
-    """Write a file; not over another, unless that is wished.
-
-    Raises
-    ------
-    InputError
-        There is one.
-    """
+    """Write a file; not over another, unless that is wished."""
     try:
         with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)

@@ -110,11 +110,6 @@ class LiveTable(Silent):
 
     Drawing costs some milliseconds. Once in a thirtieth of the time since the last event, and at least once a minute,
     makes that next to nothing in a long wait, and no time on the screen is off by more than a thirtieth.
-
-    Parameters
-    ----------
-    console
-        Where it is shown.
     """
 
     def __init__(self, console: Console) -> None:

@@ -24,29 +24,16 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to be told.
+    """Something to be told."""
 
-    Parameters
-    ----------
-    kind
-        ``trouble`` and ``troubleover``; ``held`` and ``released``; ``reason``: why a job is pending has changed;
-        ``leftout``: stages will not run, for how those that they follow ended.
-    time_s
-        When it was seen, on the batch system's clock.
-    words
-        In a sentence.
-    stages, job_id
-        Of a job, or those that are left out.
-    reason
-        In the batch system's words.
-    """
-
+    # `trouble` and `troubleover`; `held` and `released`; `reason`: why a job is pending has changed; `leftout`: stages
+    # will not run, for how those that they follow ended
     kind: Literal["trouble", "troubleover", "held", "released", "reason", "leftout"]
-    time_s: float
+    time_s: float  # when it was seen, on the batch system's clock
     words: str
-    stages: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()  # of a job, or those that are left out
     job_id: str | None = None
-    reason: str = ""
+    reason: str = ""  # in the batch system's words
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
@@ -86,12 +73,7 @@ def _listed(names: Sequence[str]) -> str:
 class Notices:
     """Compares how a run stands with how it stood, and tells each change once.
 
-    Parameters
-    ----------
-    advise
-        Explains a batch system's reason; None if it cannot.
-    remedy
-        Says what can be done about a trouble; empty if nothing but to wait.
+    `remedy`: says what can be done about a trouble; empty if nothing but to wait.
     """
 
     def __init__(self, advise: Callable[[str], Advice | None], remedy: Callable[[str], str]) -> None:

@@ -23,21 +23,7 @@ _LONG = {"script", "variables"}  # what of a preview is shown on request
 def print_plan(
     plan: RunPlan, jobs: Sequence[PlannedSpec], backend: Backend, *, as_json: bool, place: str, scripts: bool = False
 ) -> None:
-    """Print each job as it would be sent, if the backend can tell, and then the plan, so that it is what is seen last.
-
-    Parameters
-    ----------
-    plan, jobs
-        What would run.
-    backend
-        Opened in a folder that is there for this look alone.
-    as_json
-        Rather than tables.
-    place
-        That folder, which stands for the run's.
-    scripts
-        Print the jobs' scripts and the names of their variables, too.
-    """
+    """Print each job as it would be sent, if the backend can tell, and last of all the plan."""
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
         told = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]

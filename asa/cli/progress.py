@@ -20,12 +20,7 @@ _EVERY_S = 20.0  # a line, where there is no terminal
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:
     """Do some work that tells a phase, how much of it is done, and of how much.
 
-    Parameters
-    ----------
-    work
-        Is given what to tell it to.
-    kept
-        The file from which the same command goes on after an interrupt, which is said then.
+    `kept`: the file from which the same command goes on after an interrupt, which is said then.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

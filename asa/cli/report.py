@@ -173,21 +173,9 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], file: TextIO) -> None:
 def check_page(place: Path | None, name: str | None = None, *, option: str = "--report", of: str | None = None) -> None:
     """Refuse early, before anything takes long, a page that could not be written.
 
-    Parameters
-    ----------
-    place
-        As `write_page` takes it; None if no page is wanted.
-    name
-        The page's file in a folder, if it is known by then.
-    option, of
-        As `write_page` takes them.
-
-    Raises
-    ------
-    InputError
-        The place has the name of something else, its folder is not there, or a file in it is no page of asa's.
-    MissingExtraError
-        jinja2 is not installed.
+    `name`: the page's file in a folder, if it is known by then.
+    Raises `InputError`: the place has the name of something else, its folder is not there, or a file in it is no
+    page of asa's.
     """
     if place is None:
         return
@@ -222,21 +210,8 @@ def write_page(
 ) -> None:
     """Write a page to a file; or, with the pages of its parts, into a folder of linked pages.
 
-    Parameters
-    ----------
-    place
-        A file if it ends in ``.html``, else a folder.
-    name
-        The page's file in a folder.
-    page
-        The page.
-    parts
-        Makes those of its parts, by name.
-    option
-        By which the place was given.
-    of
-        What the page is of, if not of this command with its settings: in a folder it takes the place of an earlier one
-        of the same, and stands beside those of other logs and settings.
+    `of`: what the page is of, if not of this command with its settings: in a folder it takes the place of an
+    earlier one of the same, and stands beside those of other logs and settings.
     """
     from asa.report.folder import free_name, page_file, write_folder
     from asa.report.page import render

@@ -33,12 +33,7 @@ def bank_folder(given: str | None) -> Path | None:
 def take_bank(folder: RunFolder, given: str | None) -> None:
     """Let a run keep its waits in another bank from now on; say so if it cannot keep them in its own.
 
-    Raises
-    ------
-    InputError
-        The bank that the user names cannot be made, or not be written.
-    LeaseError
-        Another client drives the run.
+    Raises `InputError`: the bank that the user names cannot be made, or not be written.
     """
     from asa.runner.begin import bank_trouble, check_bank
 
@@ -63,23 +58,7 @@ def revise(
 ) -> Workflow:
     """Read what is left of a run that ended as its workflow's file says now; what has ended well stays as it was.
 
-    Parameters
-    ----------
-    folder, state
-        The run, and how it stands.
-    file
-        The workflow's file.
-    again
-        Stages that are run once more, with all that follow them.
-    parameters
-        Of the file, beside those with which the run was begun.
-
-    Raises
-    ------
-    InputError
-        The file is of another workflow, or a job of it could never run.
-    LeaseError
-        Another client drives the run.
+    Raises `InputError`: the file is of another workflow, or a job of it could never run.
     """
     from asa.cli.advise import learned
     from asa.runner.begin import check_commands

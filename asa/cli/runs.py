@@ -80,13 +80,7 @@ def open_run(runs: Path | None, named: str) -> RunFolder:
 
 
 def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
-    """Read how a run stands.
-
-    Raises
-    ------
-    JournalError
-        Its journal cannot be read, or tells what cannot have been.
-    """
+    """Read how a run stands."""
     try:
         return folder.state()
     except (AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:
@@ -142,13 +136,7 @@ def retry_command(folder: RunFolder) -> str:
 
 
 def want(folder: RunFolder, stage: str) -> None:
-    """Ask whoever drives a run to cancel it.
-
-    Raises
-    ------
-    JournalError
-        The folder cannot be written.
-    """
+    """Ask whoever drives a run to cancel it."""
     from asa.runner import Wish
 
     try:

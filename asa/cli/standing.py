@@ -38,75 +38,40 @@ _CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class StageStanding:
-    """How a stage stands.
-
-    Parameters
-    ----------
-    stage
-        Its name.
-    state
-        In a word or two: ``waiting``, ``queued``, ``queued (dependency)``, ``held``, ``allocated``, ``running``,
-        ``done``, ``failed``, ``refused`` and the like. What is pending is never running. ``blocked``: it does not run,
-        since a stage failed that it follows; ``skipped``: since no stage failed that it is there for; ``conditional``:
-        whether it runs is known only when the stages that it follows have ended.
-    cores, walltime_s
-        Of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
-    job_id
-        Its latest job.
-    submit_s, eligible_s, start_s
-        Of that job, on the batch system's clock.
-    began_s, ended_s
-        Of the stage itself.
-    wait_s
-        How long its job waited in the queue, or has waited so far.
-    run_s
-        How long it ran, or has run so far.
-    is_growing
-        Whether the one of these two that is the latest goes on.
-    predicted_wait_s
-        What was counted on, or what would be if it were submitted now.
-    forecast
-        What was believed of the wait at its submission.
-    expected_start_s
-        When the batch system expects it to start.
-    reason
-        Why it is pending, how it failed, or why it was refused, in the batch system's words; what became of the
-        cores that its job lacks for it, or of its job before; or why it does not run.
-    given_up
-        Why asa itself cancelled its job; empty if it did not.
-    exit_code
-        Once its job ended.
-    resubmissions
-        How often it was asked for again.
-    planned_s, plan
-        When a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
-        then.
-    put_off_s, put_off
-        Since when the batch system has not accepted its job, and why, in the words that it said last.
-    """
+    """How a stage stands."""
 
     stage: str
+    # in a word or two: `waiting`, `queued`, `queued (dependency)`, `held`, `allocated`, `running`, `done`, `failed`,
+    # `refused` and the like. What is pending is never running. `blocked`: it does not run, since a stage failed that it
+    # follows; `skipped`: since no stage failed that it is there for; `conditional`: whether it runs is known only when
+    # the stages that it follows have ended.
     state: str
+    # of its job, or what that will ask for. Where that one's cores change, those that it is to have for this stage.
     cores: int
     walltime_s: float
     job_id: str | None = None
-    submit_s: float | None = None
+    submit_s: float | None = None  # of that job, on the batch system's clock
     eligible_s: float | None = None
     start_s: float | None = None
     began_s: float | None = None
     ended_s: float | None = None
-    wait_s: float | None = None
-    run_s: float | None = None
-    is_growing: bool = False
-    predicted_wait_s: float | None = None
-    forecast: WaitForecast | None = None
-    expected_start_s: float | None = None
+    wait_s: float | None = None  # how long its job waited in the queue, or has waited so far
+    run_s: float | None = None  # how long it ran, or has run so far
+    is_growing: bool = False  # whether the one of these two that is the latest goes on
+    predicted_wait_s: float | None = None  # what was counted on, or what would be if it were submitted now
+    forecast: WaitForecast | None = None  # what was believed of the wait at its submission
+    expected_start_s: float | None = None  # when the batch system expects it to start
+    # why it is pending, how it failed, or why it was refused, in the batch system's words; what became of the cores
+    # that its job lacks for it, or of its job before; or why it does not run
     reason: str = ""
-    given_up: str = ""
+    given_up: str = ""  # why asa itself cancelled its job; empty if it did not
     exit_code: int | None = None
-    resubmissions: int = 0
+    resubmissions: int = 0  # how often it was asked for again
+    # when a job of it, or one for the cores that its job lacks for it, is to be submitted, as last planned, and why
+    # then
     planned_s: float | None = None
     plan: str = ""
+    # since when the batch system has not accepted its job, and why, in the words that it said last
     put_off_s: float | None = None
     put_off: str = ""
 
@@ -125,57 +90,25 @@ class StageStanding:
 
 @dataclass(frozen=True, slots=True)
 class RunStanding:
-    """How a run stands.
+    """How a run stands."""
 
-    Parameters
-    ----------
-    name, path
-        The folder's name, and its path.
-    plan
-        What runs.
-    state
-        ``running``: a client drives it; ``detached``: none does, and its jobs go on; ``completed``, ``failed``,
-        ``cancelled``.
-    now_s
-        As of when, on the batch system's clock.
-    stages
-        Each stage, in the workflow's order.
-    begun_s
-        When the workflow was handed over.
-    reason
-        Why it ended without its result.
-    driver
-        Who drives it.
-    left
-        When the latest client left it, and why, where nobody drives it and that one could say so.
-    heard_s
-        When the batch system last told of its jobs.
-    trouble, remedy
-        Why it cannot be asked, and what can be done about that.
-    next_s
-        When the client means to act next.
-    metrics
-        What it cost, once it has completed.
-    ended_s
-        When it ended; None while it has not.
-    """
-
-    name: str
+    name: str  # the folder's name, and its path
     path: str
     plan: RunPlan
+    # `running`: a client drives it; `detached`: none does, and its jobs go on; `completed`, `failed`, `cancelled`
     state: str
-    now_s: float
-    stages: Sequence[StageStanding]
-    begun_s: float | None = None
-    ended_s: float | None = None
-    reason: str = ""
+    now_s: float  # as of when, on the batch system's clock
+    stages: Sequence[StageStanding]  # each stage, in the workflow's order
+    begun_s: float | None = None  # when the workflow was handed over
+    ended_s: float | None = None  # when it ended; None while it has not
+    reason: str = ""  # why it ended without its result
     driver: Holder | None = None
-    left: str = ""
-    heard_s: float | None = None
-    trouble: str = ""
+    left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
+    heard_s: float | None = None  # when the batch system last told of its jobs
+    trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
-    next_s: float | None = None
-    metrics: RunMetrics | None = field(default=None)
+    next_s: float | None = None  # when the client means to act next
+    metrics: RunMetrics | None = field(default=None)  # what it cost, once it has completed
 
     @property
     def age_s(self) -> float | None:
@@ -258,13 +191,7 @@ def _finite(value: float) -> float | None:
 
 
 def standing_of(folder: RunFolder, now_s: float) -> RunStanding:
-    """Read how a run stands from its folder alone; disturbs nobody, and asks no batch system.
-
-    Raises
-    ------
-    JournalError
-        The journal cannot be read, or is damaged.
-    """
+    """Read how a run stands from its folder alone; disturbs nobody, and asks no batch system."""
     state, records = read_state(folder)
     pulse, driver = folder.last_pulse(), folder.driver()
     return stand(
@@ -296,24 +223,7 @@ def stand(
 ) -> RunStanding:
     """Put together how a run stands.
 
-    Parameters
-    ----------
-    folder, state, records
-        The run: its folder, what is true of it, what happened.
-    now_s
-        The batch system's clock.
-    condition
-        How well that can be asked.
-    expected
-        When it expects jobs to start, by their ids, where that is not in the jobs' statuses.
-    planned
-        What is to be submitted, where the state does not say.
-    next_s
-        When the client means to act next.
-    driver
-        Who drives the run.
-    remedy
-        What can be done where the batch system cannot be asked.
+    `expected`: when it expects jobs to start, by their ids, where that is not in the jobs' statuses.
     """
     told = list(records)
     predicted, put_off = predictions(told), _put_off(told)

@@ -37,13 +37,7 @@ def make_usable() -> None:
 
 
 def write_document(text: str) -> None:
-    """Write a file's content to the standard output: in UTF-8, whatever the locale, as into the file itself.
-
-    Parameters
-    ----------
-    text
-        The content.
-    """
+    """Write a file's content to the standard output: in UTF-8, whatever the locale, as into the file itself."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode(errors="surrogateescape"))

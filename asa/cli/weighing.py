@@ -24,33 +24,15 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another plan, that differs in the job of one stage.
-
-    Parameters
-    ----------
-    way
-        What differs, in words.
-    kept
-        What keeps the job back.
-    sketch
-        The whole plan.
-    job
-        The stage's.
-    start_s
-        When it is expected to start, in seconds from now.
-    gap_s
-        Seconds from when its stages could run until it starts; 0 if they are not its first.
-    cost_s
-        Of the whole, as `Sketch.cost_s`.
-    """
+    """Another plan, that differs in the job of one stage."""
 
     way: str
-    kept: str
+    kept: str  # what keeps the job back
     sketch: Sketch
     job: Job
-    start_s: float
-    gap_s: float
-    cost_s: float
+    start_s: float  # when it is expected to start, in seconds from now
+    gap_s: float  # seconds from when its stages could run until it starts; 0 if they are not its first
+    cost_s: float  # of the whole, as `Sketch.cost_s`
 
     @property
     def idle_core_hours(self) -> float:
@@ -74,30 +56,14 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What was weighed for a stage: the chosen one first, the others by what they cost.
-
-    Parameters
-    ----------
-    stage
-        Its name.
-    price_s
-        Seconds of makespan that a core-hour was worth.
-    chosen
-        As planned.
-    others
-        By what they cost.
-    impossible
-        Sentences on the ways that there are not.
-    is_bound
-        Whether a budget or a deadline decided.
-    """
+    """What was weighed for a stage: the chosen one first, the others by what they cost."""
 
     stage: str
-    price_s: float
+    price_s: float  # seconds of makespan that a core-hour was worth
     chosen: Alternative
     others: tuple[Alternative, ...]
-    impossible: tuple[str, ...]
-    is_bound: bool
+    impossible: tuple[str, ...]  # sentences on the ways that there are not
+    is_bound: bool  # whether a budget or a deadline decided
 
     def told(self) -> Iterator[str]:
         """Say in sentences why the chosen one was taken."""

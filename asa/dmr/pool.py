@@ -43,22 +43,12 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the blocks of an array are.
+    """Where the blocks of an array are."""
 
-    Parameters
-    ----------
-    dtype, row
-        Of its items, and the shape of a row.
-    sizes
-        Rows of each process.
-    names
-        Shared memories, one for each process.
-    """
-
-    dtype: DTypeLike
+    dtype: DTypeLike  # of its items, and the shape of a row
     row: tuple[int, ...]
     sizes: tuple[int, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # shared memories, one for each process
 
     def block(self, rank: int, memory: SharedMemory) -> NDArray[Any]:
         """Look at the memory of a process as rows."""
@@ -351,13 +341,7 @@ class Pool:
 
 
 def _rows(arrays: Mapping[str, NDArray[Any]]) -> int:
-    """Count the rows of arrays.
-
-    Raises
-    ------
-    InputError
-        They have none, or not equally many, or cannot be shared.
-    """
+    """Count the rows of arrays."""
     if not arrays:
         raise InputError("there are no arrays to share", where="arrays", hint="Give at least one.")
     for name, array in arrays.items():
@@ -393,13 +377,7 @@ def _allocate(
 
 
 def _reserve(memory: SharedMemory) -> None:
-    """Take memory now: where there is none later, whoever writes to it is killed.
-
-    Raises
-    ------
-    RunError
-        There is not so much.
-    """
+    """Take memory now: where there is none later, whoever writes to it is killed."""
     path = Path("/dev/shm", memory.name)  # noqa: S108 - where the system keeps it
     try:
         with path.open("r+b") as file:

@@ -119,30 +119,14 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a program says.
+    """What a program says."""
 
-    Parameters
-    ----------
-    what
-        ``check``, ``ask``, ``expand`` or ``done``; see above.
-    job
-        Which job it is.
-    processes
-        How many it has.
-    wish
-        For a check.
-    to
-        How many it wants, for an expansion.
-    wait_s
-        For how long that is to be waited for.
-    """
-
-    what: _What
+    what: _What  # `check`, `ask`, `expand` or `done`; see above
     job: str
     processes: int
     wish: Wish | None = None
-    to: int = 0
-    wait_s: float = 0.0
+    to: int = 0  # how many it wants, for an expansion
+    wait_s: float = 0.0  # for how long that is to be waited for
 
     def told(self) -> dict[str, Any]:
         """Give what is sent."""
@@ -150,13 +134,7 @@ class Request:
 
     @classmethod
     def heard(cls, told: Mapping[str, Any]) -> Request:
-        """Read what was sent.
-
-        Raises
-        ------
-        ValueError
-            It cannot be understood.
-        """
+        """Read what was sent."""
         try:
             wish = told["wish"]
             request = cls(
@@ -179,20 +157,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a manager answers.
+    """What a manager answers."""
 
-    Parameters
-    ----------
-    action
-        What the program is to do.
-    processes
-        How many it has then.
-    why
-        In words, for people.
-    """
-
-    action: Action
-    processes: int
+    action: Action  # what the program is to do
+    processes: int  # how many it has then
     why: str = ""
 
     def told(self) -> dict[str, Any]:
@@ -201,13 +169,7 @@ class Reply:
 
     @classmethod
     def heard(cls, told: Mapping[str, Any]) -> Reply:
-        """Read what was sent.
-
-        Raises
-        ------
-        ValueError
-            It cannot be understood.
-        """
+        """Read what was sent."""
         try:
             if told["v"] == _VERSION:
                 return cls(Action(told["action"]), whole(told["processes"], "processes"), str(told["why"]))
@@ -217,13 +179,7 @@ class Reply:
 
 
 def whole(value: Any, where: str) -> int:
-    """Read a whole number, of Python's or of numpy's.
-
-    Raises
-    ------
-    InputError
-        It is none.
-    """
+    """Read a whole number, of Python's or of numpy's."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)

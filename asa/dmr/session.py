@@ -271,13 +271,7 @@ class Session:
 
 
 class _Call:
-    """A request that was sent.
-
-    Raises
-    ------
-    OSError
-        Nobody takes it.
-    """
+    """A request that was sent."""
 
     def __init__(self, address: str, request: Request, within_s: float) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -291,15 +285,7 @@ class _Call:
             raise
 
     def reply(self, within_s: float) -> Reply | None:
-        """Read the reply; None if it has not come.
-
-        Raises
-        ------
-        OSError
-            The connection is broken.
-        ValueError
-            It makes no sense.
-        """
+        """Read the reply; None if it has not come."""
         until_s = time.monotonic() + within_s
         while not self._heard.endswith(b"\n"):
             self._socket.settimeout(max(until_s - time.monotonic(), 0.0))

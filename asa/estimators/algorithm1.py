@@ -26,18 +26,7 @@ _ROUND_BOUND = 1.0
 
 
 def checked_policy(name: str) -> Policy:
-    """Return a sampling policy's name, if it is one.
-
-    Parameters
-    ----------
-    name
-        One of `Policy`.
-
-    Raises
-    ------
-    InputError
-        There is no such policy.
-    """
+    """Return a sampling policy's name, if it is one."""
     if name not in get_args(Policy):
         raise InputError(f"there is no policy {name!r}", hint=f"Known: {', '.join(get_args(Policy))}.")
     return cast("Policy", name)

@@ -26,23 +26,7 @@ Section 4.3 gives the number, the range and the decades but not the list; this i
 
 
 def validated(alternatives_s: tuple[float, ...]) -> NDArray[np.float64]:
-    """Check a list of alternatives and return it as a read-only array.
-
-    Parameters
-    ----------
-    alternatives_s
-        Seconds.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Seconds; cannot be written to.
-
-    Raises
-    ------
-    InputError
-        Fewer than two, negative, not finite, or not strictly ascending.
-    """
+    """Check a list of alternatives and return it as a read-only array."""
     waits = np.asarray(alternatives_s, dtype=np.float64)
     if (
         waits.ndim != 1
@@ -89,18 +73,6 @@ def closest_losses(alternatives_s: NDArray[np.float64], observation: WaitObserva
 
     Of a bound only what is certain counts: under *at most* the alternatives above the bound's closest are wrong and
     those up to it may be right, so they lose nothing; under *at least* it is the other way round.
-
-    Parameters
-    ----------
-    alternatives_s
-        Seconds, ascending, shape (m,).
-    observation
-        What became known of the wait.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Losses of 0.0 or 1.0.
     """
     losses = np.ones(len(alternatives_s))
     best = nearest(alternatives_s, observation.wait_s)

@@ -56,17 +56,7 @@ class OwnJob:
 
 
 class Outcome(NamedTuple):
-    """A forecast, and the wait that came true.
-
-    Parameters
-    ----------
-    job
-        That waited.
-    forecast
-        What was acted upon.
-    wait_s
-        Seconds that it waited.
-    """
+    """A forecast, and the wait that came true."""
 
     job: QueuedJob
     forecast: WaitForecast
@@ -294,17 +284,7 @@ def most_records() -> int:
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> list[WaitRecord]:
-    """Make records of a history's jobs.
-
-    Parameters
-    ----------
-    history
-        The jobs.
-    most
-        So many at most, the latest.
-    system
-        Whose jobs they are; what the history says if not given.
-    """
+    """Make records of a history's jobs."""
     first = 0 if most is None else max(0, len(history) - most)
     place = system or history.system
     users, partitions = [*history.users, ""], [*history.partitions, ""]

@@ -43,23 +43,10 @@ def coverage(quantiles_s: ArrayLike, waits_s: ArrayLike) -> NDArray[np.float64]:
     or if each begins and ends in the middle between two levels, and on average over atoms that begin and end anywhere.
     A single atom shifts it by 0.05 at most, or by 0.1 if all nine quantiles are on it and yet other waits come true.
 
-    Parameters
-    ----------
-    quantiles_s : array_like of shape (n, 9)
-        Stated waits in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits are: 0 s and 7 s
-        are the same.
-    waits_s : array_like of shape (n,)
-        The waits that came true, in seconds.
-
-    Returns
-    -------
-    ndarray of shape (n, 9)
-        Shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
-
-    Raises
-    ------
-    InputError
-        The shapes do not fit, something is not a number, or a row does not ascend.
+    `quantiles_s`: stated waits in seconds at `LEVELS`, ascending in each row. Floored at `FLOOR_S`, as the waits
+    are: 0 s and 7 s are the same.
+    Returns: shares between 0 and 1, ascending in each row. The mean of a column is the coverage of its level.
+    Raises `InputError`: the shapes do not fit, something is not a number, or a row does not ascend.
 
     Notes
     -----
@@ -179,10 +166,7 @@ class Calibrator:
     the forecast's own distribution beyond it is what counts: under *at least* the probability below the bound is handed
     to what is above it, in proportion, and under *at most* the other way round.
 
-    Parameters
-    ----------
-    spread
-        Decades from p10 to p90 that are laid around a point before anything is learned, such as 1.6.
+    `spread`: decades from p10 to p90 that are laid around a point before anything is learned, such as 1.6.
 
     Examples
     --------
@@ -204,33 +188,12 @@ class Calibrator:
         self._learned = [0] * len(self._factors)
 
     def around(self, point_s: float) -> tuple[float, ...]:
-        """State quantiles around a point prediction.
-
-        Parameters
-        ----------
-        point_s
-            Seconds.
-
-        Returns
-        -------
-        tuple of float
-            Nine waits in seconds, ascending.
-        """
+        """State quantiles around a point prediction."""
         base = max(point_s, FLOOR_S)
         return tuple(sorted([base * factor for factor in self._factors[bisect_left(_EDGES_S, point_s)]]))
 
     def observe(self, point_s: float, stated_s: Sequence[float], wait_s: float, kind: Kind = "exact") -> None:
-        """Learn how long the wait was for which quantiles had been stated.
-
-        Parameters
-        ----------
-        point_s
-            What `around` was given, in seconds.
-        stated_s
-            What it returned, and what was really stated.
-        wait_s, kind
-            The wait in seconds, or what bounds it; see `asa.waits.WaitObservation`.
-        """
+        """Learn how long the wait was for which quantiles had been stated."""
         place = bisect_left(_EDGES_S, point_s)
         factors = self._factors[place]  # ordered like the quantiles, in place of nine products
         base = max(float(point_s), FLOOR_S)
@@ -258,13 +221,7 @@ class Calibrator:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Calibrator:
-        """Make one that continues bit for bit where the one that gave `state` stood.
-
-        Raises
-        ------
-        StateError
-            Something is missing from the state or does not fit.
-        """
+        """Make one that continues bit for bit where the one that gave `state` stood."""
         made = cls()
         try:
             factors = [[float(factor) for factor in each] for each in state["factors"]]

@@ -57,10 +57,7 @@ _WHOLE = {"active", "links", "named"}
 def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
     """Refuse arrays that the kernels, which check nothing, must not be given.
 
-    Raises
-    ------
-    StateError
-        A type, a number that is none, or a place that does not exist.
+    Raises `StateError`: a type, a number that is none, or a place that does not exist.
     """
     stats, active, links, named, scalars = (arrays[n] for n in ("stats", "active", "links", "named", "scalars"))
     sound = all(array.dtype == (np.int64 if name in _WHOLE else np.float64) for name, array in arrays.items())
@@ -118,20 +115,11 @@ class ContextualAsa:
     each covers what it says (adaptive conformal inference), for each class of widths on its own once a hundred waits of
     it are known.
 
-    Parameters
-    ----------
-    seed
-        Of the network's first weights.
-    opinions, facts
-        How many waits in seconds, and how many other numbers (about -2 to 2), come with each job from outside, such as
-        from a simulation of the visible queue; see `predict`.
-    closeness
-        What it is worth, in decades of error, that the one wait that is stated falls to the same of the paper's 53
-        alternatives as the true one. 0 states the median.
-    without
-        Parts to leave out, of `PARTS`; for ablations. Without all of them only the geometry alone is left.
-    learning_rate
-        Multiplies the rates of all parts.
+    `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job
+    from outside, such as from a simulation of the visible queue; see `predict`.
+    `closeness`: what it is worth, in decades of error, that the one wait that is stated falls to the same of the
+    paper's 53 alternatives as the true one. 0 states the median.
+    `without`: parts to leave out, of `PARTS`; for ablations. Without all of them only the geometry alone is left.
 
     Notes
     -----
@@ -260,17 +248,8 @@ class ContextualAsa:
     def predict(self, job: QueuedJob, outside: Sequence[float] = ()) -> WaitForecast:
         """Predict the wait of a job that is submitted now, that is at its `submit_s`.
 
-        Parameters
-        ----------
-        job
-            The job.
-        outside
-            The opinions in seconds and then the facts that were promised at construction.
-
-        Raises
-        ------
-        InputError
-            There are not as many numbers in `outside` as were promised, or one is not finite.
+        `outside`: the opinions in seconds and then the facts that were promised at construction.
+        Raises `InputError`: there are not as many numbers in `outside` as were promised, or one is not finite.
         """
         if not self._free:
             self._grow_slots()
@@ -314,13 +293,7 @@ class ContextualAsa:
         return self._tickets
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait.
-
-        Raises
-        ------
-        InputError
-            No job waits under this ticket.
-        """
+        """Learn what became of a wait."""
         try:
             slot, job, kind = self._waiting.pop(ticket)
         except KeyError:
@@ -384,10 +357,7 @@ class ContextualAsa:
     def from_state(cls, state: Mapping[str, Any]) -> ContextualAsa:
         """Make an estimator that continues bit for bit where the one that gave `state` stood.
 
-        Raises
-        ------
-        StateError
-            Something is missing from the state, does not fit, or is of another version.
+        Raises `StateError`: something is missing from the state, does not fit, or is of another version.
         """
         try:
             if state["version"] != _VERSION:

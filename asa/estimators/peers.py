@@ -53,13 +53,6 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
     An exact wait always counts. A bound that the prediction keeps says nothing that a point predictor could learn; one
     that it breaks is the nearest wait that is known to be possible.
 
-    Parameters
-    ----------
-    observation
-        What became known of the wait.
-    point_s
-        What was predicted, in seconds.
-
     Examples
     --------
     >>> from asa.waits import at_least, at_most
@@ -72,20 +65,7 @@ def contradicts(observation: WaitObservation, point_s: float) -> bool:
 
 
 class Memory:
-    """What is kept of the waits of one geometry, or of a whole site; the last one.
-
-    Parameters
-    ----------
-    geometry
-        Of the jobs; None for a whole site.
-
-    Attributes
-    ----------
-    known : int
-        How many waits.
-    point_s : float
-        What they say of the next, in seconds.
-    """
+    """What is kept of the waits of one geometry, or of a whole site; the last one."""
 
     __slots__ = ("geometry", "known", "point_s")
 
@@ -118,11 +98,6 @@ class SiteEstimator(Generic[_M]):
 
     A kind of its own defines `_memory_type`, `predict` and `_learn`. What was given to each waiting job is kept under
     its ticket: the memory of its geometry, the predicted wait, the stated quantiles, and what `_facts` adds.
-
-    Parameters
-    ----------
-    surroundings
-        What it is made for; nothing of it matters to most.
     """
 
     sees_queue: ClassVar[bool] = False
@@ -151,13 +126,7 @@ class SiteEstimator(Generic[_M]):
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait.
-
-        Raises
-        ------
-        InputError
-            No job waits under this ticket.
-        """
+        """Learn what became of a wait."""
         waited = self._waiting.pop(ticket, None)
         if waited is None:
             raise _unknown(ticket)
@@ -190,13 +159,7 @@ class SiteEstimator(Generic[_M]):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
-
-        Raises
-        ------
-        StateError
-            Something is missing from the state or does not fit.
-        """
+        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
         if state.get("estimator") != cls.__name__:
             raise StateError(f"no state of {cls.__name__}", hint="It is of another estimator, or was changed.")
         made = cls()
@@ -513,13 +476,6 @@ class Algorithm1:
     alternative that was drawn goes with the forecast, and must be handed to `submitted` with it: the algorithm learns
     of what was acted upon. Without a forecast one is drawn when the wait becomes known.
 
-    Parameters
-    ----------
-    surroundings
-        The seed of all draws.
-    policy
-        ``default``, ``greedy`` or ``tuned``; see `Asa`.
-
     Examples
     --------
     >>> from asa.waits import exactly
@@ -565,10 +521,7 @@ class Algorithm1:
     def observe(self, ticket: int, observation: WaitObservation) -> None:
         """Learn what became of a wait.
 
-        Raises
-        ------
-        InputError
-            No job waits under this ticket, or its forecast was not made by Algorithm 1.
+        Raises `InputError`: no job waits under this ticket, or its forecast was not made by Algorithm 1.
         """
         waited = self._waiting.pop(ticket, None)
         if waited is None:
@@ -601,13 +554,7 @@ class Algorithm1:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
-
-        Raises
-        ------
-        StateError
-            Something is missing from the state or does not fit.
-        """
+        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
         try:
             made = cls(Surroundings(seed=state["seed"]), policy=state["policy"])
             made._tickets = int(state["tickets"])

@@ -39,10 +39,7 @@ def rare_run(autocorrelation: float) -> int:
     the third is a thousandth; more where long waits follow upon long ones. The numbers are those of a Gaussian series
     of first order, to which the logarithms of the waits are likened.
 
-    Parameters
-    ----------
-    autocorrelation
-        Of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and at most 0.9.
+    `autocorrelation`: of the logarithms of consecutive waits, -1 to 1; rounded to tenths, and at most 0.9.
 
     Examples
     --------
@@ -78,15 +75,7 @@ def bound_places(waits: int) -> tuple[int, ...]:
     shorter ones is at least that quantile with the probability that a binomial of n and q is at most k, and the bound
     is the shortest wait for which this reaches `CONFIDENCE`. Where not even the longest does, it stands in.
 
-    Parameters
-    ----------
-    waits
-        How many, 1 to 1000.
-
-    Returns
-    -------
-    tuple of int
-        For each of `LEVELS` a place among the ascending waits, counted from 0.
+    Returns: for each of `LEVELS` a place among the ascending waits, counted from 0.
 
     Examples
     --------

@@ -29,13 +29,6 @@ class QueueAwareAsa:
     A simulation knows what is ahead in the queue, and not what it cannot see: priorities, reservations, who comes next.
     Each of its opinions is an expert like the others, whose profile is learned from how far off it was.
 
-    Parameters
-    ----------
-    adviser
-        Made from the surroundings.
-    learner
-        Takes as many opinions as the adviser has.
-
     Notes
     -----
     Most of its time goes into the simulations: one to four tenths of a millisecond a job on logs with some hundred jobs
@@ -60,13 +53,7 @@ class QueueAwareAsa:
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait.
-
-        Raises
-        ------
-        InputError
-            No job waits under this ticket.
-        """
+        """Learn what became of a wait."""
         if ticket not in self._tickets:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.")
         mine = self._tickets.pop(ticket)
@@ -94,13 +81,7 @@ class QueueAwareAsa:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QueueAwareAsa:
-        """Make an estimator that continues bit for bit where the one that gave `state` stood.
-
-        Raises
-        ------
-        StateError
-            Something is missing from the state or does not fit.
-        """
+        """Make an estimator that continues bit for bit where the one that gave `state` stood."""
         try:
             adviser = type(_adviser(Surroundings())).from_state(state["adviser"])  # type: ignore[attr-defined]
             made = cls(adviser, ContextualAsa.from_state(state["learner"]))

@@ -110,11 +110,6 @@ def default_folder() -> Path:
     """Folder of the store where none is named.
 
     It is what the environment's ``ASA_BANK`` says, else ``asa/bank`` in ``XDG_DATA_HOME``, else in ``~/.local/share``.
-
-    Raises
-    ------
-    StateError
-        The environment names none, and no home.
     """
     if named := os.environ.get("ASA_BANK"):
         return Path(named)
@@ -946,13 +941,7 @@ def _record(row: _Row) -> WaitRecord:
 
 
 def user_in_store(user: str) -> str:
-    """Name a user as stores do: by a short hash, which names itself.
-
-    Parameters
-    ----------
-    user
-        Any text; empty stays empty.
-    """
+    """Name a user as stores do: by a short hash, which names itself."""
     return user if not user or _HASHED.fullmatch(user) else _hash_of(user)
 
 

@@ -47,21 +47,11 @@ _LICENSE: Final = re.compile(r"([^:=,|]+)(?:[:=](\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """What an array's option says.
-
-    Parameters
-    ----------
-    elements
-        Their numbers, in order.
-    at_once
-        How many of them may run at the same time.
-    step
-        As Slurm tells it to them.
-    """
+    """What an array's option says."""
 
     elements: tuple[int, ...]
-    at_once: int
-    step: int
+    at_once: int  # how many of them may run at the same time
+    step: int  # as Slurm tells it to them
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
@@ -74,32 +64,14 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The elements of one job.
-
-    Parameters
-    ----------
-    elements
-        Their numbers.
-    follows
-        The index of the part that must have ended before; None for none.
-    """
+    """The elements of one job."""
 
     elements: tuple[int, ...]
-    follows: int | None
+    follows: int | None  # the index of the part that must have ended before; None for none
 
 
 def read_array(directive: Directive) -> Array:
     """Read an array's option, as in ``0-99:10,200%8``.
-
-    Parameters
-    ----------
-    directive
-        The option.
-
-    Raises
-    ------
-    InputError
-        It lists no elements, or too many.
 
     Examples
     --------
@@ -125,17 +97,7 @@ def read_array(directive: Directive) -> Array:
 
 
 def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
-    """Say why elements cannot share a job; empty if they can.
-
-    Parameters
-    ----------
-    options
-        What is passed on to Slurm for each.
-    text
-        Their script.
-    needs
-        What each asks for.
-    """
+    """Say why elements cannot share a job; empty if they can."""
     if needs.tasks > 1:
         return "each has several tasks"
     if needs.gpus:
@@ -156,13 +118,6 @@ def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:
 def for_elements(option: str, count: int) -> str:
     """Write an option of one element for a job of several.
 
-    Parameters
-    ----------
-    option
-        As for sbatch.
-    count
-        How many elements.
-
     Examples
     --------
     >>> for_elements("--licenses=matlab:2,fluent", 4)
@@ -178,14 +133,7 @@ def for_elements(option: str, count: int) -> str:
 def together(array: Array, cores: int, most_cores: int | None) -> int:
     """Say how many elements share a job.
 
-    Parameters
-    ----------
-    array
-        The array.
-    cores
-        Of an element.
-    most_cores
-        Of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
+    `most_cores`: of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
     """
     if most_cores is not None:
         return max(1, most_cores // cores)
@@ -196,20 +144,6 @@ def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
     """Put elements into jobs, each of them at most as wide as its elements side by side.
 
     Jobs are side by side, as many as may run at the same time, and each is followed by the next of its row.
-
-    Parameters
-    ----------
-    array
-        The array.
-    per_job
-        Elements of a job at most.
-    where
-        Of its option, for errors.
-
-    Raises
-    ------
-    InputError
-        There would be too many jobs.
 
     Examples
     --------

@@ -34,27 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A workflow that was made from something else.
-
-    Parameters
-    ----------
-    workflow
-        The workflow.
-    scripts
-        Of stages whose script is a file: that file, as it was given.
-    notes
-        What was left out, guessed or changed, a sentence each.
-    header
-        Comments for the top of the workflow file.
-    comments
-        Comments for some of its stages, above each.
-    """
+    """A workflow that was made from something else."""
 
     workflow: Workflow
+    # of stages whose script is a file: that file, as it was given
     scripts: Mapping[str, Path] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    header: Sequence[str] = ()
-    comments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # what was left out, guessed or changed, a sentence each
+    header: Sequence[str] = ()  # comments for the top of the workflow file
+    comments: Mapping[str, Sequence[str]] = field(default_factory=dict)  # comments for some of its stages, above each
 
 
 class Notes:
@@ -100,11 +87,6 @@ class Names:
 def safe_name(text: str) -> str:
     """Make a stage's name from any text.
 
-    Parameters
-    ----------
-    text
-        Any; what a name may not have becomes a hyphen.
-
     Examples
     --------
     >>> [safe_name(text) for text in ("align reads", "NFCORE:RNA:FASTQC", "---", "été")]
@@ -116,34 +98,13 @@ def safe_name(text: str) -> str:
 
 
 def near_or_all(name: str, known: Iterable[str]) -> str:
-    """Say which known name is like one that is not known; all of them if none is.
-
-    Parameters
-    ----------
-    name
-        What was given.
-    known
-        What there is.
-    """
+    """Say which known name is like one that is not known; all of them if none is."""
     names = list(known)
     return near(name, names).rstrip() or f"Known are: {', '.join(names) or 'none'}."
 
 
 def read_text(path: Path, *, keep_mark: bool = False) -> str:
-    """Read a text file.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    keep_mark
-        Whether a byte order mark at its beginning is kept.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or is no UTF-8 text.
-    """
+    """Read a text file."""
     try:
         return read_file(path).decode("utf-8" if keep_mark else "utf-8-sig")
     except OSError as error:
@@ -154,11 +115,6 @@ def read_text(path: Path, *, keep_mark: bool = False) -> str:
 
 def generous_walltime_s(expected_s: float) -> float:
     """Choose a walltime for a stage of which only its run time is known: half as long again, in a human figure.
-
-    Parameters
-    ----------
-    expected_s
-        Seconds.
 
     Examples
     --------
@@ -173,13 +129,6 @@ def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
 
     Each worker takes the next task as soon as it is free. O(n log n); at most 4/3 of the best possible.
 
-    Parameters
-    ----------
-    runs_s
-        Seconds of each task.
-    workers
-        How many; at least one is taken to be there.
-
     Examples
     --------
     >>> lpt_makespan_s([3, 3, 2, 2, 2], 2)
@@ -192,15 +141,7 @@ def lpt_makespan_s(runs_s: Iterable[float], workers: int) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Give the smallest value that so large a share of all does not exceed.
-
-    Parameters
-    ----------
-    values
-        At least one.
-    share
-        From 0 to 1.
-    """
+    """Give the smallest value that so large a share of all does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
@@ -208,15 +149,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Keep of each one's predecessors those that no other of them comes after; the graph must have no cycle.
 
-    Parameters
-    ----------
-    edges
-        The predecessors of each.
-
-    Returns
-    -------
-    dict
-        The same keys, each with the predecessors that are left, in the order of the keys.
+    Returns: the same keys, each with the predecessors that are left, in the order of the keys.
 
     Examples
     --------
@@ -231,22 +164,7 @@ def direct(edges: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping[str, str]], str]) -> str:
-    """Write an imported workflow as the text of a workflow file.
-
-    Parameters
-    ----------
-    imported
-        What to write.
-    folder
-        Where the file will lie: scripts are named relative to it.
-    write
-        Writes a workflow, with the paths of scripts by stage.
-
-    Returns
-    -------
-    str
-        Which `asa.load_workflow` reads back as the same workflow.
-    """
+    """Write an imported workflow as the text of a workflow file."""
     scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
     plain = write(imported.workflow, scripts)
     lines = plain.splitlines()

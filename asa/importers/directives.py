@@ -47,20 +47,10 @@ _OTHER_NAMES: Final = {"share": "oversubscribe", "workdir": "chdir"}
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """An option of sbatch, as given in a script or on a command line.
-
-    Parameters
-    ----------
-    name
-        The long name, whole.
-    value
-        None where it has none.
-    where
-        File and line.
-    """
+    """An option of sbatch, as given in a script or on a command line."""
 
     name: str
-    value: str | None
+    value: str | None  # none where it has none
     where: str
 
     def __str__(self) -> str:
@@ -72,17 +62,8 @@ class Directive:
 def read_directives(text: str, file: str) -> list[Directive]:
     r"""Read the ``#SBATCH`` lines of a script.
 
-    Parameters
-    ----------
-    text
-        The script.
-    file
-        Its name, for messages.
-
-    Raises
-    ------
-    InputError
-        sbatch would refuse it: an option that it does not know how to read, unmatched quotes, text that is no option.
+    Raises `InputError`: sbatch would refuse it: an option that it does not know how to read, unmatched quotes, text
+    that is no option.
 
     Examples
     --------
@@ -105,18 +86,7 @@ def read_directives(text: str, file: str) -> list[Directive]:
 
 
 def head(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines before the first command.
-
-    Parameters
-    ----------
-    text
-        Of a script.
-
-    Yields
-    ------
-    (int, str)
-        Number of a line, from 1, and the line.
-    """
+    """Give the lines before the first command."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             return
@@ -152,20 +122,7 @@ def _words(line: str, where: str) -> list[str]:
 
 
 def take_options(words: Sequence[str], where: str) -> tuple[list[Directive], list[str]]:
-    """Take the options from the front of a command line; return them and the rest.
-
-    Parameters
-    ----------
-    words
-        Of a command line, without the command.
-    where
-        For errors.
-
-    Returns
-    -------
-    (list of Directive, list of str)
-        The options, and the words after them.
-    """
+    """Take the options from the front of a command line; return them and the rest."""
     found: list[Directive] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":

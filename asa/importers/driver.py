@@ -43,51 +43,21 @@ When = Literal["success", "failed", "always"]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A batch script, and how it is submitted.
+    """A batch script, and how it is submitted."""
 
-    Parameters
-    ----------
-    path
-        Its file; None where a command is submitted with ``--wrap``.
-    text
-        What is in it.
-    directives
-        The options by their names; of two the last.
-    where
-        The file; or file and line, if it is submitted by another.
-    after
-        What its comments say that it comes after, and where each is said; None if they say nothing.
-    arguments
-        What it is called with.
-    submitted_after
-        Of a driver: the indices of those that it waits for.
-    when
-        How those must have ended, as `asa.workflow.Stage.when` has it.
-    """
-
-    path: Path | None
+    path: Path | None  # its file; None where a command is submitted with `--wrap`
     text: str
-    directives: Mapping[str, Directive]
-    where: str
+    directives: Mapping[str, Directive]  # the options by their names; of two the last
+    where: str  # the file; or file and line, if it is submitted by another
+    # what its comments say that it comes after, and where each is said; None if they say nothing
     after: tuple[tuple[str, str], ...] | None = None
-    arguments: tuple[str, ...] = ()
-    submitted_after: tuple[int, ...] | None = None
-    when: When = "success"
+    arguments: tuple[str, ...] = ()  # what it is called with
+    submitted_after: tuple[int, ...] | None = None  # of a driver: the indices of those that it waits for
+    when: When = "success"  # how those must have ended, as `asa.workflow.Stage.when` has it
 
 
 def read_script(path: Path) -> Script:
-    """Read a batch script.
-
-    Parameters
-    ----------
-    path
-        Of the script.
-
-    Raises
-    ------
-    InputError
-        sbatch would refuse it.
-    """
+    """Read a batch script."""
     text = read_text(path, keep_mark=True)
     if text.startswith("\ufeff"):
         hint = "Save it as UTF-8 without one: sbatch refuses it."
@@ -110,13 +80,7 @@ def _predecessors(text: str, file: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def is_driver(path: Path) -> bool:
-    """Whether a shell script submits others with sbatch.
-
-    Parameters
-    ----------
-    path
-        Of the script.
-    """
+    """Whether a shell script submits others with sbatch."""
     text = read_text(path)
     return not read_directives(text, str(path)) and _submits(text)
 
@@ -126,18 +90,7 @@ def _submits(text: str) -> bool:
 
 
 def refuse_drivers(scripts: Sequence[Script]) -> None:
-    """Refuse a script that runs or submits others and is no stage beside them, unless it says what it comes after.
-
-    Parameters
-    ----------
-    scripts
-        All that are to become stages.
-
-    Raises
-    ------
-    InputError
-        There is one.
-    """
+    """Refuse a script that runs or submits others and is no stage beside them, unless it says what it comes after."""
     paths = {str(script.path): script.path for script in scripts if script.path is not None}
     for script in scripts:
         if script.path is None or script.after is not None:
@@ -160,20 +113,7 @@ def refuse_drivers(scripts: Sequence[Script]) -> None:
 
 
 def refuse_rescue(kind: str, where: str) -> None:
-    """Refuse a dependency on another job's failure.
-
-    Parameters
-    ----------
-    kind
-        Of a dependency, as Slurm names it.
-    where
-        For the error.
-
-    Raises
-    ------
-    InputError
-        It is one.
-    """
+    """Refuse a dependency on another job's failure."""
     if kind == "afternotok":
         message = "this job begins only if another fails (afternotok), and not so that a stage's `when` could say it"
         hint = (
@@ -203,22 +143,7 @@ def read_driver(path: Path, notes: Notes) -> list[Script]:
     that are put together from others, options on the command line, and ``-d`` or ``--dependency`` with ``afterok``,
     ``afternotok``, ``afterany`` and ``after``.
 
-    Parameters
-    ----------
-    path
-        Of the shell script.
-    notes
-        Takes what its reader should know.
-
-    Returns
-    -------
-    list of Script
-        In the order in which they are submitted.
-
-    Raises
-    ------
-    InputError
-        Something decides only when it runs, such as a loop around sbatch; with file and line.
+    Raises `InputError`: something decides only when it runs, such as a loop around sbatch; with file and line.
     """
     driver = _Driver(path, notes)
     for number, line in _lines(read_text(path)):

@@ -19,27 +19,15 @@ _STADIUM = re.compile(r'\s*(\w+)\s*\(\[\s*"?(.*?)"?\s*\]\)\s*')
 
 @dataclass(slots=True)
 class Drawing:
-    """A graph that was drawn.
+    """A graph that was drawn."""
 
-    Parameters
-    ----------
-    nodes
-        Each node's attributes, `label` among them; what is only at the end of an edge has none.
-    edges
-        Pairs of nodes.
-    """
-
+    # each node's attributes, `label` among them; what is only at the end of an edge has none
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     edges: list[tuple[str, str]] = field(default_factory=list)
 
 
 def read_dot(text: str) -> Drawing:
     r"""Read a graph in the dot language, with a node or an edge a line, as tools write it.
-
-    Parameters
-    ----------
-    text
-        Of the file; lines that are neither are passed over.
 
     Examples
     --------
@@ -62,10 +50,7 @@ def read_dot(text: str) -> Drawing:
 def read_mermaid(text: str) -> Drawing:
     r"""Read a flowchart of Mermaid; only nodes that are drawn as stadiums, ``v1([NAME])``, get a label.
 
-    Parameters
-    ----------
-    text
-        Of the file; lines that are neither node nor arrow are passed over.
+    `text`: of the file; lines that are neither node nor arrow are passed over.
 
     Examples
     --------

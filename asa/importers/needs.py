@@ -38,23 +38,13 @@ _GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one job of a script, or one element of its array, asks for.
+    """What one job of a script, or one element of its array, asks for."""
 
-    Parameters
-    ----------
-    tasks, cpus_per_task
-        How many tasks, of how many cores each.
-    memory_bytes, gpus
-        For the whole job.
-    options
-        What is said in sbatch's own words.
-    """
-
-    tasks: int
+    tasks: int  # how many tasks, of how many cores each
     cpus_per_task: int = 1
     memory_bytes: int = 0
     gpus: int = 0
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # what is said in sbatch's own words
 
     @property
     def cores(self) -> int:
@@ -65,17 +55,7 @@ class Needs:
 def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
     """Read what a job asks for.
 
-    Parameters
-    ----------
-    given
-        Its options by their names.
-    notes
-        Takes what its reader should know.
-
-    Raises
-    ------
-    InputError
-        A value is none that sbatch takes, or one that cannot be kept.
+    Raises `InputError`: a value is none that sbatch takes, or one that cannot be kept.
     """
     if "tres-per-task" in given and re.search(r"\bcpu[:=]", text_of(given, "tres-per-task")):
         directive = given["tres-per-task"]
@@ -218,33 +198,12 @@ def _memory(given: Mapping[str, Directive], layout: _Layout, cores: int, *, is_w
 
 
 def text_of(given: Mapping[str, Directive], name: str) -> str:
-    """Give an option's value; empty if it is not given or has none.
-
-    Parameters
-    ----------
-    given
-        Options by their names.
-    name
-        Of the option.
-    """
+    """Give an option's value; empty if it is not given or has none."""
     return (given[name].value or "") if name in given else ""
 
 
 def parsed(parse: Callable[[str], float], directive: Directive) -> float:
-    """Read an option's value, with the option's place where it cannot be read.
-
-    Parameters
-    ----------
-    parse
-        Reads the value.
-    directive
-        The option.
-
-    Raises
-    ------
-    InputError
-        It cannot be read.
-    """
+    """Read an option's value, with the option's place where it cannot be read."""
     try:
         return parse(directive.value or "")
     except InputError as error:

@@ -51,28 +51,13 @@ class _Process:
 def import_nextflow(path: Path, *, dag: Path | None = None, cores: int | None = None, name: str = "") -> Imported:
     """Make a model of a workflow of a trace of Nextflow.
 
-    Parameters
-    ----------
-    path
-        What ``nextflow run -with-trace`` wrote.
-    dag
-        What ``-with-dag`` wrote, as ``.dot``, ``.mmd`` or ``.html``. Without it the order is taken from the times: a
-        process comes after all of which a task had ended when its own first task was submitted. That has all real
-        dependencies, and more that only look like it.
-    cores
-        A stage has at most so many, or what one task needs; tasks that do not fit beside each other take turns.
-    name
-        Of the workflow; the file's if not given.
-
-    Returns
-    -------
-    Imported
-        The workflow, and what its reader should know of how it came about.
-
-    Raises
-    ------
-    InputError
-        It is no trace, or one that lacks a column; with file and line.
+    `dag`: what ``-with-dag`` wrote, as ``.dot``, ``.mmd`` or ``.html``. Without it the order is taken from the
+    times: a process comes after all of which a task had ended when its own first task was submitted. That has all
+    real dependencies, and more that only look like it.
+    `cores`: a stage has at most so many, or what one task needs; tasks that do not fit beside each other take
+    turns.
+    Returns: the workflow, and what its reader should know of how it came about.
+    Raises `InputError`: it is no trace, or one that lacks a column; with file and line.
     """
     notes = Notes()
     processes = _processes(path, notes)

@@ -62,27 +62,12 @@ def import_scripts(
     (``# asa: after=prepare,align``, or ``# depends: prepare align``), after those that it names, and the others after
     none. Of a shell script that submits batch scripts with ``sbatch`` the dependencies are taken from there.
 
-    Parameters
-    ----------
-    paths
-        Batch scripts; or one shell script that submits some.
-    parallel
-        Put none after another.
-    array_cores
-        How many cores elements of a job array share at most, if they can share a job: 32 if not given, or more where
-        there would be more than 100 jobs.
-    name
-        Of the workflow; that of the one script, or of the folder that they lie in, if not given.
-
-    Returns
-    -------
-    Imported
-        The workflow, and what its reader should know of how it came about.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, or says what sbatch would refuse or what cannot be translated; with file and line.
+    `array_cores`: how many cores elements of a job array share at most, if they can share a job: 32 if not given,
+    or more where there would be more than 100 jobs.
+    `name`: of the workflow; that of the one script, or of the folder that they lie in, if not given.
+    Returns: the workflow, and what its reader should know of how it came about.
+    Raises `InputError`: a file cannot be read, or says what sbatch would refuse or what cannot be translated; with
+    file and line.
     """
     notes = Notes()
     if len(paths) == 1 and is_driver(paths[0]):

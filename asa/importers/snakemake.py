@@ -66,31 +66,17 @@ def import_snakemake(
 ) -> Imported:
     """Make a workflow of a graph of Snakemake.
 
-    Parameters
-    ----------
-    path
-        What ``snakemake --rulegraph`` printed, or ``snakemake --dag --forceall``, which also tells how many jobs a
-        rule has.
-    jobs
-        What ``snakemake --dry-run --forceall --cores 1000`` printed: how many jobs each rule has, with how many
-        threads, and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and
-        walltimes are placeholders.
-    cores
-        Of a stage: at most so many where the jobs are known, exactly so many where they are not (4 if not given).
-    command
-        How Snakemake is called, with what it always needs, as in ``snakemake -s workflow/Snakefile --use-conda``.
-    name
-        Of the workflow; the file's if not given.
-
-    Returns
-    -------
-    Imported
-        The workflow, and what its reader should know of how it came about.
-
-    Raises
-    ------
-    InputError
-        There is no such graph in the file; or a file cannot be read.
+    `path`: what ``snakemake --rulegraph`` printed, or ``snakemake --dag --forceall``, which also tells how many
+    jobs a rule has.
+    `jobs`: what ``snakemake --dry-run --forceall --cores 1000`` printed: how many jobs each rule has, with how many
+    threads, and their resources ``mem_mb``, ``mem_mb_per_cpu``, ``gpu`` and ``runtime``. Without it, cores and
+    walltimes are placeholders.
+    `cores`: of a stage: at most so many where the jobs are known, exactly so many where they are not (4 if not
+    given).
+    `command`: how Snakemake is called, with what it always needs, as in ``snakemake -s workflow/Snakefile
+    --use-conda``.
+    Returns: the workflow, and what its reader should know of how it came about.
+    Raises `InputError`: there is no such graph in the file; or a file cannot be read.
     """
     notes = Notes()
     rules, edges = _graph(path)

@@ -42,21 +42,11 @@ _SCHEMA_HINT: Final = "The schema of WfFormat 1.5 wants it so."
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of a run of a workflow.
+    """What is known of a run of a workflow."""
 
-    Parameters
-    ----------
-    began_s
-        When it began, seconds since 1970.
-    makespan_s
-        How long it took.
-    runs_s
-        How long each stage ran.
-    """
-
-    began_s: float
+    began_s: float  # when it began, seconds since 1970
     makespan_s: float
-    runs_s: Mapping[str, float]
+    runs_s: Mapping[str, float]  # how long each stage ran
 
 
 # ---------------------------------------------------------------------- reading
@@ -81,31 +71,15 @@ def import_wfformat(
 ) -> Imported:
     """Make a workflow of a WfFormat instance.
 
-    Parameters
-    ----------
-    path
-        A file of WfFormat 1.5.
-    by
-        Gather into a stage the tasks of one ``category`` (their name without its number) on one level of the graph,
-        where a level is the longest way from the beginning; or all of a ``level``; or like ``category``, but with
-        ``chains`` of tasks, each the only one before and after the other, joined to one task first.
-    cores
-        A stage has at most so many; tasks that do not fit beside each other take turns. What it is expected to run is
-        what its tasks take then, the longest first, each core taking the next as soon as it is free.
-    commands
-        Whether stages run the tasks' commands, where all tasks have one. Else it is a model: for comparisons.
-    name
-        Of the workflow; the instance's if not given.
-
-    Returns
-    -------
-    Imported
-        The workflow, and what its reader should know of how it came about.
-
-    Raises
-    ------
-    InputError
-        It is no instance of WfFormat 1.5, or has a cycle; with the place in the document.
+    `by`: gather into a stage the tasks of one ``category`` (their name without its number) on one level of the
+    graph, where a level is the longest way from the beginning; or all of a ``level``; or like ``category``, but
+    with ``chains`` of tasks, each the only one before and after the other, joined to one task first.
+    `cores`: a stage has at most so many; tasks that do not fit beside each other take turns. What it is expected to
+    run is what its tasks take then, the longest first, each core taking the next as soon as it is free.
+    `commands`: whether stages run the tasks' commands, where all tasks have one. Else it is a model: for
+    comparisons.
+    Returns: the workflow, and what its reader should know of how it came about.
+    Raises `InputError`: it is no instance of WfFormat 1.5, or has a cycle; with the place in the document.
     """
     notes = Notes()
     document = _document(path)
@@ -404,27 +378,6 @@ def export_wfformat(
 
     A stage is a task; one with a list of tasks as many as it lists, which share its cores and its run time. Without a
     run the run times are the expected ones, and the description says so.
-
-    Parameters
-    ----------
-    workflow
-        The workflow.
-    made_s
-        When the document is made, seconds since 1970.
-    measured
-        What is known of a run of it.
-    notes
-        Is told what was left out.
-
-    Returns
-    -------
-    dict
-        What JSON can hold.
-
-    Raises
-    ------
-    InputError
-        A stage asks for nodes and not for cores.
     """
     ids = {stage.name: _ids(stage) for stage in workflow.stages.values()}
     followers = {name: [s.name for s in workflow.stages.values() if name in s.after] for name in workflow.stages}

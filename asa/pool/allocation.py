@@ -139,15 +139,7 @@ class Allocation:
 def workers_by_allocation(workers: Iterable[Any]) -> dict[str, list[Any]]:
     """Sort workers, as dask's scheduler knows them, by the allocation that they are on.
 
-    Parameters
-    ----------
-    workers
-        Those that are here.
-
-    Returns
-    -------
-    dict
-        By the allocation's name in the pool; what is on none is by its own name.
+    Returns: by the allocation's name in the pool; what is on none is by its own name.
     """
     told: dict[str, list[Any]] = {}
     for worker in workers:

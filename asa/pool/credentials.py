@@ -20,11 +20,6 @@ def make_security() -> Security:
     """Make a certificate that scheduler, workers and clients show each other, and with which they encrypt all they say.
 
     It is made by the package ``cryptography`` where that is installed, else by the command ``openssl``.
-
-    Raises
-    ------
-    MissingExtraError
-        There is neither.
     """
     try:
         return Security.temporary()
@@ -54,25 +49,7 @@ def _by_command() -> tuple[str, str]:
 
 
 def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
-    """Keep what workers need to be let in, in files that nobody else can read; on compute nodes they read them there.
-
-    Parameters
-    ----------
-    security
-        With certificates as texts or as paths.
-    folder
-        Of the pool.
-
-    Returns
-    -------
-    dict of Path
-        By the options of ``dask worker``; empty where nothing is encrypted.
-
-    Raises
-    ------
-    InputError
-        One is missing.
-    """
+    """Keep what workers need to be let in, in files that nobody else can read."""
     if not security.require_encryption:
         return {}
     place = folder / "tls"

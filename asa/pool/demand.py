@@ -32,14 +32,8 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[S
     running now. In a large graph the tasks of a group, which is what dask calls those that one line of a program made,
     are taken to be alike: it is read in the time that its groups take, once one task of each has been seen.
 
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    unknown_s
-        Seconds that a task is taken to last at least of which nothing is known.
-    shapes
-        Of the jobs that may be asked for, the usual one first.
+    `unknown_s`: seconds that a task is taken to last at least of which nothing is known.
+    `shapes`: of the jobs that may be asked for, the usual one first.
     """
     read = _by_tasks if len(scheduler.tasks) <= _MOST_TASKS else _by_groups
     return read(scheduler, unknown_s, lru_cache(maxsize=None)(partial(_cores, shapes)))
@@ -94,13 +88,7 @@ def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs
 
 
 def longest_task_s(scheduler: Scheduler) -> float:
-    """Tell how long the longest of the tasks that are about to run is expected to take, in seconds; 0 if there is none.
-
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    """
+    """Tell how long the longest of the tasks that are about to run is expected to take, in seconds; 0 if none is."""
     groups = (g for g in scheduler.task_groups.values() if any(g.states[state] for state in _LIVE))
     return max((scheduler._get_prefix_duration(group.prefix) for group in groups), default=0.0)  # noqa: SLF001 - as above
 

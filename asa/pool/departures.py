@@ -39,18 +39,8 @@ class Departures:
     walltime as much as there is time for, otherwise no more than it has room for; what is beyond that stays where it
     is, and its allocation is asked to leave again and again.
 
-    Parameters
-    ----------
-    scheduler, security
-        Of the pool.
-    folder
-        For what is kept of results and does not fit into the memory.
-    margin_of
-        Tells how many seconds before the end of its walltime an allocation of a shape is left.
-    now
-        Reads the batch system's clock.
-    cancel
-        Cancels the job with a token.
+    `folder`: for what is kept of results and does not fit into the memory.
+    `margin_of`: tells how many seconds before the end of its walltime an allocation of a shape is left.
     """
 
     def __init__(

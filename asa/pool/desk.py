@@ -49,27 +49,13 @@ _UNSENT = "it was not wanted any more before it was sent"
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What became known of the pool's jobs.
+    """What became known of the pool's jobs."""
 
-    Parameters
-    ----------
-    now_s
-        The time, on the batch system's clock.
-    statuses
-        Of jobs that changed, by their tokens.
-    refused
-        Why a job will never be accepted, by its token.
-    trouble
-        Why the batch system cannot be asked, if so.
-    told_s
-        The same time, on this process's clock: it may be heard later.
-    """
-
-    now_s: float
-    statuses: Mapping[str, JobStatus] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""
-    told_s: float = field(default_factory=time.time)
+    now_s: float  # the time, on the batch system's clock
+    statuses: Mapping[str, JobStatus] = field(default_factory=dict)  # of jobs that changed, by their tokens
+    refused: Mapping[str, str] = field(default_factory=dict)  # why a job will never be accepted, by its token
+    trouble: str = ""  # why the batch system cannot be asked, if so
+    told_s: float = field(default_factory=time.time)  # the same time, on this process's clock: it may be heard later
 
 
 @dataclass(slots=True)
@@ -103,20 +89,8 @@ class Desk(threading.Thread):
     Whatever is asked of it is put into a line; whatever it learns it tells. So nothing waits for a batch system that
     takes its time, and no two threads speak with it. It looks as often as the backend holds right.
 
-    Parameters
-    ----------
-    facility
-        What to connect to.
-    folder
-        Of the pool, on a file system that compute nodes see.
-    tell
-        Called with what becomes known, from this thread.
-    bank
-        Folder in which waits are kept; None to keep them for as long as this lives.
-    estimator
-        Name of an installed one.
-    unlearned
-        What to expect until a few waits are known; what the estimator says if not given.
+    `bank`: folder in which waits are kept; None to keep them for as long as this lives.
+    `unlearned`: what to expect until a few waits are known; what the estimator says if not given.
     """
 
     def __init__(

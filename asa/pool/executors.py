@@ -25,12 +25,7 @@ _alone = threading.Lock()  # of a worker process
 class Elsewhere(Executor):
     """Runs functions on the workers of a dask cluster, in the current folder, one at a time in each process.
 
-    Parameters
-    ----------
-    client
-        Of the cluster.
-    stuck
-        Says why no worker will come any more, if none will: then everything that was asked for fails.
+    `stuck`: says why no worker will come any more, if none will: then everything that was asked for fails.
     """
 
     def __init__(self, client: Any, stuck: Callable[[], str] | None = None) -> None:
@@ -151,26 +146,8 @@ def _given(value: _T) -> _T:
 def executor_of(named: str, jobs: int | None = None) -> Iterator[Elsewhere | None]:
     """Open what ``--executor`` names.
 
-    Parameters
-    ----------
-    named
-        ``local``; ``dask:`` and the address of a scheduler; or ``pool``, for a pool on the usual site.
-    jobs
-        Worker processes of a pool at most, each then an allocation of its own; no other takes it from here.
-
-    Yields
-    ------
-    Elsewhere or None
-        None for this machine's own processes.
-
-    Raises
-    ------
-    InputError
-        It means nothing.
-    MissingExtraError
-        dask.distributed is not installed.
-    UnavailableError
-        Nobody answers at the address.
+    `named`: ``local``; ``dask:`` and the address of a scheduler; or ``pool``, for a pool on the usual site.
+    `jobs`: worker processes of a pool at most, each then an allocation of its own; no other takes it from here.
     """
     if named == LOCAL:
         yield None

@@ -19,41 +19,19 @@ _DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
 
 @dataclass(frozen=True, slots=True)
 class WorkerJobs:
-    """Writes the jobs of one pool.
+    """Writes the jobs of one pool."""
 
-    Parameters
-    ----------
-    pool
-        Its name, with which its jobs' names begin.
-    python
-        The interpreter on the compute nodes.
-    launcher
-        Starts a command once on each node of a job of several nodes.
-    interface
-        Of the network, over which workers are reached; dask's choice if there is none.
-    credentials
-        Files that let workers in, by the options of dask's worker that name them.
-    """
-
-    pool: str
-    python: str
-    launcher: str
-    interface: str | None
-    credentials: Mapping[str, Path]
+    pool: str  # its name, with which its jobs' names begin
+    python: str  # the interpreter on the compute nodes
+    launcher: str  # starts a command once on each node of a job of several nodes
+    interface: str | None  # of the network, over which workers are reached; dask's choice if there is none
+    credentials: Mapping[str, Path]  # files that let workers in, by the options of dask's worker that name them
 
     def spec(self, one_id: str, shape: Shape, scheduler: str, lifetime_s: float) -> JobSpec:
         """Describe the job of one allocation, with a token of its own.
 
-        Parameters
-        ----------
-        one_id
-            The allocation's name in the pool, with which its workers' names begin.
-        shape
-            What it asks for.
-        scheduler
-            Address of the pool's scheduler.
-        lifetime_s
-            Seconds after which its workers end by themselves, should the scheduler be gone by then.
+        `one_id`: the allocation's name in the pool, with which its workers' names begin.
+        `lifetime_s`: seconds after which its workers end by themselves, should the scheduler be gone by then.
         """
         return JobSpec(
             f"{self.pool}-{one_id}",

@@ -39,17 +39,7 @@ class Keeper(Worker):
 
 
 async def open_keeper(scheduler: Scheduler, security: Security, folder: Path) -> Keeper:
-    """Start one in this process.
-
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    security
-        Who may talk to it.
-    folder
-        For what does not fit into its part of the memory.
-    """
+    """Start one in this process."""
     keeper: Keeper = await Keeper(
         scheduler.address,
         nthreads=1,
@@ -70,17 +60,7 @@ def _store(worker_local_directory: str) -> SpillBuffer:
 
 
 async def gather_on(keeper: str, scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Move there what only some workers hold, the smallest first; tell whether all of it is there.
-
-    Parameters
-    ----------
-    keeper
-        Its address.
-    scheduler
-        Of the pool.
-    addresses
-        Of the workers.
-    """
+    """Move there what only some workers hold, the smallest first; tell whether all of it is there."""
     failed: set[Any] = set()
     for batch in _batches(sorted(_sole(scheduler, addresses), key=lambda task: task.get_nbytes())):
         who_has = {task.key: [worker.address for worker in task.who_has or ()] for task in batch}
@@ -90,15 +70,7 @@ async def gather_on(keeper: str, scheduler: Scheduler, addresses: Collection[str
 
 
 def sole_bytes(scheduler: Scheduler, addresses: Collection[str]) -> float:
-    """Tell how much only some workers hold, in bytes; without end if it can move nowhere.
-
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    addresses
-        Of the workers.
-    """
+    """Tell how much only some workers hold, in bytes; without end if it can move nowhere."""
     there = [scheduler.workers[address] for address in addresses if address in scheduler.workers]
     if any(worker.actors for worker in there):
         return float("inf")

@@ -25,15 +25,7 @@ _LAST_S = 10.0  # for results to move that came up to the end
 
 
 def others_run(scheduler: Scheduler, addresses: Collection[str]) -> bool:
-    """Whether there is a worker to which the tasks and results of some could go.
-
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    addresses
-        Of the workers.
-    """
+    """Whether there is a worker to which the tasks and results of some could go."""
     return any(worker.address not in addresses for worker in scheduler.running)
 
 
@@ -46,19 +38,9 @@ async def leave(
 ) -> bool:
     """Have workers leave; tell whether they did, which they do not where results would be lost.
 
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    addresses
-        Of the workers.
-    patience_s
-        Tasks that run there are waited for so long; then they run again elsewhere.
-    connection
-        Arguments with which to connect to a worker.
-    keep
-        Sees to results that can move to no other worker, once their own take no tasks any more; tells whether they are
-        safe.
+    `patience_s`: tasks that run there are waited for so long; then they run again elsewhere.
+    `keep`: sees to results that can move to no other worker, once their own take no tasks any more; tells whether
+    they are safe.
     """
     ends_s = time.monotonic() + patience_s
     moved: Collection[str] = ()
@@ -107,15 +89,7 @@ def _copies_stay(scheduler: Scheduler) -> Iterator[None]:
 
 
 async def throw_out(scheduler: Scheduler, addresses: Collection[str]) -> None:
-    """Have workers go at once; their tasks run again elsewhere, and are not blamed for it.
-
-    Parameters
-    ----------
-    scheduler
-        Of the pool.
-    addresses
-        Of the workers.
-    """
+    """Have workers go at once; their tasks run again elsewhere, and are not blamed for it."""
     for worker in _there(scheduler, addresses):
         await scheduler.remove_worker(worker.address, stimulus_id=_why(), expected=True)
 

@@ -38,57 +38,26 @@ _DOUBT = 4  # times the work that is known: what a forecast of run times may be 
 
 
 class Slot(NamedTuple):
-    """Cores that work from a time to a time, and are paid for from a time on.
-
-    Parameters
-    ----------
-    cores
-        How many.
-    from_s, until_s
-        When they work, on the pool's clock.
-    paid_s
-        Since when they are allocated.
-    """
+    """Cores that work from a time to a time, and are paid for from a time on."""
 
     cores: int
-    from_s: float
+    from_s: float  # when they work, on the pool's clock
     until_s: float
-    paid_s: float
+    paid_s: float  # since when they are allocated
 
 
 class Rehearsal(NamedTuple):
-    """How work would go.
+    """How work would go."""
 
-    Parameters
-    ----------
-    end_s
-        When it would be done, or nothing would be left to do it.
-    left
-        Core-seconds that would not be done.
-    begins_s
-        When each wave would begin.
-    idle
-        Core-seconds that would have nothing to do while each wave is the one that is worked at.
-    """
-
-    end_s: float
-    left: float
-    begins_s: tuple[float, ...]
-    idle: tuple[float, ...]
+    end_s: float  # when it would be done, or nothing would be left to do it
+    left: float  # core-seconds that would not be done
+    begins_s: tuple[float, ...]  # when each wave would begin
+    idle: tuple[float, ...]  # core-seconds that would have nothing to do while each wave is the one that is worked at
 
 
 def rehearse(now_s: float, waves: Iterable[Wave], slots: Iterable[Slot]) -> Rehearsal:
     """Spread work over cores, as if tasks could be cut; a wave takes as long as one of its tasks, and begins when the
     one before is done.
-
-    Parameters
-    ----------
-    now_s
-        When it begins.
-    waves
-        What is to be done, one after the other.
-    slots
-        What there is to do it.
 
     Examples
     --------
@@ -134,18 +103,10 @@ def decide(
 ) -> Decision:
     """Say what to ask for and what to give back now.
 
-    Parameters
-    ----------
-    now_s
-        The time, on the clock of everything else here.
-    waves
-        What is to be done: unfinished tasks, one wave after the other.
-    views
-        What the pool has and what it waits for; what is being left is not among it.
-    offers
-        What it may ask for, and how long that would wait; what comes first is asked for where the work does not tell.
-    rules
-        What it goes by.
+    `waves`: what is to be done: unfinished tasks, one wave after the other.
+    `views`: what the pool has and what it waits for; what is being left is not among it.
+    `offers`: what it may ask for, and how long that would wait; what comes first is asked for where the work does
+    not tell.
 
     Examples
     --------
@@ -171,15 +132,6 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
     """Say what to part with to come down to so many cores: first what waits, the latest first, then what idles longest.
 
     What runs and works comes last, the one with the least time left first.
-
-    Parameters
-    ----------
-    now_s
-        The time.
-    views
-        What there is, and what is waited for.
-    cores
-        To be left at least.
     """
     have = sum(view.shape.cores for view in views)
     withdrawn: list[str] = []
@@ -201,15 +153,6 @@ def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:
     """Tell when an allocation takes no new tasks any more, so that one of the length of `task_s` would still end there.
 
     Tasks that last longer than half of the allocation would keep it idle for most of its time: they take their chance.
-
-    Parameters
-    ----------
-    until_s
-        When its workers leave.
-    task_s
-        Seconds that a task takes.
-    start_s
-        When it started.
 
     Examples
     --------

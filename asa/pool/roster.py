@@ -29,17 +29,8 @@ class Roster:
 
     It takes in what is told, and does nothing about it.
 
-    Parameters
-    ----------
-    folder
-        Of the pool; the tokens of its jobs are kept there, for a pool that comes later.
-
-    Attributes
-    ----------
-    startup_s
-        Seconds from the start of a job until its workers work, learned from those that did.
-    trouble
-        Why the batch system cannot be asked; empty if it can.
+    `folder`: of the pool; the tokens of its jobs are kept there, for a pool that comes later.
+    `startup_s`: seconds from the start of a job until its workers work, learned from those that did.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -79,14 +79,7 @@ _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobSta
 class PoolOfStages:
     """A site on which a workflow's stages run as tasks of one pool.
 
-    Parameters
-    ----------
-    opened
-        The site where the pool's jobs go.
-    workflow
-        What runs; the pool's jobs are as wide and long as its stages need.
-    **options
-        For `asa.pool.AsaCluster`, where they differ from what the workflow asks for.
+    `workflow`: what runs; the pool's jobs are as wide and long as its stages need.
     """
 
     def __init__(self, opened: OpenedSite, workflow: Workflow, **options: Any) -> None:
@@ -184,19 +177,6 @@ class StagesBackend:
 
     What is known of a job lies in files of the run's folder, which workers write: a client that comes later knows as
     much as the first.
-
-    Parameters
-    ----------
-    folder
-        Of the run.
-    workflow
-        What runs.
-    limits
-        What the site can do where the pool's jobs go.
-    options
-        For `asa.pool.AsaCluster`, and ``maximum``, of its allocations at a time.
-    sleep
-        Waits for so many seconds; tells whether somebody wants something.
     """
 
     def __init__(
@@ -251,13 +231,7 @@ class StagesBackend:
         return time.time()
 
     def submit(self, spec: JobSpec) -> str:
-        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores.
-
-        Raises
-        ------
-        SubmitRejectedError
-            It asks for more than a worker of the pool has.
-        """
+        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores."""
         self._calls += 1
         if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
             return job.job_id
@@ -298,13 +272,7 @@ class StagesBackend:
                 self._client.cancel(unbegun, force=True)
 
     def hold(self, job_id: str) -> None:
-        """Refuse: tasks cannot be held.
-
-        Raises
-        ------
-        BackendError
-            Always.
-        """
+        """Refuse: tasks cannot be held."""
         raise BackendError("cannot be held", where=f"job {job_id}", hint="Cancel it.")
 
     def release(self, job_id: str) -> None:
@@ -318,10 +286,7 @@ class StagesBackend:
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until something changed, or the time has come.
 
-        Raises
-        ------
-        UnavailableError
-            The pool has nothing to run on, and will not by itself.
+        Raises `UnavailableError`: the pool has nothing to run on, and will not by itself.
         """
         while True:
             for job in self._jobs.values():  # what a client before this one handed over, and what awaited something

@@ -45,29 +45,9 @@ class Supervision:
 
     From `begin` to `end` it does so by itself, in the loop of dask's scheduler.
 
-    Parameters
-    ----------
-    roster
-        Of the pool's allocations.
-    desk
-        Speaks with the batch system.
-    jobs
-        Writes jobs.
-    capabilities
-        What the batch system can do.
-    shape
-        What a job asks for where nothing else is said.
-    price
-        Cores that one is ready to pay for as long as the work is not done.
-    margin_s
-        Seconds before the end of its walltime at which an allocation is left; a tenth of it, at most a minute, if None.
-    folder
-        Of the pool.
-
-    Attributes
-    ----------
-    is_over
-        Whether it does nothing any more.
+    `price`: cores that one is ready to pay for as long as the work is not done.
+    `margin_s`: seconds before the end of its walltime at which an allocation is left; a tenth of it, at most a
+    minute, if None.
     """
 
     def __init__(
@@ -226,13 +206,7 @@ class Supervision:
         return decision
 
     def _request(self, shape: Shape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
-        """Ask for an allocation.
-
-        Raises
-        ------
-        SubmitRejectedError
-            There will never be such a one.
-        """
+        """Ask for an allocation."""
         one_id = self._roster.next_id()
         # should the scheduler be gone by then; a worker's clock begins a little late, and so half of the margin is kept
         lifetime_s = shape.walltime_s - self._margin_of(shape) / 2
@@ -258,13 +232,7 @@ class Supervision:
     # ------------------------------------------------------------------ what users want
 
     async def ask(self, shape: Shape) -> Allocation:
-        """Ask for an allocation, which stays until somebody does not want it any more.
-
-        Raises
-        ------
-        SubmitRejectedError
-            There will never be such a one.
-        """
+        """Ask for an allocation, which stays until somebody does not want it any more."""
         self._roster.hope_again()
         forecasts = await asyncio.wrap_future(self._desk.forecasts([shape]))
         return self._request(shape, forecasts[shape], is_pinned=True)

@@ -26,16 +26,7 @@ _MOST_ENDED = 5
 def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note: str = "") -> Table:
     """Draw the table of allocations: those that wait with when they are expected, those that live with what is left.
 
-    Parameters
-    ----------
-    allocations
-        In the order in which they were asked for; of those that have ended, the latest few are shown.
-    now_s
-        The time, on the batch system's clock.
-    title
-        The pool's name.
-    note
-        What to say below it.
+    `allocations`: in the order in which they were asked for; of those that have ended, the latest few are shown.
     """
     table = Table(title=title or None, caption=note or None)
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):

@@ -95,59 +95,27 @@ class Shape:
 
 
 class Wave(NamedTuple):
-    """Tasks that may run at the same time, and how long one takes.
+    """Tasks that may run at the same time, and how long one takes."""
 
-    Parameters
-    ----------
-    tasks
-        How many, each of a core.
-    task_s
-        Seconds that one takes.
-    needs
-        What a worker must offer to run them.
-    """
-
-    tasks: int
+    tasks: int  # how many, each of a core
     task_s: float
-    needs: Needs = frozenset()
+    needs: Needs = frozenset()  # what a worker must offer to run them
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An allocation as it is to be planned with.
+    """An allocation as it is to be planned with."""
 
-    Parameters
-    ----------
-    id, shape
-        Which, and what it asked for.
-    asked_s
-        When it was asked for.
-    forecast
-        Of its wait, made then.
-    told_start_s
-        When the batch system expects it to start, if it says so.
-    start_s
-        When it started; None while it waits.
-    until_s
-        When its workers leave; None while it waits.
-    idle_s
-        For how long nothing has run there; 0 while something does, and before its workers have come.
-    useless_s
-        For how long it has been among `Decision.useless`.
-    is_pinned
-        Somebody asked for this very one, and gives it back himself.
-    """
-
-    id: str
+    id: str  # which, and what it asked for
     shape: Shape
-    asked_s: float
-    forecast: WaitForecast
-    told_start_s: float | None = None
-    start_s: float | None = None
-    until_s: float | None = None
-    idle_s: float = 0.0
-    useless_s: float = 0.0
-    is_pinned: bool = False
+    asked_s: float  # when it was asked for
+    forecast: WaitForecast  # of its wait, made then
+    told_start_s: float | None = None  # when the batch system expects it to start, if it says so
+    start_s: float | None = None  # when it started; None while it waits
+    until_s: float | None = None  # when its workers leave; None while it waits
+    idle_s: float = 0.0  # for how long nothing has run there; 0 while something does, and before its workers have come
+    useless_s: float = 0.0  # for how long it has been among `Decision.useless`
+    is_pinned: bool = False  # somebody asked for this very one, and gives it back himself
 
     def starts_s(self, now_s: float, level: float) -> float:
         """Tell by when it will have started, with a probability, knowing that it has not started so far."""
@@ -163,58 +131,28 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a pool goes by.
+    """What a pool goes by."""
 
-    Parameters
-    ----------
-    minimum, maximum
-        Cores that it has at least and at most, those that it waits for counted in. What ends before what is asked for
-        is expected to start does not count, so that a full pool is renewed in time; if it starts sooner, what ends
-        first is left.
-    price
-        Cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours.
-    startup_s
-        Seconds from the start of a job until its workers work.
-    margin_s
-        Seconds before the end of its walltime at which an allocation is left.
-    target_s
-        What will be done in so many seconds needs no more than there is.
-    most_waiting
-        Jobs that may wait in the queue at a time; None for any number.
-    is_fixed
-        The pool is to have as much as `minimum` says, whatever is to be done.
-    """
-
+    # cores that it has at least and at most, those that it waits for counted in. What ends before what is asked for is
+    # expected to start does not count, so that a full pool is renewed in time; if it starts sooner, what ends first is
+    # left.
     minimum: int = 0
     maximum: float = math.inf
+    # cores that one is ready to pay for as long as the work is not done: an hour sooner is worth so many core-hours
     price: float = 10.0
-    startup_s: float = 10.0
-    margin_s: float = 60.0
-    target_s: float = 5.0
-    most_waiting: int | None = None
-    is_fixed: bool = False
+    startup_s: float = 10.0  # seconds from the start of a job until its workers work
+    margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is left
+    target_s: float = 5.0  # what will be done in so many seconds needs no more than there is
+    most_waiting: int | None = None  # jobs that may wait in the queue at a time; None for any number
+    is_fixed: bool = False  # the pool is to have as much as `minimum` says, whatever is to be done
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now.
-
-    Parameters
-    ----------
-    ask
-        A job each.
-    withdraw
-        Allocations that wait, and shall not.
-    give_back
-        Allocations that idle, and shall not, or that are replaced.
-    useless
-        Allocations that wait, and will be of no use as far as is known now.
-    reasons
-        Why, a sentence each.
-    """
+    """What to do now."""
 
     ask: tuple[Shape, ...] = ()
-    withdraw: tuple[str, ...] = ()
-    give_back: tuple[str, ...] = ()
-    useless: frozenset[str] = frozenset()
+    withdraw: tuple[str, ...] = ()  # allocations that wait, and shall not
+    give_back: tuple[str, ...] = ()  # allocations that idle, and shall not, or that are replaced
+    useless: frozenset[str] = frozenset()  # allocations that wait, and will be of no use as far as is known now
     reasons: tuple[str, ...] = ()

@@ -55,16 +55,7 @@ def accuracy_page(
 ) -> Page:
     """Put together the page of an evaluation.
 
-    Parameters
-    ----------
-    scores
-        As `asa.evaluation.evaluate` returns them.
-    convergences
-        What Algorithm 1 does with waits that change, as the paper's Fig. 5 has it.
-    oddities
-        By trace, how many jobs each rule of its reader touched.
-    made
-        How it was made, for the foot of the page.
+    `convergences`: what Algorithm 1 does with waits that change, as the paper's Fig. 5 has it.
     """
     names = short_names(list(dict.fromkeys(score.trace for score in scores)))
     whole = [one for one in scores if not one.geometry and not math.isnan(one.log10_error)]

@@ -31,33 +31,18 @@ _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One strategy at one core count: its runs and the interval of each column.
-
-    Parameters
-    ----------
-    cores, strategy
-        Which.
-    runs
-        One a seed, failed ones too.
-    intervals
-        Over the runs that completed, by ``twt_s``, ``makespan_s``, ``core_hours``, ``overhead_core_hours`` and
-        ``hit_ratio``; the last is in percent.
-    """
+    """One strategy at one core count: its runs and the interval of each column."""
 
     cores: int
     strategy: str
-    runs: tuple[CompareRun, ...]
+    runs: tuple[CompareRun, ...]  # one a seed, failed ones too
+    # over the runs that completed, by `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours` and `hit_ratio`; the
+    # last is in percent
     intervals: dict[str, Interval]
 
 
 def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
-    """Average the runs of each strategy at each core count.
-
-    Parameters
-    ----------
-    runs
-        Of one workflow on one system under one age rule.
-    """
+    """Average the runs of each strategy at each core count."""
     return [
         Cell(
             cores,
@@ -77,16 +62,8 @@ def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
 def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
     """How far each strategy is above the best of each core count, averaged over the counts, as below Table 1.
 
-    Parameters
-    ----------
-    cells
-        As `cells_of` gives them.
-
-    Returns
-    -------
-    dict
-        By strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where the best
-        is 0, to which nothing can be compared.
+    Returns: by strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where
+    the best is 0, to which nothing can be compared.
     """
     averages: dict[str, dict[str, float]] = {cell.strategy: {} for cell in cells}
     for key in ("twt_s", "makespan_s", "core_hours"):
@@ -99,15 +76,7 @@ def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
 
 
 def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
-    """Draw one table a core count, each with its sentence, and the normalised averages.
-
-    Parameters
-    ----------
-    runs
-        Of one workflow on one system under one age rule.
-    seeds
-        How many runs each mean is of, for the caption.
-    """
+    """Draw one table a core count, each with its sentence, and the normalised averages."""
     cells = cells_of(runs)
     first = runs[0]
     rule = "age accrues for dependent jobs" if first.age_accrues else "no age accrues for dependent jobs"
@@ -220,13 +189,7 @@ def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
 
 
 def sentence(cells: Sequence[Cell]) -> str:
-    """Say what one core count's table means; differences within the noise of paired runs are called that (Holm).
-
-    Parameters
-    ----------
-    cells
-        All strategies at one core count, run on the same seeds.
-    """
+    """Say what one core count's table means; differences within the noise of paired runs are called that (Holm)."""
     by_name = {cell.strategy: cell for cell in cells if not math.isnan(cell.intervals["makespan_s"].mean)}
     if not by_name:
         return "no run completed."

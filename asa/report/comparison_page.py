@@ -39,17 +39,7 @@ _METHODS = (
 def comparison_page(
     runs: Sequence[CompareRun], *, notes: Sequence[str] = (), made: Mapping[str, str] | None = None
 ) -> Page:
-    """Put together the page of a comparison.
-
-    Parameters
-    ----------
-    runs
-        Of one workflow on one system, as `asa.experiment.compare` gives them.
-    notes
-        What is to be known of the system.
-    made
-        How it was made, for the foot of the page.
-    """
+    """Put together the page of a comparison."""
     cells = cells_of(runs)
     counts = list(dict.fromkeys(cell.cores for cell in cells))
     first = runs[0]

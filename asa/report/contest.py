@@ -16,15 +16,7 @@ _MARKS = "osD^vP*X"
 
 
 def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> None:
-    """Draw a panel a rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals.
-
-    Parameters
-    ----------
-    standings
-        See `asa.contest.standings`.
-    path
-        File to write.
-    """
+    """Draw a panel a rule: makespan over Big Job's against core-hours over Per-Stage's, with intervals."""
     names = list(dict.fromkeys(standing.strategy for told in standings.values() for standing in told))
     figure = new_figure(1.0 + 4.6 * len(standings), 4.4)
     panels = figure.subplots(1, len(standings), squeeze=False, sharex=True, sharey=True)[0]

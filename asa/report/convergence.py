@@ -15,10 +15,7 @@ __all__ = ["convergence_figures", "followed"]
 def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
     """Draw what each policy predicts beside what came true, for the first course of waits.
 
-    Parameters
-    ----------
-    convergences
-        One a policy, each of which has a figure of its own.
+    `convergences`: one a policy, each of which has a figure of its own.
     """
     figures = []
     for one in convergences:
@@ -31,13 +28,7 @@ def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
 
 
 def followed(one: Convergence) -> str:
-    """Say how often a policy was right, and how soon after a change.
-
-    Parameters
-    ----------
-    one
-        How it did.
-    """
+    """Say how often a policy was right, and how soon after a change."""
     hits = sum(one.hits_percent) / max(len(one.hits_percent), 1)
     found = "never" if math.isnan(one.found_after) else f"mostly after {one.found_after:.0f} submissions"
     lost = one.lost_after_drops_percent

@@ -46,23 +46,12 @@ _MOST_GEOMETRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column: what it shows, and how far that is from perfect where columns have a best.
-
-    Parameters
-    ----------
-    heading
-        What stands above it.
-    shown
-        Numbers of a cell: one, or the ends of a range.
-    decimals
-        Of each.
-    badness
-        How far a number is from perfect; None where none is better than another.
-    """
+    """A column: what it shows, and how far that is from perfect where columns have a best."""
 
     heading: str
-    shown: Callable[[Score], tuple[float, ...]]
+    shown: Callable[[Score], tuple[float, ...]]  # numbers of a cell: one, or the ends of a range
     decimals: int = 0
+    # how far a number is from perfect; None where none is better than another
     badness: Callable[[float], float] | None = abs
 
     def values(self, score: Score) -> tuple[float, ...]:
@@ -139,10 +128,7 @@ SECONDS_NOTE = (
 def render(scores: Sequence[Score]) -> RenderableType:
     """Draw two tables a trace: how well waits were predicted, and what it would cost to rely on that.
 
-    Parameters
-    ----------
-    scores
-        As `asa.evaluation.evaluate` returns them. Of geometries the 20 with most jobs are shown.
+    `scores`: as `asa.evaluation.evaluate` returns them. Of geometries the 20 with most jobs are shown.
     """
     traces = list(dict.fromkeys(score.trace for score in scores))
     names = short_names(traces)
@@ -166,18 +152,7 @@ def render(scores: Sequence[Score]) -> RenderableType:
 
 
 def short_names(traces: Sequence[str]) -> dict[str, str]:
-    """Names of files without their folders, where that tells them apart.
-
-    Parameters
-    ----------
-    traces
-        Paths or other names.
-
-    Returns
-    -------
-    dict
-        What to call each of them.
-    """
+    """Names of files without their folders, where that tells them apart."""
     short = [Path(trace).name or trace for trace in traces]
     return {trace: name if short.count(name) == 1 else trace for trace, name in zip(traces, short, strict=True)}
 
@@ -185,16 +160,8 @@ def short_names(traces: Sequence[str]) -> dict[str, str]:
 def by_geometry(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
     """Scores of the whole trace, then of the geometries of most jobs, each under its heading.
 
-    Parameters
-    ----------
-    scores
-        Of one trace.
-
-    Returns
-    -------
-    list of tuple
-        A heading and its scores: first those of the whole trace, whose heading is empty, then those of at most 20
-        geometries.
+    Returns: a heading and its scores: first those of the whole trace, whose heading is empty, then those of at most
+    20 geometries.
     """
     kinds: dict[str, list[Score]] = {}
     for score in scores:
@@ -234,12 +201,7 @@ def _tables(title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns
 def best_of(group: Sequence[Score], column: Measure) -> list[Score]:
     """Give those of a group that are best in a column, as it is shown; none if there are no rivals.
 
-    Parameters
-    ----------
-    group
-        Scores of one geometry, or of a whole trace; references are no rivals.
-    column
-        In which.
+    `group`: scores of one geometry, or of a whole trace; references are no rivals.
     """
     rivals = [score for score in group if score.estimator not in REFERENCES]
     judged = [worst for worst in map(column.worst, rivals) if not math.isnan(worst)]
@@ -278,18 +240,6 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
 
     Lines are means of up to 40 blocks of equally many jobs. Bands show where a coverage should be, its level give or
     take 2 %. The last panel is of one estimator: ``asa``, or the first if that is not there.
-
-    Parameters
-    ----------
-    scores
-        As `asa.evaluation.evaluate` returns them.
-    path
-        File to write.
-
-    Raises
-    ------
-    InputError
-        There is nothing to draw, or the file cannot be written.
     """
     whole = [score for score in scores if score.course is not None and score.estimator not in REFERENCES]
     if not whole:

@@ -34,20 +34,6 @@ def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
     """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked.
 
     Of a graph with branches each run's critical path is drawn, so that a bar is as high as the mean makespan.
-
-    Parameters
-    ----------
-    runs
-        Of one workflow on one system.
-    path
-        File to write.
-
-    Raises
-    ------
-    InputError
-        No run completed, or the file cannot be written.
-    MissingExtraError
-        matplotlib is not installed.
     """
     cells = {key: [run.metrics for run in members if run.metrics] for key, members in group(runs).items()}
     done = next((members for members in cells.values() if members), None)

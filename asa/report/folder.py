@@ -24,30 +24,8 @@ def write_folder(
 
     The first page has what each page of the folder says in words, whichever command wrote it.
 
-    Parameters
-    ----------
-    folder
-        Where; it is made if its parent is there.
-    name
-        The page's, for its file.
-    page
-        The whole.
-    parts
-        Its parts, by name.
-    of
-        Which run, or by which command: a page of this name that is of something else is left, see `free_name`.
-
-    Returns
-    -------
-    list of Path
-        The files, the first page before the others.
-
-    Raises
-    ------
-    InputError
-        A file of somebody else's has one of their names; nothing is written then.
-    OSError
-        Something cannot be written.
+    `of`: which run, or by which command: a page of this name that is of something else is left, see `free_name`.
+    Raises `InputError`: a file of somebody else's has one of their names; nothing is written then.
     """
     name = free_name(folder, name, of)
     whole = page_file(name)
@@ -69,18 +47,7 @@ def write_folder(
 
 
 def check_ours(file: Path) -> None:
-    """Refuse to write over what is none of these pages.
-
-    Parameters
-    ----------
-    file
-        What would be written; it need not be there.
-
-    Raises
-    ------
-    InputError
-        There is something of somebody else's.
-    """
+    """Refuse to write over what is none of these pages."""
     if (file.exists() or file.is_symlink()) and _told(file) is None:
         raise InputError(
             "is there already, and no page of asa's",
@@ -92,14 +59,7 @@ def check_ours(file: Path) -> None:
 def free_name(folder: Path, name: str, of: str) -> str:
     """Give the name that a page of something has in a folder: with a number, where that of something else has it.
 
-    Parameters
-    ----------
-    folder
-        Where; it need not be there.
-    name
-        The one that is wanted, without a suffix.
-    of
-        Which run, or by which command: an earlier page of the same is written over.
+    `of`: which run, or by which command: an earlier page of the same is written over.
     """
     for number in count(1):
         mine = name if number == 1 else f"{name}-{number}"
@@ -112,10 +72,7 @@ def free_name(folder: Path, name: str, of: str) -> str:
 def page_file(name: str) -> str:
     """Make the name of a page's file, which is one in addresses, too.
 
-    Parameters
-    ----------
-    name
-        The page's; whatever of it is no ASCII letter, digit, point or underscore becomes a hyphen.
+    `name`: the page's; whatever of it is no ASCII letter, digit, point or underscore becomes a hyphen.
     """
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.html"
 

@@ -54,35 +54,17 @@ _TICKS_S = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan among others.
+    """A plan among others."""
 
-    Parameters
-    ----------
-    name, mark
-        What it is called, and the letter that stands for it.
-    sketch
-        Its jobs, and what to expect of it.
-    is_chosen
-        It is what would be done.
-    is_best
-        None is both sooner and cheaper: it is on the frontier.
-    """
-
-    name: str
+    name: str  # what it is called, and the letter that stands for it
     mark: str
-    sketch: Sketch
-    is_chosen: bool = False
-    is_best: bool = False
+    sketch: Sketch  # its jobs, and what to expect of it
+    is_chosen: bool = False  # it is what would be done
+    is_best: bool = False  # none is both sooner and cheaper: it is on the frontier
 
 
 def candidates_of(outlook: Outlook) -> list[Candidate]:
-    """Give what everybody knows, and the plans on the frontier, the cheapest first.
-
-    Parameters
-    ----------
-    outlook
-        What was planned, and what it was chosen from.
-    """
+    """Give what everybody knows, and the plans on the frontier, the cheapest first."""
     chosen = outlook.sketch
     best = [chosen if _jobs_of(sketch) == _jobs_of(chosen) else sketch for sketch in outlook.frontier()]
     if not any(sketch is chosen for sketch in best):
@@ -117,18 +99,7 @@ def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, str]]:
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:
-    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed.
-
-    Parameters
-    ----------
-    sketch
-        Of a plan.
-
-    Returns
-    -------
-    low_s, high_s : float
-        In seconds.
-    """
+    """Give the makespans that 1 in 10 and 9 in 10 cases do not exceed."""
     low_s, high_s = np.quantile(sketch.end_s, [0.1, 0.9]).tolist()
     return low_s, high_s
 
@@ -137,15 +108,6 @@ def frontier_letters(candidates: Sequence[Candidate], width: int = 72, height: i
     """Draw core-hours to the right and expected makespan upwards, a letter a plan.
 
     Plans that would stand on each other stand side by side, the chosen one first.
-
-    Parameters
-    ----------
-    candidates
-        The plans; at least one.
-    width
-        Letters in a line, at most.
-    height
-        Lines of the drawing, without the two of its axis.
     """
     columns = width - _LABEL - 2 - _ROOM
     hours = [candidate.sketch.core_hours for candidate in candidates]
@@ -178,24 +140,7 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def frontier_figure(candidates: Sequence[Candidate], path: str | Path, title: str) -> None:
-    """Draw expected makespan, with the interval in which 8 in 10 cases lie, against core-hours.
-
-    Parameters
-    ----------
-    candidates
-        The plans.
-    path
-        File to write.
-    title
-        What is planned, and where.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    MissingExtraError
-        matplotlib is not installed.
-    """
+    """Draw expected makespan, with the interval in which 8 in 10 cases lie, against core-hours."""
     figure = new_figure(8.0, 5.0)
     panel = figure.subplots()
     hours = [candidate.sketch.core_hours for candidate in candidates]

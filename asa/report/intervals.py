@@ -12,13 +12,6 @@ __all__ = ["ends", "plain", "written"]
 def written(found: Interval, digits: int) -> str:
     """Write the bounds, no zero with a sign; nothing where there is no spread.
 
-    Parameters
-    ----------
-    found
-        The interval.
-    digits
-        Behind the point.
-
     Examples
     --------
     >>> written(Interval(1.0, -0.01, 3.0), 1)
@@ -31,13 +24,6 @@ def written(found: Interval, digits: int) -> str:
 def plain(value: float, digits: int) -> float:
     """Round, and never to a zero with a sign.
 
-    Parameters
-    ----------
-    value
-        What is to be shown.
-    digits
-        Behind the point.
-
     Examples
     --------
     >>> plain(-0.04, 1)
@@ -47,16 +33,5 @@ def plain(value: float, digits: int) -> float:
 
 
 def ends(found: Interval) -> tuple[float, float] | None:
-    """Give the bounds, if they are known.
-
-    Parameters
-    ----------
-    found
-        The interval.
-
-    Returns
-    -------
-    tuple of float, or None
-        The lower and the upper bound.
-    """
+    """Give the bounds, if they are known."""
     return None if math.isnan(found.low) else (found.low, found.high)

@@ -23,36 +23,20 @@ __all__ = ["KeptComparison"]
 
 @dataclass(frozen=True, slots=True)
 class KeptComparison:
-    """A comparison of one workflow on one system.
+    """A comparison of one workflow on one system."""
 
-    Parameters
-    ----------
-    asa_comparison
-        Version of what is kept.
-    of
-        By which command: its page takes the place of an earlier one of the same.
-    made
-        How it was made, for the foot of a page.
-    notes
-        What is to be known of the system.
-    runs
-        All runs; of each strategy and core count the first has its timeline.
-    """
-
-    asa_comparison: Literal[1]
-    of: str
-    made: dict[str, str]
-    notes: tuple[str, ...]
-    runs: tuple[CompareRun, ...]
+    asa_comparison: Literal[1]  # version of what is kept
+    of: str  # by which command: its page takes the place of an earlier one of the same
+    made: dict[str, str]  # how it was made, for the foot of a page
+    notes: tuple[str, ...]  # what is to be known of the system
+    runs: tuple[CompareRun, ...]  # all runs; of each strategy and core count the first has its timeline
 
     @classmethod
     def read(cls, file: Path) -> KeptComparison:
         """Read it.
 
-        Raises
-        ------
-        InputError
-            The file cannot be read, was damaged or changed, or holds something else; or its runs are no comparison.
+        Raises `InputError`: the file cannot be read, was damaged or changed, or holds something else; or its
+        runs are no comparison.
         """
         where = str(file)
         try:

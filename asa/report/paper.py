@@ -82,15 +82,7 @@ _METHODS = (
 
 
 def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) -> Page:
-    """Put together the page of the paper's evaluation, every figure beside the paper's.
-
-    Parameters
-    ----------
-    results
-        What came out.
-    made
-        How it was made, for the foot of the page.
-    """
+    """Put together the page of the paper's evaluation, every figure beside the paper's."""
     first = results.campaign.modes[:1]
     largest = [max(sizes) for sizes in SIZES.values()]
     sections = [
@@ -107,20 +99,7 @@ def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) 
 
 
 def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
-    """Put together a page for each workflow, with what its jobs did at every size; see `paper_page`.
-
-    Parameters
-    ----------
-    results
-        What came out.
-    made
-        How it was made, for the foot of each page.
-
-    Returns
-    -------
-    dict
-        The pages, by the workflow's name.
-    """
+    """Put together a page for each workflow, with what its jobs did at every size; see `paper_page`."""
     modes = results.campaign.modes
     pages = {}
     for workflow in WORKFLOWS:

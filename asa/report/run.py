@@ -28,27 +28,9 @@ def run_page(
 ) -> Page:
     """Put together the page of a run.
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    records
-        What happened, in order.
-    metrics
-        What it took and cost; None if it has not completed.
-    strategy
-        How its resources were asked for.
-    workflow, age_accrues
-        What ran, and whether jobs gain priority while they are kept back; see `asa.timeline.timeline`.
-    stands
-        Of each stage its name, how it stands, its job, and why; told where not all have ended well.
-    made
-        How it was made, for the foot of the page.
-
-    Raises
-    ------
-    ValueError
-        The run never began.
+    `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
+    `asa.timeline.timeline`.
+    `stands`: of each stage its name, how it stands, its job, and why; told where not all have ended well.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]

@@ -60,15 +60,7 @@ _BETTER = (
 
 
 def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> Page:
-    """Put together the page of every way of asking under every scheduler.
-
-    Parameters
-    ----------
-    results
-        What came out.
-    made
-        How it was made, for the foot of the page.
-    """
+    """Put together the page of every way of asking under every scheduler."""
     names = _schedulers(results)
     said = [_sentence(_of(results, name).standings) for name in names]
     sections = [
@@ -91,17 +83,8 @@ def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None
 def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
     """Put together a page for each scheduler, with what jobs did in each cell; see `schedulers_page`.
 
-    Parameters
-    ----------
-    results
-        What came out.
-    made
-        How it was made, for the foot of each page.
-
-    Returns
-    -------
-    dict
-        The pages, by the scheduler's name as it stands in files and links: with hyphens for all but letters and digits.
+    Returns: the pages, by the scheduler's name as it stands in files and links: with hyphens for all but letters
+    and digits.
     """
     pages = {}
     for name in _schedulers(results):

@@ -78,65 +78,28 @@ class Run:
 
 @dataclass(slots=True)
 class Active:
-    """A run under way: its state, its forecast, its records.
-
-    Parameters
-    ----------
-    run
-        What is run.
-    state
-        How it stands.
-    forecast
-        What its strategy asks.
-    begins_s
-        When it is handed over, on the scheduler's clock.
-    emit
-        Takes each record of what happens.
-    records
-        Those so far.
-    begun
-        Whether it was handed over.
-    is_behind
-        Whether what became of its jobs while nobody looked was not heard yet.
-    looks
-        How often the job of the open intent was looked for.
-    failures
-        Submissions that went wrong, one after the other.
-    again_s
-        Nothing is sent or looked for before.
-    late_looks
-        How often second jobs of doubtful tokens were looked for.
-    suspects
-        Tokens with a second job that could not be cancelled, and since when.
-    told
-        Cancellations that the batch system took, by job, and when.
-    swept
-        Whether nothing of ours was found after the end that should not be there.
-    waits
-        What is still to be told to the bank: job, forecast, observation, and the job's id.
-    trouble
-        With learning; empty for none.
-    predicted_s
-        The waits that were predicted last, by stages.
-    """
+    """A run under way: its state, its forecast, its records."""
 
     run: Run
     state: RunState
     forecast: Forecast
-    begins_s: float
-    emit: Callable[[Record], None]
+    begins_s: float  # when it is handed over, on the scheduler's clock
+    emit: Callable[[Record], None]  # takes each record of what happens
     records: list[Record] = field(default_factory=list)
-    begun: bool = False
-    is_behind: bool = False
-    looks: int = 0
-    failures: int = 0
-    again_s: float = 0.0
-    late_looks: dict[str, int] = field(default_factory=dict)
+    begun: bool = False  # whether it was handed over
+    is_behind: bool = False  # whether what became of its jobs while nobody looked was not heard yet
+    looks: int = 0  # how often the job of the open intent was looked for
+    failures: int = 0  # submissions that went wrong, one after the other
+    again_s: float = 0.0  # nothing is sent or looked for before
+    late_looks: dict[str, int] = field(default_factory=dict)  # how often second jobs of doubtful tokens were looked for
+    # tokens with a second job that could not be cancelled, and since when
     suspects: dict[str, float] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)
-    swept: bool = False
+    told: dict[str, float] = field(default_factory=dict)  # cancellations that the batch system took, by job, and when
+    swept: bool = False  # whether nothing of ours was found after the end that should not be there
+    # what is still to be told to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
-    trouble: str = ""
+    trouble: str = ""  # with learning; empty for none
+    # the waits that were predicted last, by stages
     predicted_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def commit(self, entry: Entry) -> None:
@@ -213,19 +176,7 @@ class Active:
 
 
 def queued(demand: JobSpec | Demand, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
-    """Describe a job as an estimator wants to know it.
-
-    Parameters
-    ----------
-    demand
-        What it asks for.
-    capabilities
-        Of the site, whose name and usual partition count.
-    since_s
-        When it began to queue, on the scheduler's clock.
-    user
-        Whose it is.
-    """
+    """Describe a job as an estimator wants to know it."""
     partition = demand.partition or capabilities.partition
     return QueuedJob(since_s, demand.cores, demand.walltime_s, user, capabilities.system, partition)
 
@@ -237,17 +188,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go.
-
-    Parameters
-    ----------
-    one
-        The run; one without a bank tells nothing.
-    job
-        One of its jobs.
-    since_s
-        When it began to queue, on the scheduler's clock.
-    """
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction

@@ -40,38 +40,11 @@ def plan_run(
 ) -> RunPlan:
     """Put together what a run is, and refuse one that cannot go well.
 
-    Parameters
-    ----------
-    workflow
-        What runs.
-    opened
-        Where.
-    capabilities
-        That site's rules.
-    strategy, estimator
-        Their names.
-    name
-        Of the run; the workflow's if not given.
-    bank
-        Folder of the bank, which is made if it is missing; None for none.
-    history
-        Everybody's past jobs to learn at the beginning.
-    seed
-        Of whatever is drawn.
-    source, parameters
-        The file that the workflow was read from, and with which parameters.
-    folder
-        Where the stages' commands run; here if not given.
-    only_look
-        Nothing will be submitted: stages may have nothing to run, and the bank is not touched.
-    fail_fast
-        End the run as soon as a stage has failed.
-
-    Raises
-    ------
-    InputError
-        The strategy or the estimator is not there, a stage has nothing to run, a job could never start, nothing can be
-        kept in the bank, or a path cannot be written down.
+    `bank`: folder of the bank, which is made if it is missing; None for none.
+    `source`, `parameters`: the file that the workflow was read from, and with which parameters.
+    `only_look`: nothing will be submitted: stages may have nothing to run, and the bank is not touched.
+    Raises `InputError`: the strategy or the estimator is not there, a stage has nothing to run, a job could never
+    start, nothing can be kept in the bank, or a path cannot be written down.
     """
     how = check_strategy(strategy)
     plugins.load("asa.estimators", estimator)
@@ -111,19 +84,7 @@ def plan_run(
 def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = False) -> None:
     """Refuse stages that would run nothing.
 
-    Parameters
-    ----------
-    where
-        Who says what they run.
-    stages
-        The stages.
-    is_model
-        The workflow is a model, whose stages have names where their commands would be.
-
-    Raises
-    ------
-    InputError
-        It names them.
+    `is_model`: the workflow is a model, whose stages have names where their commands would be.
     """
     idle = [stage.name for stage in stages if stage.is_idle or (is_model and stage.command.strip() == stage.name)]
     if idle:
@@ -137,13 +98,7 @@ def check_commands(where: str, stages: Iterable[Stage], *, is_model: bool = Fals
 
 
 def bank_trouble(folder: Path) -> str:
-    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can.
-
-    Parameters
-    ----------
-    folder
-        Of the bank.
-    """
+    """Say why nothing can be kept in a bank's folder, which is made if it is missing; empty if something can."""
     what = "made"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -156,31 +111,14 @@ def bank_trouble(folder: Path) -> str:
 
 
 def check_bank(folder: Path | None) -> None:
-    """Refuse a bank in which nothing can be kept.
-
-    Parameters
-    ----------
-    folder
-        Of the bank; None for none.
-
-    Raises
-    ------
-    InputError
-        It cannot be made, or not be written.
-    """
+    """Refuse a bank in which nothing can be kept."""
     if folder is not None and (trouble := bank_trouble(folder)):
         hint = "Nothing was submitted. Name another folder with --bank or ASA_BANK, or do without: --bank none."
         raise InputError(trouble, where=f"the bank {folder}", hint=hint)
 
 
 def check_text(*texts: str) -> None:
-    """Refuse what cannot be written down: paths need not be UTF-8.
-
-    Raises
-    ------
-    InputError
-        A text is not.
-    """
+    """Refuse what cannot be written down: paths need not be UTF-8."""
     for text in texts:
         try:
             text.encode()

@@ -40,32 +40,14 @@ _SAME_CLOCK_S = 2.0
 
 
 def with_local_stages(backend: str, stages: Iterable[Stage], facility: Facility) -> Facility:
-    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself.
-
-    Parameters
-    ----------
-    backend
-        The batch system's name.
-    stages
-        That are to run.
-    facility
-        The batch system.
-    """
+    """Give a batch system that runs local stages here, if there are any and its backend does not do so itself."""
     if backend == _LOCAL or isinstance(facility, Site) or not any(stage.local for stage in stages):
         return facility  # a simulator runs nothing
     return Beside(facility, plugins.load("asa.backends", _LOCAL)())
 
 
 class Beside:
-    """A batch system, and beside it another that takes the jobs that are to run where the client is.
-
-    Parameters
-    ----------
-    far
-        The batch system; what it can explain, this can.
-    near
-        Where jobs with `JobSpec.local` go.
-    """
+    """A batch system, and beside it another that takes the jobs that are to run where the client is."""
 
     def __init__(self, far: Facility, near: Facility) -> None:
         self._far, self._near = far, near
@@ -98,13 +80,7 @@ class Beside:
 
 
 class BesideBackend:
-    """Two backends as one, on the clock of the far one; see `asa.backend.Backend`.
-
-    Parameters
-    ----------
-    sleep
-        What is slept with.
-    """
+    """Two backends as one, on the clock of the far one; see `asa.backend.Backend`."""
 
     far: Backend
     near: Backend

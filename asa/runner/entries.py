@@ -36,55 +36,28 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The workflow was handed over.
-
-    Parameters
-    ----------
-    at_s
-        When.
-    fail_fast
-        Whether the run ends as soon as a stage has failed.
-    """
+    """The workflow was handed over."""
 
     at_s: float
+    # whether the run ends as soon as a stage has failed
     fail_fast: bool = True  # as it was before there was a choice
     kind: Literal["begun"] = "begun"
 
 
 @dataclass(frozen=True, slots=True)
 class Intended:
-    """A job is about to be submitted. Until what became of that is known, it may or may not have been.
+    """A job is about to be submitted. Until what became of that is known, it may or may not have been."""
 
-    Parameters
-    ----------
-    token
-        By which the job can be found.
-    planned
-        The job as the strategy wants it.
-    spec
-        What is asked of the batch system.
-    at_s
-        When.
-    """
-
-    token: str
-    planned: PlannedJob
-    spec: JobSpec
+    token: str  # by which the job can be found
+    planned: PlannedJob  # the job as the strategy wants it
+    spec: JobSpec  # what is asked of the batch system
     at_s: float
     kind: Literal["intended"] = "intended"
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The job of a token is about to be submitted once more, as it was intended last.
-
-    Parameters
-    ----------
-    token
-        Of the job.
-    at_s
-        When.
-    """
+    """The job of a token is about to be submitted once more, as it was intended last."""
 
     token: str
     at_s: float
@@ -93,57 +66,27 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch system has the job of a token.
-
-    Parameters
-    ----------
-    token
-        Of the job.
-    status
-        How it stands, with its id.
-    """
+    """The batch system has the job of a token."""
 
     token: str
-    status: JobStatus
+    status: JobStatus  # how it stands, with its id
     kind: Literal["accepted"] = "accepted"
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up.
-
-    Parameters
-    ----------
-    token
-        Of the job.
-    at_s
-        When.
-    reason
-        Why; empty if nobody said.
-    doubtful
-        Whether it may turn up.
-    """
+    """The job of a token was not submitted after all, as far as can be known: `doubtful` if it may yet turn up."""
 
     token: str
     at_s: float
-    reason: str = ""
-    doubtful: bool = False
+    reason: str = ""  # why; empty if nobody said
+    doubtful: bool = False  # whether it may turn up
     kind: Literal["unsent"] = "unsent"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The batch system will never take the job of a token: its stages have failed.
-
-    Parameters
-    ----------
-    token
-        Of the job.
-    at_s
-        When.
-    reason
-        Why.
-    """
+    """The batch system will never take the job of a token: its stages have failed."""
 
     token: str
     at_s: float
@@ -153,19 +96,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Another job of a token was found and cancelled.
+    """Another job of a token was found and cancelled."""
 
-    Parameters
-    ----------
-    token
-        Of the job that it is another of.
-    job_id
-        Its own.
-    at_s
-        When.
-    """
-
-    token: str
+    token: str  # of the job that it is another of
     job_id: str
     at_s: float
     kind: Literal["surplus"] = "surplus"
@@ -173,13 +106,7 @@ class Surplus:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The batch system told something new of a job.
-
-    Parameters
-    ----------
-    status
-        How the job stands.
-    """
+    """The batch system told something new of a job."""
 
     status: JobStatus
     kind: Literal["told"] = "told"
@@ -187,17 +114,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class GivingUp:
-    """A job is about to be cancelled.
-
-    Parameters
-    ----------
-    job_id
-        Of the job.
-    reason
-        Why.
-    at_s
-        When.
-    """
+    """A job is about to be cancelled."""
 
     job_id: str
     reason: str
@@ -207,17 +124,7 @@ class GivingUp:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A job that was cancelled has ended, before its stages did: they wait for another.
-
-    Parameters
-    ----------
-    job_id
-        Of the job.
-    reason
-        Why.
-    at_s
-        When.
-    """
+    """A job that was cancelled has ended, before its stages did: they wait for another."""
 
     job_id: str
     reason: str
@@ -227,43 +134,23 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it.
-
-    Parameters
-    ----------
-    outcome
-        How it ends.
-    reason
-        Why.
-    at_s
-        When.
-    refused
-        Token of the job that was refused; empty if it is none.
-    """
+    """The run is to end: the job of the token `refused` was refused for good, or somebody asked for it."""
 
     outcome: Literal["failed", "cancelled"]
     reason: str
     at_s: float
-    refused: str = ""
+    refused: str = ""  # token of the job that was refused; empty if it is none
     kind: Literal["stopped"] = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them.
-
-    Parameters
-    ----------
-    at_s
-        When.
-    stages
-        Those that are run once more though they may have ended well; those that follow them are, too.
-    revised, walltime_s
-        What the workflow's stages are from now on, if they were mended, and the walltime of the whole.
-    """
+    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them."""
 
     at_s: float
+    # those that are run once more though they may have ended well; those that follow them are, too
     stages: tuple[str, ...] = ()
+    # what the workflow's stages are from now on, if they were mended, and the walltime of the whole
     revised: tuple[Stage, ...] = ()
     walltime_s: float | None = None
     kind: Literal["retried"] = "retried"
@@ -275,27 +162,10 @@ _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")]
 
 
 def write_entry(entry: Entry) -> str:
-    """Write an entry as one line of JSON, without the line's end.
-
-    Parameters
-    ----------
-    entry
-        What happened.
-    """
+    """Write an entry as one line of JSON, without the line's end."""
     return _entry.dump_json(entry).decode()
 
 
 def read_entry(line: str | bytes) -> Entry:
-    """Read what `write_entry` wrote; keys that a later version has added are passed over.
-
-    Parameters
-    ----------
-    line
-        Of a journal.
-
-    Raises
-    ------
-    ValueError
-        The line is no entry.
-    """
+    """Read what `write_entry` wrote; keys that a later version has added are passed over."""
     return _entry.validate_json(line)

@@ -24,13 +24,7 @@ class NoForecast:
     is_informed = False
 
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:  # noqa: ARG002 - the port's shape
-        """Refuse: a strategy that asks must say so in its `forecast`.
-
-        Raises
-        ------
-        InputError
-            Always.
-        """
+        """Refuse: a strategy that asks must say so in its `forecast`."""
         raise InputError(
             f"no forecast is there for stage {stages[0]!r}",
             hint="The strategy must declare the forecast it needs.",
@@ -42,15 +36,6 @@ class LearnedForecast:
 
     What an estimator draws (Algorithm 1) stays until the bank learned something new of the client's own jobs: a plan
     that is only looked at again does not change its mind, and does not draw until it likes the answer.
-
-    Parameters
-    ----------
-    bank
-        What is known.
-    job_of
-        The job of some stages, as if it were submitted now.
-    at_once
-        Tells of stages whether their job waits in no queue.
     """
 
     def __init__(
@@ -94,17 +79,7 @@ class LearnedForecast:
 
 
 class PlannedForecast:
-    """Waits that the batch system's own plan tells, for jobs as if they were submitted now.
-
-    Parameters
-    ----------
-    backend
-        One that plans.
-    spec_of
-        The job of some stages.
-    now
-        The backend's clock.
-    """
+    """Waits that the batch system's own plan tells, for jobs as if they were submitted now."""
 
     is_informed = True
 
@@ -128,15 +103,6 @@ class KnownForecast:
 
     What is asked is when a job would start if it were submitted at a time but kept back until it is needed, as a
     dependency does; then the shortest lead is taken with which it starts as early as it possibly can.
-
-    Parameters
-    ----------
-    backend
-        A simulator.
-    spec_of
-        The job of some stages.
-    now
-        The backend's clock.
     """
 
     is_informed = True

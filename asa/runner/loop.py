@@ -235,13 +235,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
 
 
 def _wind_up(backend: Backend, one: Active) -> None:
-    """See to it that nothing of a run that has ended still runs, so that it can be tried again.
-
-    Raises
-    ------
-    UnavailableError
-        Something does, and does not end.
-    """
+    """See to it that nothing of a run that has ended still runs, so that it can be tried again."""
     until = backend.now() + _WIND_UP_S
     while True:
         clean_up(backend, one)

@@ -42,22 +42,12 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpec:
-    """A job that a run would submit, as things stand before it begins.
+    """A job that a run would submit, as things stand before it begins."""
 
-    Parameters
-    ----------
-    planned, spec
-        As planned, and as it would be sent. It may depend on jobs that are not there yet.
-    in_s
-        In how many seconds it would be submitted; None if only when the stages before it have ended.
-    on_failure
-        Whether it would be submitted only if a stage fails.
-    """
-
-    planned: PlannedJob
+    planned: PlannedJob  # as planned, and as it would be sent. It may depend on jobs that are not there yet.
     spec: JobSpec
-    in_s: float | None
-    on_failure: bool = False
+    in_s: float | None  # in how many seconds it would be submitted; None if only when the stages before it have ended
+    on_failure: bool = False  # whether it would be submitted only if a stage fails
 
 
 class _NoWaits:
@@ -73,15 +63,7 @@ class _NoWaits:
 def check_strategy(name: str) -> Strategy:
     """Make a strategy that can drive a real run.
 
-    Parameters
-    ----------
-    name
-        As `asa.strategies.load_strategy` takes it.
-
-    Raises
-    ------
-    InputError
-        There is none of that name, or it needs to know the future.
+    Raises `InputError`: there is none of that name, or it needs to know the future.
     """
     strategy = load_strategy(name)
     if strategy.forecast is ForecastKind.KNOWN:
@@ -92,20 +74,7 @@ def check_strategy(name: str) -> Strategy:
 
 
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:
-    """Refuse a run of which a job could never start.
-
-    Parameters
-    ----------
-    plan
-        What the run is.
-    strategy
-        What plans its jobs.
-
-    Raises
-    ------
-    InputError
-        It tells of every such stage.
-    """
+    """Refuse a run of which a job could never start."""
     told: dict[str, str] = {}
     workflow = plan.make_workflow()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
@@ -125,19 +94,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
 def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
     """Refuse a run of whose stages one has options that the batch system's backend refuses, before anything is sent.
 
-    Parameters
-    ----------
-    plan
-        What the run is.
-    strategy
-        What plans its jobs.
-    backend
-        The batch system, which is not asked; nothing is looked at if it shows no previews.
-
-    Raises
-    ------
-    InputError
-        It names the first such stage.
+    `backend`: the batch system, which is not asked; nothing is looked at if it shows no previews.
     """
     if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
         return
@@ -177,48 +134,22 @@ def _contradiction(stages: Sequence[Stage]) -> str | None:
 def read_only_bank(plan: RunPlan, folder: Path | None) -> WaitBank:
     """Open what is known of waits, so that nothing is changed.
 
-    Parameters
-    ----------
-    plan
-        What the run is: its estimator, its seed, and the site's cores.
-    folder
-        Of the bank; None, or one that does not exist, for nothing known.
+    `plan`: what the run is: its estimator, its seed, and the site's cores.
+    `folder`: of the bank; None, or one that does not exist, for nothing known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
     return WaitBank(plan.estimator, seed=plan.seed, machine_cores=plan.capabilities.max_cores, store=store)
 
 
 def plan_of(plan: RunPlan, strategy: Strategy, backend: Backend, bank: WaitBank) -> list[PlannedSpec]:
-    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing.
-
-    Parameters
-    ----------
-    plan
-        What the run is.
-    strategy
-        What plans its jobs.
-    backend
-        The batch system.
-    bank
-        What is known of its waits.
-    """
+    """Plan a run as it would be at its beginning; reads the queue, if the bank learns from it, and changes nothing."""
     is_learned = strategy.forecast is ForecastKind.LEARNED
     forecast = forecast_of(plan, backend, bank) if is_learned else NoForecast()
     return list(_jobs(plan, strategy, forecast, backend.now()))
 
 
 def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
-    """Predict with a bank that has seen the queue as it is now, if the run looks at it.
-
-    Parameters
-    ----------
-    plan
-        What the run is.
-    backend
-        The batch system.
-    bank
-        What is known of its waits.
-    """
+    """Predict with a bank that has seen the queue as it is now, if the run looks at it."""
     state = _state(plan)
     if plan.history:
         bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
@@ -233,15 +164,7 @@ def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
 
 
 def view_of(plan: RunPlan, now_s: float) -> RunView:
-    """Show what is true at a run's beginning, for a look at what a strategy would do.
-
-    Parameters
-    ----------
-    plan
-        What the run is.
-    now_s
-        On the scheduler's clock.
-    """
+    """Show what is true at a run's beginning, for a look at what a strategy would do."""
     return _state(plan).view(now_s)
 
 

@@ -23,11 +23,6 @@ class Stages(Mapping[str, StageView]):
 
     A stage is settled once it is done, has failed for good, or will not run. A stage that follows a failure will not,
     unless it says otherwise (`asa.workflow.Stage.when`). To change one costs O(stages that follow it).
-
-    Parameters
-    ----------
-    workflow
-        The graph.
     """
 
     def __init__(self, workflow: Workflow) -> None:
@@ -176,13 +171,7 @@ class Stages(Mapping[str, StageView]):
     # ------------------------------------------------------------------ times
 
     def pauses_s(self) -> dict[str, float]:
-        """Say until when stages without a job pause, or those that they follow do; O(stages + edges) if any does.
-
-        Returns
-        -------
-        dict
-            By stage, the time; without those that need not wait.
-        """
+        """Say until when stages without a job pause, or those that they follow do; O(stages + edges) if any does."""
         self._paused = {name for name in self._paused if self._views[name].not_before_s > -math.inf}
         if not any(self._views[name].phase is Phase.WAITING for name in self._paused):
             return {}

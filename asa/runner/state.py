@@ -74,36 +74,17 @@ _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage be
 
 @dataclass(slots=True)
 class Job:
-    """A job of the run: as planned, as asked for, and as last seen.
+    """A job of the run: as planned, as asked for, and as last seen."""
 
-    Parameters
-    ----------
-    planned
-        As the strategy wanted it.
-    spec
-        What was asked of the batch system.
-    status
-        As last seen.
-    giving_up
-        Why we are cancelling it, which the batch system may not have been told yet; empty if we are not.
-    given_up
-        Whether it was cancelled by us: its stages may have another job by now.
-    observed
-        Whether its wait was learned.
-    known_as
-        To the bank, once it queues.
-    resized
-        How often it was told since its start that it got narrower.
-    """
-
-    planned: PlannedJob
-    spec: JobSpec
+    planned: PlannedJob  # as the strategy wanted it
+    spec: JobSpec  # what was asked of the batch system
     status: JobStatus
+    # why we are cancelling it, which the batch system may not have been told yet; empty if we are not
     giving_up: str = ""
-    given_up: bool = False
-    observed: bool = False
-    known_as: OwnJob | None = None
-    resized: int = 0
+    given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
+    observed: bool = False  # whether its wait was learned
+    known_as: OwnJob | None = None  # to the bank, once it queues
+    resized: int = 0  # how often it was told since its start that it got narrower
 
     @property
     def is_void(self) -> bool:
@@ -115,44 +96,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a job of some stages asks the queue for.
+    """What a job of some stages asks the queue for."""
 
-    Parameters
-    ----------
-    cores, nodes
-        Its size; 0 nodes for any number.
-    cpus_per_task
-        Cores that belong together.
-    walltime_s
-        How long it may run.
-    partition
-        Where; empty for the site's usual one.
-    """
-
-    cores: int
+    cores: int  # its size; 0 nodes for any number
     nodes: int
     cpus_per_task: int
-    walltime_s: float
-    partition: str
+    walltime_s: float  # how long it may run
+    partition: str  # where; empty for the site's usual one
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A job's wait became known, which is something to learn.
+    """A job's wait became known, which is something to learn."""
 
-    Parameters
-    ----------
-    record
-        Of it, for who follows the run.
-    job
-        Whose wait.
-    observation
-        What is known of it.
-    """
-
-    record: Observed
+    record: Observed  # of it, for who follows the run
     job: Job
-    observation: WaitObservation
+    observation: WaitObservation  # what is known of it
 
 
 News = Record | Observation
@@ -160,65 +119,32 @@ News = Record | Observation
 
 @dataclass(slots=True)
 class RunState:
-    """One workflow's run.
+    """One workflow's run."""
 
-    Parameters
-    ----------
-    name
-        Unique among the runs of a client.
-    workflow
-        What runs.
-    capabilities
-        The site's rules.
-    unique
-        Distinguishes this run's tokens from those of every other, which a site may remember: letters and digits.
-    run_s
-        How long each stage really runs; simulators only, the expected times if not given.
-    place
-        Folder in which stages keep what they remember when they are run again; empty for none.
-
-    Attributes
-    ----------
-    stages
-        What is true of each stage.
-    jobs
-        Every job that was accepted, by its id.
-    open_intent
-        A submission of which it is not known what became of it.
-    intents
-        The latest submission that was intended of each token.
-    doubtful
-        Tokens of which a second job may yet turn up.
-    refused
-        Stages whose job was refused for good, and why.
-    generations
-        How often a stage that had ended well was asked for again, with all that follow it.
-    outcome, reason
-        How the run ended; None until then.
-    planned
-        What the strategy meant to submit when it was last asked; for show, and in no journal.
-    fail_fast
-        Whether the run ends as soon as a stage has failed, rather than when no other can run any more.
-    """
-
-    name: str
+    name: str  # unique among the runs of a client
     workflow: Workflow
     capabilities: Capabilities
+    # distinguishes this run's tokens from those of every other, which a site may remember: letters and digits
     unique: str
+    # how long each stage really runs; simulators only, the expected times if not given
     run_s: Mapping[str, float] | None = None
-    place: str = ""
-    stages: Stages = field(init=False)
-    jobs: dict[str, Job] = field(default_factory=dict)
-    open_intent: Intended | None = None
-    intents: dict[str, Intended] = field(default_factory=dict)
+    place: str = ""  # folder in which stages keep what they remember when they are run again; empty for none
+    stages: Stages = field(init=False)  # what is true of each stage
+    jobs: dict[str, Job] = field(default_factory=dict)  # every job that was accepted, by its id
+    open_intent: Intended | None = None  # a submission of which it is not known what became of it
+    intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission that was intended of each token
+    # tokens of which a second job may yet turn up
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
+    # how often a stage that had ended well was asked for again, with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: Outcome | None = None  # how the run ended; None until then
     reason: str = ""
+    # what the strategy meant to submit when it was last asked; for show, and in no journal
     planned: tuple[PlannedJob, ...] = ()
     condemned: dict[str, None] = field(default_factory=dict, init=False)  # jobs that were to be cancelled
     twins: list[Job] = field(default_factory=list, init=False)  # that ended at once for another of their token
+    # whether the run ends as soon as a stage has failed, rather than when no other can run any more
     fail_fast: bool = True  # as runs were that began before there was a choice
     _reasons: list[str] = field(default_factory=list, init=False)  # of the failures so far
     _pauses_s: dict[str, float] | None = field(default=None, init=False)
@@ -1180,15 +1106,6 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
     - Cancelled while it was in the queue: a lower bound.
     - Held by somebody meanwhile: an upper bound.
     - Put back into the queue after it had started: nothing.
-
-    Parameters
-    ----------
-    spec
-        What was asked for.
-    status
-        The job as last seen.
-    capabilities
-        Of the site: whether age accrues.
     """
     if status.eligible_s is None or status.restarts:
         return None
@@ -1209,15 +1126,7 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
 
 def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
-    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more.
-
-    Parameters
-    ----------
-    status
-        The job as last seen.
-    capabilities
-        Of the site: whether age accrues.
-    """
+    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
     if capabilities.age_accrues or status.eligible_s is None:
         return status.submit_s
     return status.eligible_s

@@ -45,17 +45,6 @@ def cancel(backend: Backend, one: Active, job_id: str, reason: str) -> bool:
     """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
 
     Where the batch system cannot be asked now nothing is decided: what is known may be old, and the payload have begun.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    job_id
-        One of its jobs.
-    reason
-        Why.
     """
     ask(backend, [(one, job_id)])
     job = one.state.jobs[job_id]
@@ -71,13 +60,6 @@ def tell_cancellations(backend: Backend, one: Active) -> float | None:
     """Tell cancellations, and note those that have come true; return when to try again.
 
     A job is given up once it has ended: until then it may yet end well, and its stages must not have another.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
     """
     again: list[float] = []
     for job_id in one.to_cancel():
@@ -109,13 +91,6 @@ def sweep(backend: Backend, one: Active) -> float | None:
     """Once a run has ended, cancel whatever of it turns up that it does not know; return when to look again.
 
     A submission may have arrived twice though it was answered well.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
     """
     if one.swept or one.state.outcome is None or one.state.open_intent is not None:
         return None
@@ -133,17 +108,7 @@ def sweep(backend: Backend, one: Active) -> float | None:
 
 
 def submit(backend: Backend, one: Active, planned: PlannedJob) -> None:
-    """Submit a job: what is intended is written down before, what became of it after.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    planned
-        What its strategy wants submitted.
-    """
+    """Submit a job: what is intended is written down before, what became of it after."""
     spec = one.state.spec_of(planned)
     if not _are_over(backend, spec.supersedes):
         one.again_s = backend.now() + AGAIN_S[0]
@@ -236,15 +201,7 @@ def _send_later(backend: Backend, one: Active, why: str, *, doubtful: bool) -> N
 
 
 def clear_up(backend: Backend, one: Active) -> float | None:
-    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    """
+    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on."""
     if (intent := one.state.open_intent) is None:
         return None
     now = backend.now()
@@ -269,15 +226,7 @@ def clear_up(backend: Backend, one: Active) -> float | None:
 
 
 def look_for_twins(backend: Backend, one: Active) -> float | None:
-    """Look for second jobs of tokens that were sent again, and cancel them; return when to look next.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    """
+    """Look for second jobs of tokens that were sent again, and cancel them; return when to look next."""
     now, nexts = backend.now(), []
     if not one.doubtful and not one.state.twins:
         return None
@@ -343,13 +292,6 @@ def give_up_orphans(backend: Backend, one: Active) -> float | None:
     """Cancel what can never start, or is of no use any more; return when to go on.
 
     Of its stages those are asked for again that may still run, and so are those that depend on them in turn.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
     """
     if one.state.outcome is not None:
         return None
@@ -371,29 +313,13 @@ def _cancel_surplus(backend: Backend, one: Active, token: str, surplus: Iterable
 
 
 def clean_up(backend: Backend, one: Active) -> None:
-    """Cancel what is left of a run that ended without its result.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    """
+    """Cancel what is left of a run that ended without its result."""
     for job_id in one.state.live_jobs():
         cancel(backend, one, job_id, f"the workflow {'failed' if one.state.outcome == 'failed' else 'was cancelled'}")
 
 
 def ask(backend: Backend, jobs: Iterable[tuple[Active, str]]) -> bool:
-    """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all of them.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    jobs
-        Ids, each with the run that the job is of.
-    """
+    """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all of them."""
     owners = {job_id: one for one, job_id in jobs}
     try:
         told = backend.status(owners)
@@ -420,30 +346,14 @@ def _ask_one(backend: Backend, one: Active, job_id: str) -> bool:
 
 
 def catch_up(backend: Backend, one: Active) -> bool:
-    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it.
-
-    Parameters
-    ----------
-    backend
-        The batch system.
-    one
-        The run.
-    """
+    """Hear what became of the jobs of a run that was left; until that was heard nothing may be done for it."""
     if one.is_behind:
         one.is_behind = not ask(backend, [(one, job_id) for job_id in one.state.unfinished_jobs()])
     return not one.is_behind
 
 
 def take_in(one: Active, status: JobStatus) -> None:
-    """Note what was heard of a job, if it is new.
-
-    Parameters
-    ----------
-    one
-        The run.
-    status
-        Of one of its jobs.
-    """
+    """Note what was heard of a job, if it is new."""
     job = one.state.jobs[status.job_id]
     if status != replace(job.status, expected_start_s=status.expected_start_s):
         one.commit(Told(status))

@@ -17,14 +17,8 @@ T = TypeVar("T")
 def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> list[T]:
     """Tell which of some other scripts a script runs.
 
-    Parameters
-    ----------
-    script
-        Its text, for a shell or for Python; of other languages nothing is known. Python may import the others, too.
-    folders
-        From where it may name them.
-    others
-        Where they are.
+    `script`: its text, for a shell or for Python; of other languages nothing is known. Python may import the
+    others, too.
     """
     if interpreter_of(script) in SHELLS:
         named = set(_run_by_shell(script))
@@ -39,11 +33,6 @@ def run_by(script: str, folders: Iterable[Path], others: Mapping[T, Path]) -> li
 
 def submits_from_python(script: str) -> bool:
     r"""Whether a script in Python calls sbatch.
-
-    Parameters
-    ----------
-    script
-        Its text, with its first line.
 
     Examples
     --------

@@ -60,17 +60,7 @@ def check_here(
 
     Nothing of the workflow is run. Programs are looked for in ``PATH``; files in the folder.
 
-    Parameters
-    ----------
-    path, parameters
-        As for `asa.spec.load_workflow`.
-    folder
-        Where its commands are to run.
-
-    Returns
-    -------
-    list of Problem
-        As `asa.spec.check_file` gives them, and more if there is no error among those.
+    Returns: as `asa.spec.check_file` gives them, and more if there is no error among those.
     """
     reading = read(path, parameters)
     if reading.workflow is not None:

@@ -61,17 +61,7 @@ def draw_graph(workflow: Workflow, width: int) -> str | None:
     A box is as wide as its stage has cores, if there is room. Where a line passes another without meeting it, the one
     from left to right is broken.
 
-    Parameters
-    ----------
-    workflow
-        The workflow.
-    width
-        Columns that there are.
-
-    Returns
-    -------
-    str or None
-        Lines of text without blanks at their ends; None if the graph is too wide to be drawn.
+    Returns: lines of text without blanks at their ends; None if the graph is too wide to be drawn.
 
     Examples
     --------

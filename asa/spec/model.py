@@ -374,18 +374,7 @@ class StageSpec(StageSettings):
     )
 
     def build(self, script: str) -> Stage:
-        """Make the stage.
-
-        Parameters
-        ----------
-        script
-            The text of its script; empty if it has none.
-
-        Raises
-        ------
-        WorkflowError
-            It makes no sense.
-        """
+        """Make the stage."""
         is_local = bool(self.local)
         cpus_per_task = self.cpus_per_task or 1
         cores = self.cores if self.ntasks is None else self.ntasks * cpus_per_task

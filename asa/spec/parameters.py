@@ -26,11 +26,6 @@ class Filled(str):
 def text_of(value: Parameter) -> str:
     """Write a parameter's value as it is put into text.
 
-    Parameters
-    ----------
-    value
-        What a workflow file or the command line gives.
-
     Examples
     --------
     >>> text_of(True), text_of(0.5), text_of("a")
@@ -41,18 +36,6 @@ def text_of(value: Parameter) -> str:
 
 def read_as(given: Parameter, default: Parameter) -> Parameter:
     """Read a value, as from a command line, as the kind of thing that the parameter's default is.
-
-    Parameters
-    ----------
-    given
-        The value.
-    default
-        The parameter's value in the workflow file, whose type counts.
-
-    Raises
-    ------
-    ValueError
-        It is none; the text says what it should be.
 
     Examples
     --------
@@ -82,23 +65,8 @@ def fill(
 ) -> Any:
     """Put parameters' values into a string, or into all that a list or table holds.
 
-    Parameters
-    ----------
-    value
-        As TOML gives it.
-    parameters
-        Name to value. Values are taken as they are, so that one may hold ``{{``.
-    location
-        Where the value stands.
-    unknown
-        Is told where a name stands that is no parameter's, and the text that names it.
-    used
-        Names that were met are added.
-
-    Returns
-    -------
-    object
-        The same, filled; strings that had a placeholder are `Filled`.
+    `parameters`: name to value. Values are taken as they are, so that one may hold ``{{``.
+    `unknown`: is told where a name stands that is no parameter's, and the text that names it.
     """
     if isinstance(value, str):
         if _is_script_text(location, value):
@@ -118,11 +86,6 @@ def _is_script_text(location: Location, value: str) -> bool:
 
 def is_text_of_script(value: str) -> bool:
     """Whether a stage's ``script`` is the script itself and not its path: it has more than one line, or begins with #!.
-
-    Parameters
-    ----------
-    value
-        What the stage says.
 
     Examples
     --------

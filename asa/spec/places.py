@@ -29,12 +29,7 @@ _STRINGS = (
 class Places:
     r"""Lines of the keys and values of a TOML file.
 
-    Parameters
-    ----------
-    file
-        Its path, for messages.
-    text
-        What it holds; it must be right TOML, or only what stands before the mistake is found.
+    `text`: what it holds; it must be right TOML, or only what stands before the mistake is found.
 
     Examples
     --------

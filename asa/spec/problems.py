@@ -85,22 +85,7 @@ class Problem:
 
 
 def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) -> tuple[str, str]:
-    """Say what pydantic found, and what to do.
-
-    Parameters
-    ----------
-    error
-        One of a `ValidationError`'s.
-    names
-        Names of the stages, by their number; None for one without.
-    missing
-        Keys that must be at that place and are not.
-
-    Returns
-    -------
-    tuple of str
-        Message and hint.
-    """
+    """Say what pydantic found, and what to do."""
     location, kind = error["loc"], error["type"]
     key = next((part for part in reversed(location) if isinstance(part, str) and part != "[key]"), "")
     stage = names[location[1]] if location[0] == "stage" and len(location) > 1 else None
@@ -141,13 +126,6 @@ def _whose(stage: str | None) -> str:
 def meant(written: str, known: Iterable[str]) -> str:
     """Say which known key somebody may have meant, for the beginning of a hint; empty if there is none.
 
-    Parameters
-    ----------
-    written
-        What was given.
-    known
-        Keys that there may be at this place.
-
     Examples
     --------
     >>> meant("mem", ["cores", "memory"]), meant("coers", ["cores", "memory"]), meant("x", ["cores"])
@@ -161,13 +139,6 @@ def meant(written: str, known: Iterable[str]) -> str:
 def means(written: str, key: str) -> bool:
     """Whether somebody who wrote an unknown key meant this one.
 
-    Parameters
-    ----------
-    written
-        What was given.
-    key
-        One that there is.
-
     Examples
     --------
     >>> means("waltime", "walltime"), means("time", "walltime"), means("command", "walltime")
@@ -177,20 +148,7 @@ def means(written: str, key: str) -> bool:
 
 
 def missing_of_stage(key: str, stage: str | None) -> tuple[str, str]:
-    """Say that a stage lacks what it, or the defaults, must say.
-
-    Parameters
-    ----------
-    key
-        That is missing.
-    stage
-        The stage's name; None where it has none.
-
-    Returns
-    -------
-    (str, str)
-        What is wrong, and what to do about it.
-    """
+    """Say that a stage lacks what it, or the defaults, must say."""
     return f"{_whose(stage)}{key!r} is missing", _ADD[key]
 
 

@@ -33,30 +33,15 @@ _ONE_OF = (("command", "script", "tasks", "tasks_file"), ("cores", "ntasks", "no
 
 @dataclass(slots=True)
 class Reading:
-    """A workflow file that was read, as far as that was possible.
-
-    Parameters
-    ----------
-    file
-        Its path.
-    places
-        On which line everything stands.
-    problems
-        What was found, in order of their lines.
-    workflow
-        None if there is an error.
-    origins
-        Where what a stage says stands: the stage's name and key to the location of the value.
-    scripts
-        Path of the script of each stage that has one in a file.
-    """
+    """A workflow file that was read, as far as that was possible."""
 
     file: Path
-    places: Places
-    problems: list[Problem] = field(default_factory=list)
-    workflow: Workflow | None = None
+    places: Places  # on which line everything stands
+    problems: list[Problem] = field(default_factory=list)  # what was found, in order of their lines
+    workflow: Workflow | None = None  # none if there is an error
+    # where what a stage says stands: the stage's name and key to the location of the value
     origins: dict[tuple[str, str], Location] = field(default_factory=dict)
-    scripts: dict[str, Path] = field(default_factory=dict)
+    scripts: dict[str, Path] = field(default_factory=dict)  # path of the script of each stage that has one in a file
 
     def add(self, location: Location, message: str, hint: str, severity: Severity = "error") -> None:
         """Tell of a problem with what stands at a location."""
@@ -173,13 +158,7 @@ def near_parameter(path: str | Path, name: str) -> str | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Names of what a folder holds; none if it cannot be read.
-
-    Parameters
-    ----------
-    folder
-        Its path.
-    """
+    """Names of what a folder holds; none if it cannot be read."""
     try:
         return [path.name for path in folder.iterdir()]
     except OSError:
@@ -187,13 +166,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read(path: str | Path, parameters: Mapping[str, Parameter] | None = None) -> Reading:
-    """Read a workflow file and keep all that was found on the way.
-
-    Parameters
-    ----------
-    path, parameters
-        As for `load_workflow`.
-    """
+    """Read a workflow file and keep all that was found on the way."""
     reading, document = _open(Path(path))
     if document is None:
         return reading

@@ -106,58 +106,28 @@ _TAKES_ONE_WORD = {"timeout": _DURATION, "taskset": re.compile(r"[0-9a-fx,-]+")}
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that a shell's text runs.
-
-    Parameters
-    ----------
-    name
-        As it is written.
-    line
-        In the text, from 0.
-    file
-        That an interpreter is given; empty for none.
-    """
+    """A program that a shell's text runs."""
 
     name: str
-    line: int
-    file: str = ""
+    line: int  # in the text, from 0
+    file: str = ""  # that an interpreter is given; empty for none
 
 
 @dataclass(slots=True)
 class ShellText:
-    """What a shell's text says.
+    """What a shell's text says."""
 
-    Parameters
-    ----------
-    programs
-        What it runs, as far as that stands there; what is run for its output comes first.
-    functions
-        Names of functions and aliases that it defines.
-    hides
-        The first command that may change what can be found, such as ``module``; empty if there is none.
-    moves
-        Whether it goes to another folder.
-    writes
-        Files into which it writes what a program prints.
-    forms
-        Which of `FORMS` it has, each with its first line.
-    """
-
+    # what it runs, as far as that stands there; what is run for its output comes first
     programs: list[Program] = field(default_factory=list)
-    functions: set[str] = field(default_factory=set)
-    hides: str = ""
-    moves: bool = False
-    writes: set[str] = field(default_factory=set)
-    forms: dict[str, int] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)  # names of functions and aliases that it defines
+    hides: str = ""  # the first command that may change what can be found, such as `module`; empty if there is none
+    moves: bool = False  # whether it goes to another folder
+    writes: set[str] = field(default_factory=set)  # files into which it writes what a program prints
+    forms: dict[str, int] = field(default_factory=dict)  # which of `FORMS` it has, each with its first line
 
 
 def interpreter_of(script: str) -> str:
     """Name the program that runs a script, as its first line says.
-
-    Parameters
-    ----------
-    script
-        Its text.
 
     Examples
     --------
@@ -175,10 +145,7 @@ def interpreter_of(script: str) -> str:
 def read_shell(text: str) -> ShellText:
     """Find what a shell's text runs.
 
-    Parameters
-    ----------
-    text
-        For sh or bash. Text that is no right shell is read as far as it goes.
+    `text`: for sh or bash. Text that is no right shell is read as far as it goes.
 
     Examples
     --------

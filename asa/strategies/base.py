@@ -249,15 +249,7 @@ class RunView:
 
 @dataclass(slots=True)
 class IdleAllowance:
-    """What allocations of a run that come early may idle, all in all; what is asked for ahead takes of it.
-
-    Parameters
-    ----------
-    core_hours
-        For the whole run.
-    left
-        Of these.
-    """
+    """What allocations of a run that come early may idle, all in all; what is asked for ahead takes of it."""
 
     core_hours: float
     left: float

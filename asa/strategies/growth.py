@@ -32,57 +32,27 @@ MOST_SPARE = 0.25  # of the stages' own walltime
 
 @dataclass(frozen=True, slots=True)
 class _Rise:
-    """A stage of a job that has yet to begin, and needs more cores than the one before it.
+    """A stage of a job that has yet to begin, and needs more cores than the one before it."""
 
-    Parameters
-    ----------
-    needed_s
-        When the one before it is expected to end.
-    is_kept
-        Whether the job would keep until then what joined it now.
-    growth
-        What was asked for already.
-    planned
-        Else what is to be asked for, if it can be foreseen when.
-    """
-
-    needed_s: float
-    is_kept: bool
-    growth: GrowthView | None
-    planned: PlannedJob | None
+    needed_s: float  # when the one before it is expected to end
+    is_kept: bool  # whether the job would keep until then what joined it now
+    growth: GrowthView | None  # what was asked for already
+    planned: PlannedJob | None  # else what is to be asked for, if it can be foreseen when
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is to be done about the jobs that there are.
+    """What is to be done about the jobs that there are."""
 
-    Parameters
-    ----------
-    growths
-        More cores to ask for.
-    cancellations
-        What came too early, and jobs that have stood still for too long.
-    wake_s
-        When the next of these will have.
-    ends_s
-        By stage, when it is expected to end.
-    """
-
-    growths: tuple[PlannedJob, ...] = ()
-    cancellations: tuple[Cancellation, ...] = ()
-    wake_s: float | None = None
-    ends_s: Mapping[str, float] = field(default_factory=dict)
+    growths: tuple[PlannedJob, ...] = ()  # more cores to ask for
+    cancellations: tuple[Cancellation, ...] = ()  # what came too early, and jobs that have stood still for too long
+    wake_s: float | None = None  # when the next of these will have
+    ends_s: Mapping[str, float] = field(default_factory=dict)  # by stage, when it is expected to end
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How jobs get their cores as they need them.
-
-    Parameters
-    ----------
-    lead_level, most_hold_s, most_resubmissions
-        As of `asa.strategies.elastic.Elastic`.
-    """
+    """How jobs get their cores as they need them."""
 
     lead_level: float = 0.5
     most_hold_s: float = 60.0
@@ -190,16 +160,7 @@ def predicted(
 ) -> WaitForecast:
     """Predict the wait of a job of some size, as far as the forecast can be asked for one.
 
-    Parameters
-    ----------
-    forecast
-        What is asked.
-    stages
-        That the job runs.
-    needed_s
-        When it is needed, on the scheduler's clock.
-    cores, walltime_s
-        What it asks for; not heeded by a forecast that knows only of stages.
+    `cores`, `walltime_s`: what it asks for; not heeded by a forecast that knows only of stages.
     """
     if isinstance(forecast, Sizing):
         return forecast.predict_size(stages, needed_s, cores, walltime_s)
@@ -288,17 +249,7 @@ def _doomed_s(view: RunView, names: Sequence[str]) -> float | None:
 def walltime_of(view: RunView, names: Sequence[str]) -> float:
     """Say what stages ask for together, without what their job may stand still.
 
-    Parameters
-    ----------
-    view
-        The run.
-    names
-        Of the stages.
-
-    Returns
-    -------
-    float
-        Seconds; for all stages of a workflow the walltime of the whole, if it has one.
+    Returns: seconds; for all stages of a workflow the walltime of the whole, if it has one.
     """
     if len(names) == len(view.workflow.stages):
         return view.workflow.walltime_s
@@ -308,17 +259,7 @@ def walltime_of(view: RunView, names: Sequence[str]) -> float:
 def width_of(view: RunView, name: str) -> int:
     """Say how wide a job that can grow is during a stage; 0 where none can, or not so far.
 
-    Parameters
-    ----------
-    view
-        The run.
-    name
-        Of the stage.
-
-    Returns
-    -------
-    int
-        Cores: the stage's, rounded up to what the site gives and takes.
+    Returns: cores: the stage's, rounded up to what the site gives and takes.
     """
     site, stage = view.capabilities, view.stages[name].stage
     if not site.grow_by:

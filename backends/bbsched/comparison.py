@@ -32,23 +32,11 @@ _RUNS_S = (0, 600, 3600, 3 * 3600, 6 * 3600, 12 * 3600)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload under one method.
-
-    Parameters
-    ----------
-    workload, method, solver
-        Names.
-    window
-        Jobs that are looked at together.
-    starvation_bound
-        See `WindowScheduler`.
-    seed
-        Of the workload.
-    """
+    """One workload under one method."""
 
     workload: str
     method: str
-    window: int = 20
+    window: int = 20  # jobs that are looked at together
     solver: str = "exact"
     starvation_bound: int = 50
     seed: int = 0
@@ -56,19 +44,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How long some of the jobs waited: those of `least` to `most` of something.
+    """How long some of the jobs waited: those of `least` to `most` of something."""
 
-    Parameters
-    ----------
-    least, most
-        Of nodes, of GB of burst buffer, or of seconds; `most` is None for no end.
-    jobs
-        How many.
-    average_wait_s
-        Seconds.
-    """
-
-    least: int
+    least: int  # of nodes, of GB of burst buffer, or of seconds; `most` is None for no end
     most: int | None
     jobs: int
     average_wait_s: float
@@ -79,48 +57,27 @@ class Outcome:
     """What became of a workload.
 
     Usages are of what there is over the time that is measured; jobs are those that were submitted in it.
-
-    Parameters
-    ----------
-    case
-        What was run.
-    nodes, burst_buffer_gb
-        How much the machine has.
-    jobs
-        How many are counted.
-    node_usage, burst_buffer_usage, ssd_usage
-        Shares; SSD only where jobs ask for it.
-    wasted_ssd
-        SSD of the nodes of running jobs that these did not ask for, as a share of all SSD.
-    average_wait_s, longest_wait_s
-        Of all jobs.
-    average_slowdown
-        Response time over run time, of jobs that are no accidents (`asa.backends.bbsched.workloads.is_normal`).
-    by_nodes, by_burst_buffer, by_run
-        Waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11).
-    decisions, inexact
-        How often the method was asked, and how often its answer was the best found rather than the best.
-    decision_s, worst_decision_s
-        How long a decision takes, in the mean and at most.
     """
 
     case: Case
-    nodes: int
+    nodes: int  # how much the machine has
     burst_buffer_gb: int
     jobs: int
-    node_usage: float
+    node_usage: float  # shares; SSD only where jobs ask for it
     burst_buffer_usage: float
     ssd_usage: float | None
-    wasted_ssd: float | None
+    wasted_ssd: float | None  # SSD of the nodes of running jobs that these did not ask for, as a share of all SSD
     average_wait_s: float
     longest_wait_s: int
+    # response time over run time, of jobs that are no accidents (`asa.backends.bbsched.workloads.is_normal`)
     average_slowdown: float
+    # waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11)
     by_nodes: tuple[Part, ...]
     by_burst_buffer: tuple[Part, ...]
     by_run: tuple[Part, ...]
-    decisions: int
+    decisions: int  # how often the method was asked, and how often its answer was the best found rather than the best
     inexact: int
-    decision_s: float
+    decision_s: float  # how long a decision takes, in the mean and at most
     worst_decision_s: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -146,18 +103,7 @@ class _Timed:
 
 
 def methods_for(workload: Workload) -> tuple[str, ...]:
-    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5.
-
-    Parameters
-    ----------
-    workload
-        Its machine tells: whether nodes have SSDs.
-
-    Returns
-    -------
-    tuple of str
-        Of `METHODS`, in their order.
-    """
+    """Name the methods that the paper compares on a workload: eight in Section 4.3, seven in Section 5."""
     left_out = ("weighted-cpu", "weighted-bb") if workload.system.per_node else ("constrained-ssd",)
     return tuple(name for name in METHODS if name not in left_out)
 
@@ -165,17 +111,8 @@ def methods_for(workload: Workload) -> tuple[str, ...]:
 def run_case(workload: Workload, case: Case) -> Outcome:
     """Schedule a workload, and measure.
 
-    Parameters
-    ----------
-    workload
-        What is submitted, to which machine.
-    case
-        By which method, and what is set of it.
-
-    Raises
-    ------
-    InputError
-        The method or solver is unknown, the window or bound is less than 1, or there is no job to measure.
+    Raises `InputError`: the method or solver is unknown, the window or bound is less than 1, or there is no job to
+    measure.
     """
     _refuse_empty(workload)
     table, system = workload.table, workload.system
@@ -231,26 +168,9 @@ def compare(
 ) -> list[Outcome]:
     """Run cases, side by side.
 
-    Parameters
-    ----------
-    workloads
-        By name and seed.
-    cases
-        What to run.
-    processes
-        How many run at once.
-    on_done
-        Is told of each outcome as it comes.
-
-    Returns
-    -------
-    list of Outcome
-        In the order of the cases; but for the times of decisions the same for any number of processes.
-
-    Raises
-    ------
-    InputError
-        A workload has no job to measure, which is found out before anything is run; or see `run_case`.
+    Returns: in the order of the cases; but for the times of decisions the same for any number of processes.
+    Raises `InputError`: a workload has no job to measure, which is found out before anything is run; or see
+    `run_case`.
     """
     wanted = list(cases)
     for workload in workloads.values():

@@ -22,12 +22,7 @@ __all__ = ["Distance", "gd_curve", "generational_distance"]
 def generational_distance(found: ArrayLike, true: ArrayLike, whole: ArrayLike = 1) -> float:
     """Average the distances of solutions from those of the true front that are nearest (Section 3.2.3).
 
-    Parameters
-    ----------
-    found, true
-        What solutions are worth, a row for each.
-    whole
-        What each objective is divided by first: as `System.totals`, to compare shares of the machine.
+    `whole`: what each objective is divided by first: as `System.totals`, to compare shares of the machine.
 
     Examples
     --------
@@ -43,20 +38,11 @@ class Distance(NamedTuple):
     """How far the genetic algorithm's solutions are from the true ones, on average, and how long it takes.
 
     Distances are of shares of the machine.
-
-    Parameters
-    ----------
-    generations, population
-        Of the genetic algorithm.
-    distance
-        Generational distance, in shares of the machine.
-    seconds
-        That a problem takes.
     """
 
     generations: int
     population: int
-    distance: float
+    distance: float  # generational distance, in shares of the machine
     seconds: float
 
 
@@ -68,19 +54,7 @@ def gd_curve(
 ) -> list[Distance]:
     """Measure distance and time over generations, for some sizes of the population.
 
-    Parameters
-    ----------
-    problems
-        Over which both are averaged. Those too hard for an exact solution are left out.
-    generations, populations
-        What is tried, each with each.
-    seed
-        Of the first problem; each has its own.
-
-    Raises
-    ------
-    InputError
-        No problem has a known exact solution.
+    `problems`: over which both are averaged. Those too hard for an exact solution are left out.
     """
     exact = Exact()
     fronts = [(problem, front) for problem in problems if (front := exact.solve(problem)).is_exact]

@@ -61,16 +61,10 @@ class Exact:
     more than `MOST_JOBS` jobs would fit, each alone. Then the front is that of what was found till then and of what a
     genetic algorithm finds. It is marked as not exact, and as found by "exact+genetic", or by "genetic" alone in the
     last case.
-
-    Parameters
-    ----------
-    most_work
-        How much is looked at before the search is given up, in steps of about a nanosecond. Unlike a time it is the
-        same for the same problem everywhere.
-    otherwise
-        What takes over.
     """
 
+    # how much is looked at before the search is given up, in steps of about a nanosecond. Unlike a time it is the same
+    # for the same problem everywhere.
     most_work: int = 100_000_000
     otherwise: Genetic = field(default_factory=Genetic)
 
@@ -119,13 +113,7 @@ def _united(problem: Problem, fronts: Sequence[Front], work: int) -> Front:
 
 
 class _Search:
-    """All that the kernels need to search for a front; `plant` or `aim` comes before each `run`.
-
-    Attributes
-    ----------
-    work
-        How much was looked at.
-    """
+    """All that the kernels need to search for a front; `plant` or `aim` comes before each `run`."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.work = problem, 0
@@ -205,12 +193,7 @@ class _Search:
     def run(self, most_work: int, before: Front | None = None) -> Front:
         """Search, until so much was looked at.
 
-        Parameters
-        ----------
-        most_work
-            Of this and all before.
-        before
-            What was found. What is worse than that is not looked for, but what is worth as much.
+        `before`: what was found. What is worse than that is not looked for, but what is worth as much.
         """
         problem = self._problem
         known = self._known if before is None else before.objectives[:, problem.goals]

@@ -28,24 +28,12 @@ _SCRAMBLE: Final = 0x9E3779B9
 
 @dataclass(frozen=True, slots=True)
 class Genetic:
-    """Approximates the front with a population of solutions that evolves.
+    """Approximates the front with a population of solutions that evolves."""
 
-    Parameters
-    ----------
-    generations
-        How many there are (the paper's ``G``).
-    population
-        How many solutions live at a time (``P``).
-    mutation
-        The probability with which a gene of a child flips (``p_m``).
-    seed
-        Of all that is drawn; the same seed gives the same front.
-    """
-
-    generations: int = 500
-    population: int = 20
-    mutation: float = 0.0005
-    seed: int = 0
+    generations: int = 500  # how many there are (the paper's `G`)
+    population: int = 20  # how many solutions live at a time (`P`)
+    mutation: float = 0.0005  # the probability with which a gene of a child flips (`p_m`)
+    seed: int = 0  # of all that is drawn; the same seed gives the same front
 
     def __post_init__(self) -> None:
         if self.generations < 0 or self.population < 1 or not 0 <= self.mutation <= 1:

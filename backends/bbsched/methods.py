@@ -101,17 +101,10 @@ class BinPacking:
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """Uses one resource as well as can be, and takes the others for mere limits.
+    """Uses one resource as well as can be, and takes the others for mere limits."""
 
-    Parameters
-    ----------
-    objective
-        What is to be used well.
-    solver
-        What finds the best; of several solutions that are as good, that with the jobs nearest the front.
-    """
-
-    objective: str = NODES
+    objective: str = NODES  # what is to be used well
+    # what finds the best; of several solutions that are as good, that with the jobs nearest the front
     solver: Solver = field(default_factory=Exact)
 
     def select(self, window: Window, free: Free) -> Selection:
@@ -121,17 +114,10 @@ class Constrained:
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """Maximises a weighted sum of objectives, as shares of the machine.
+    """Maximises a weighted sum of objectives, as shares of the machine."""
 
-    Parameters
-    ----------
-    weights
-        Whole numbers for some objectives; all weigh the same if not given.
-    solver
-        What finds the front, on which the best lies; of several, it is the one with the jobs nearest the front.
-    """
-
-    weights: Mapping[str, int] | None = None
+    weights: Mapping[str, int] | None = None  # whole numbers for some objectives; all weigh the same if not given
+    # what finds the front, on which the best lies; of several, it is the one with the jobs nearest the front
     solver: Solver = field(default_factory=Exact)
 
     def __post_init__(self) -> None:
@@ -162,16 +148,10 @@ class BBSched:
     It starts from the solution that uses most nodes, of several that with the jobs nearest the front. Instead it takes
     another one of the front if what that gains in all else, as shares of the machine, is more than `factor` times what
     it loses in nodes; of several the one that gains most.
-
-    Parameters
-    ----------
-    solver
-        What finds the front: `Exact`, or the paper's `Genetic`.
-    factor
-        As many as there are objectives if not given, which gives the paper's 2 for two and 4 for four.
     """
 
-    solver: Solver = field(default_factory=Exact)
+    solver: Solver = field(default_factory=Exact)  # what finds the front: `Exact`, or the paper's `Genetic`
+    # as many as there are objectives if not given, which gives the paper's 2 for two and 4 for four
     factor: int | None = None
 
     def select(self, window: Window, free: Free) -> Selection:
@@ -233,28 +213,12 @@ SOLVERS: Final[Mapping[str, Callable[[], Solver]]] = {"exact": Exact, "genetic":
 
 
 def load_solver(name: str) -> Solver:
-    """Find a solver by its name among `SOLVERS`.
-
-    Parameters
-    ----------
-    name
-        One of `SOLVERS`.
-    """
+    """Find a solver by its name among `SOLVERS`."""
     return _named(name, SOLVERS, "solver")()
 
 
 def load_method(name: str, system: System, solver: Solver | None = None) -> Method:
-    """Find a method by its name among `METHODS`.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    system
-        The machine that it is for.
-    solver
-        What finds fronts; `Exact` if not given.
-    """
+    """Find a method by its name among `METHODS`."""
     return _named(name, METHODS, "method")(system, Exact() if solver is None else solver)
 
 

@@ -76,17 +76,9 @@ def backfill(
 ) -> int:  # fmt: skip
     """Start jobs, in order, that fit now, and either end by a time or take only what is spare then.
 
-    Parameters
-    ----------
-    free, then
-        What is free now, and what is spare then beside the job that starts then; both are lessened by what starts.
-    started, taken
-        Where the jobs that start are written, and what each takes of each pool.
-
-    Returns
-    -------
-    int
-        How many start. O(jobs).
+    `free`, `then`: what is free now, and what is spare then beside the job that starts then; both are lessened by
+    what starts.
+    `started`, `taken`: where the jobs that start are written, and what each takes of each pool.
     """
     count = 0
     for i in range(many):

@@ -32,15 +32,9 @@ __all__ = ["Front", "Problem", "Selection", "Solution", "Window", "values"]
 class Window:
     """Jobs at the front of the queue, in order, and what each asks for.
 
-    Parameters
-    ----------
-    system
-        The machine.
-    demands
-        For each resource, what each job asks for: nodes, amounts of what is shared, and amounts *for each node* of
-        what each node has. Nothing is asked of a resource that is not named.
-    forced
-        Whether each job waited so long that it must be selected, if it fits.
+    `demands`: for each resource, what each job asks for: nodes, amounts of what is shared, and amounts *for each
+    node* of what each node has. Nothing is asked of a resource that is not named.
+    `forced`: whether each job waited so long that it must be selected, if it fits.
 
     Examples
     --------
@@ -107,17 +101,7 @@ class Window:
 
     @classmethod
     def of_needs(cls, system: System, needs: Integers, forced: NDArray[np.bool_]) -> Window:
-        """Make a window of rows of `needs`, unchecked: a scheduler does this many times a second.
-
-        Parameters
-        ----------
-        system
-            The machine.
-        needs
-            Rows of `needs` of one window or several.
-        forced
-            Whether each job must be selected.
-        """
+        """Make a window of rows of `needs`, unchecked: a scheduler does this many times a second."""
         window = object.__new__(cls)
         kinds, volumes = len(system.kinds), len(system.kinds) + len(system.shared)
         window.system, window.forced = system, forced
@@ -143,23 +127,6 @@ class Window:
 
         A job gets nodes of the least kind that will do, as long as there are any, and then better ones; those that
         need the best nodes come first, so that the others take none from them. So least is wasted.
-
-        Parameters
-        ----------
-        free
-            What is free.
-        jobs
-            Places in the window of jobs that fit together.
-
-        Returns
-        -------
-        ndarray of shape (jobs, kinds)
-            Nodes.
-
-        Raises
-        ------
-        InputError
-            The jobs do not fit together.
         """
         left = list(free.nodes)
         given = np.zeros((len(jobs), len(left)), dtype=np.int64)
@@ -181,18 +148,10 @@ class Window:
 
 
 class Solution(NamedTuple):
-    """Jobs that fit together, by their places in the window, and what they are worth.
-
-    Parameters
-    ----------
-    jobs
-        Their places, ascending.
-    objectives
-        What they are worth in each of `System.objectives` that counts.
-    """
+    """Jobs that fit together, by their places in the window, and what they are worth."""
 
     jobs: tuple[int, ...]
-    objectives: tuple[int, ...]
+    objectives: tuple[int, ...]  # what they are worth in each of `System.objectives` that counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,26 +160,14 @@ class Front:
 
     Of solutions that are worth the same there is one, that with the jobs nearest the front. They are in order, those
     with most nodes first.
-
-    Parameters
-    ----------
-    chosen
-        Whether each job of the window is selected, a row for each solution.
-    objectives
-        What each solution is worth, as `System.objectives` has it; what is wasted is a loss, and negative.
-    is_exact
-        They are all there are, and none can be bettered.
-    solver
-        What found them.
-    work
-        How much was looked at, in the solver's own measure.
     """
 
-    chosen: NDArray[np.bool_]
+    chosen: NDArray[np.bool_]  # whether each job of the window is selected, a row for each solution
+    # what each solution is worth, as `System.objectives` has it; what is wasted is a loss, and negative
     objectives: Integers
-    is_exact: bool
+    is_exact: bool  # they are all there are, and none can be bettered
     solver: str
-    work: int = 0
+    work: int = 0  # how much was looked at, in the solver's own measure
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -236,52 +183,20 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a method chose.
+    """What a method chose."""
 
-    Parameters
-    ----------
-    jobs
-        Places in the window, in order.
-    objectives
-        What they are worth.
-    is_exact
-        It is what the method is after, and not the best that was found.
-    solver
-        What found it; empty if nothing was searched for.
-    """
-
-    jobs: tuple[int, ...]
+    jobs: tuple[int, ...]  # places in the window, in order
     objectives: tuple[int, ...]
-    is_exact: bool = True
-    solver: str = ""
+    is_exact: bool = True  # it is what the method is after, and not the best that was found
+    solver: str = ""  # what found it; empty if nothing was searched for
 
 
 class Problem:
     """A window, what is free, and what is to be used well.
 
-    Parameters
-    ----------
-    window
-        The jobs.
-    free
-        What is free.
-    goals
-        Names of objectives; all of them, if not given. What is no goal is a constraint only.
-
-    Attributes
-    ----------
-    forced
-        Jobs that must be selected: those that waited too long, in order, as long as they fit.
-    jobs
-        Jobs that can be selected beside them.
-    uses
-        What these use, a row for each.
-    start
-        What the forced jobs use.
-    limits
-        How much of each constrained part of a usage there may be.
-    goal_parts
-        The parts of a usage that are goals.
+    `goals`: names of objectives; all of them, if not given. What is no goal is a constraint only.
+    `forced`: jobs that must be selected: those that waited too long, in order, as long as they fit.
+    `limits`: how much of each constrained part of a usage there may be.
     """
 
     def __init__(self, window: Window, free: Free, goals: Iterable[str] | None = None) -> None:
@@ -339,22 +254,7 @@ class Problem:
 
 
 def values(system: System, free: Free, usage: Integers) -> Integers:
-    """Work out every objective from usages, a row for each.
-
-    Parameters
-    ----------
-    system
-        The machine.
-    free
-        What is free.
-    usage
-        What sets of jobs take, shape (n, usages).
-
-    Returns
-    -------
-    ndarray of shape (n, objectives)
-        In the order of `System.objectives`.
-    """
+    """Work out every objective from usages, a row for each."""
     kinds = len(system.kinds)
     found = np.concatenate([usage[:, :1], usage[:, kinds:]], axis=1)
     if system.per_node:

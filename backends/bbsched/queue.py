@@ -28,27 +28,16 @@ class Queue:
     eighth to eight times as much as the machine has for each of its, log-uniform. That is twice their part in the mean:
     where every second one asks, burst buffer and cores are about as scarce. (The paper's requests do not depend on
     width. On a machine that runs hundreds of jobs at once, few of them could run beside each other.)
-
-    Parameters
-    ----------
-    method, solver, order, window, starvation_bound
-        See `WindowScheduler`; the first two by name.
-    gb_per_core
-        Burst buffer for each core of the machine.
-    share
-        Of the background's jobs, which ask for some.
-    seed
-        Of who asks, and for how much.
     """
 
-    method: str = "bbsched"
+    method: str = "bbsched"  # see `WindowScheduler`; the first two by name
     solver: str = "exact"
     order: str = "fcfs"
     window: int = 20
     starvation_bound: int = 50
-    gb_per_core: int = 4
-    share: float = 0.5
-    seed: int = 0
+    gb_per_core: int = 4  # burst buffer for each core of the machine
+    share: float = 0.5  # of the background's jobs, which ask for some
+    seed: int = 0  # of who asks, and for how much
 
     def __post_init__(self) -> None:
         self._scheduler(System(1, {BUFFER: 1}))  # now is the time to refuse it

@@ -44,19 +44,7 @@ _ROOM = 1024
 def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> Load:
     """Put jobs on a machine, for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
 
-    Parameters
-    ----------
-    system
-        The machine.
-    table
-        The jobs; their cores are counted as nodes.
-    demands
-        What else each asks for, in the order of the table; see `Window`.
-
-    Raises
-    ------
-    InputError
-        A job asks for what the machine does not have.
+    `demands`: what else each asks for, in the order of the table; see `Window`.
     """
     cluster = Cluster(system.pools)
     if not len(table):
@@ -69,23 +57,9 @@ def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> 
 class WindowScheduler:
     """Selects from a window, and backfills; a `asa.backends.simulated.policies.PassScheduler`.
 
-    Parameters
-    ----------
-    system
-        The machine. The engine's pools must be its `System.pools`.
-    method
-        What selects; see `asa.backends.bbsched.methods.METHODS`.
-    order
-        The machine's own order of the queue.
-    window
-        Jobs that are looked at together.
-    starvation_bound
-        A job that so many selections from its window have passed over must be selected.
-
-    Attributes
-    ----------
-    decisions, inexact
-        How often the method was asked, and how often its answer was the best found rather than the best.
+    `starvation_bound`: a job that so many selections from its window have passed over must be selected.
+    `decisions`, `inexact`: how often the method was asked, and how often its answer was the best found rather than
+    the best.
 
     Notes
     -----
@@ -161,15 +135,7 @@ class WindowScheduler:
 
 
 class _Pass:
-    """What is done within one pass.
-
-    Attributes
-    ----------
-    left
-        Whether each job of the window still waits.
-    free
-        What is free of each pool.
-    """
+    """What is done within one pass."""
 
     def __init__(
         self, scheduler: WindowScheduler, view: QueueView, front: Integers, is_starving: NDArray[np.bool_]

@@ -29,45 +29,22 @@ _INTEGER: Final = (int, np.integer)
 
 
 class Kind(NamedTuple):
-    """So many nodes that are alike, and what each of them has.
-
-    Parameters
-    ----------
-    nodes
-        How many.
-    each
-        What each has, by the resource's name.
-    """
+    """So many nodes that are alike, and what each of them has."""
 
     nodes: int
-    each: Mapping[str, int] = {}
+    each: Mapping[str, int] = {}  # what each has, by the resource's name
 
 
 class Free(NamedTuple):
-    """What is not in use: nodes of each kind, and of each shared resource.
-
-    Parameters
-    ----------
-    nodes
-        Of each kind.
-    shared
-        Of each shared resource, in the order of `System.shared`.
-    """
+    """What is not in use: nodes of each kind, and of each shared resource."""
 
     nodes: tuple[int, ...]
-    shared: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()  # of each shared resource, in the order of `System.shared`
 
 
 @dataclass(frozen=True)
 class System:
     """A machine as BBSched sees it.
-
-    Parameters
-    ----------
-    nodes
-        How many nodes it has; or the kinds of its nodes, each with at least as much of everything as the one before.
-    shared
-        How much there is of each resource that all nodes share.
 
     Examples
     --------
@@ -78,8 +55,9 @@ class System:
     Free(nodes=(50, 50), shared=(100,))
     """
 
+    # how many nodes it has; or the kinds of its nodes, each with at least as much of everything as the one before
     nodes: int | Sequence[Kind]
-    shared: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, int] = field(default_factory=dict)  # how much there is of each resource that all nodes share
 
     def __post_init__(self) -> None:
         for name, amount in ((NODES, sum(kind.nodes for kind in self.kinds)), *self.shared.items()):
@@ -157,13 +135,8 @@ class System:
     def left(self, pools: Integers, spare: Integers | None = None) -> Free:
         """Say what is free, from what is left of each of `pools`.
 
-        Parameters
-        ----------
-        pools
-            What is left.
-        spare
-            Of which no more than this may be taken. Nodes of a kind count for the kinds below, too: so the best are
-            given out first, as many as leave the limits of all.
+        `spare`: of which no more than this may be taken. Nodes of a kind count for the kinds below, too: so the
+        best are given out first, as many as leave the limits of all.
         """
         kinds = len(self.kinds)
         nodes, shared = pools[:kinds].tolist(), pools[kinds : kinds + len(self.shared)]
@@ -179,19 +152,8 @@ class System:
     def free(self, nodes: int | Sequence[int], shared: Mapping[str, int] | None = None) -> Free:
         """Say what is free.
 
-        Parameters
-        ----------
-        nodes
-            Nodes; of each kind, if there are several.
-        shared
-            Of each shared resource; all of those that are not named.
-
-        Raises
-        ------
-        InputError
-            A number is below 0 or above what there is, or there are not as many as kinds of nodes.
-        UnknownNameError
-            No shared resource has that name.
+        Raises `InputError`: a number is below 0 or above what there is, or there are not as many as kinds of
+        nodes.
         """
         counts = (int(nodes),) if isinstance(nodes, _INTEGER) else tuple(nodes)
         if len(counts) != len(self.kinds):
@@ -214,18 +176,7 @@ class System:
         return Free(counts, tuple(left.values()))
 
     def objective(self, name: str) -> int:
-        """Find the place of an objective.
-
-        Parameters
-        ----------
-        name
-            One of `objectives`.
-
-        Raises
-        ------
-        UnknownNameError
-            It is none.
-        """
+        """Find the place of an objective."""
         if name not in self.objectives:
             raise UnknownNameError(
                 f"nothing called {name!r} can be used well",

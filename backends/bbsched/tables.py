@@ -53,28 +53,14 @@ Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of an outcome.
+    """A figure of an outcome."""
 
-    Parameters
-    ----------
-    name
-        Of the field of `Outcome`.
-    words
-        What it is called.
-    scale, unit
-        What it is multiplied by to be shown, in this unit.
-    digits
-        Shown behind the point.
-    is_loss
-        The less of it, the better.
-    """
-
-    name: str
+    name: str  # of the field of `Outcome`
     words: str
-    scale: float = 1.0
+    scale: float = 1.0  # what it is multiplied by to be shown, in this unit
     unit: str = ""
     digits: int = 2
-    is_loss: bool = False
+    is_loss: bool = False  # the less of it, the better
 
 
 _NODES = Measure("node_usage", "node usage", 100, "%")
@@ -195,18 +181,6 @@ def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]
     """Normalise figures as the paper's Kiviat graphs do: 1 for the best method, 0 for the worst.
 
     Of what should be little the reciprocals are taken. Where all are the same, all are best.
-
-    Parameters
-    ----------
-    methods
-        Outcomes on one workload.
-    measures
-        The axes.
-
-    Returns
-    -------
-    dict of ndarray
-        By method, a number from 0 to 1 for each axis.
     """
     means = np.array([[values(some, one.name).mean() for one in measures] for some in methods.values()])
     is_loss = np.array([one.is_loss for one in measures])

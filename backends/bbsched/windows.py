@@ -26,28 +26,14 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """A solver, the size of windows that it is timed on, and how long it may take.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    solver
-        What finds fronts for BBSched.
-    window
-        Jobs that are looked at together.
-    median_s, p99_s
-        What a decision may take, half of them and all but one of a hundred.
-    paper_s
-        What it takes in the paper, at most.
-    """
+    """A solver, the size of windows that it is timed on, and how long it may take."""
 
     name: str
-    solver: Solver
-    window: int
-    median_s: float | None = None
+    solver: Solver  # what finds fronts for BBSched
+    window: int  # jobs that are looked at together
+    median_s: float | None = None  # what a decision may take, half of them and all but one of a hundred
     p99_s: float | None = None
-    paper_s: float | None = None
+    paper_s: float | None = None  # what it takes in the paper, at most
 
 
 DECIDERS: Final = (
@@ -61,30 +47,16 @@ DECIDERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long decisions took.
-
-    Parameters
-    ----------
-    solver, window
-        Of the decider.
-    which
-        All windows that a scheduler met, or the `fullest` of them.
-    windows
-        How many these are.
-    median_s, p99_s, worst_s
-        Of windows: each was decided several times, and the fastest counts, as other processes disturb.
-    exact
-        The share of decisions that are known to be right.
-    """
+    """How long decisions took."""
 
     solver: str
     window: int
-    which: Literal["all", "fullest"]
+    which: Literal["all", "fullest"]  # all windows that a scheduler met, or the `fullest` of them
     windows: int
-    median_s: float
+    median_s: float  # of windows: each was decided several times, and the fastest counts, as other processes disturb
     p99_s: float
     worst_s: float
-    exact: float
+    exact: float  # the share of decisions that are known to be right
 
 
 class _Recorder:
@@ -103,14 +75,7 @@ class _Recorder:
 def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Problem]:
     """Schedule the first jobs of a workload with BBSched, and give what it had to decide, in order.
 
-    Parameters
-    ----------
-    workload
-        The jobs, and the machine.
-    window
-        Jobs that are looked at together.
-    jobs
-        How many; the paper's are 1000 of Theta's, too (Figs 2 and 4).
+    `jobs`: how many; the paper's are 1000 of Theta's, too (Figs 2 and 4).
     """
     whole, recorder = workload.table, _Recorder()
     table = JobTable(*(column[:jobs] for column in (whole.submit, whole.run, whole.request, whole.cores)))
@@ -122,13 +87,7 @@ def harvest(workload: Workload, window: int = 20, jobs: int = 1000) -> list[Prob
 
 
 def fullest(problems: Sequence[Problem]) -> list[Problem]:
-    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy.
-
-    Parameters
-    ----------
-    problems
-        In any order.
-    """
+    """Give the quarter of them in which most jobs fit: most windows that a scheduler meets are easy."""
     ordered = sorted(problems, key=lambda problem: -len(problem.jobs))
     return ordered[: max(len(ordered) // 4, 1)]
 
@@ -136,14 +95,7 @@ def fullest(problems: Sequence[Problem]) -> list[Problem]:
 def time_decisions(decider: Decider, problems: Iterable[Problem], which: Literal["all", "fullest"] = "all") -> Timing:
     """Decide about windows, and measure how long that takes.
 
-    Parameters
-    ----------
-    decider
-        What decides.
-    problems
-        The windows, each of which is decided about several times; the quickest counts.
-    which
-        What they are, for the record.
+    `problems`: the windows, each of which is decided about several times; the quickest counts.
     """
     method = BBSched(decider.solver)
     told: list[tuple[float, bool]] = []

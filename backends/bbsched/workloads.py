@@ -80,30 +80,16 @@ _SMALL_GB, _LARGE_GB = 128, 256
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Jobs, what they ask for, and the machine that they are for.
-
-    Parameters
-    ----------
-    name
-        One of `NAMES`.
-    system
-        The machine: nodes, and GB of the other resources.
-    table
-        The jobs; their cores are nodes. All workloads of a machine that were made together share it.
-    demands
-        What each job asks for beside nodes, in the order of the table; of SSD on each of its nodes.
-    order
-        The machine's own order of the queue.
-    begin_s, end_s
-        What is measured lies between: jobs that are submitted from `begin_s` on and before `end_s`. Half a month
-        before it warms the machine up, half a month after it cools it down.
-    """
+    """Jobs, what they ask for, and the machine that they are for."""
 
     name: str
-    system: System
-    table: JobTable
+    system: System  # the machine: nodes, and GB of the other resources
+    table: JobTable  # the jobs; their cores are nodes. All workloads of a machine that were made together share it.
+    # what each job asks for beside nodes, in the order of the table; of SSD on each of its nodes
     demands: Mapping[str, Integers]
-    order: Literal["fcfs", "wfp"]
+    order: Literal["fcfs", "wfp"]  # the machine's own order of the queue
+    # what is measured lies between: jobs that are submitted from `begin_s` on and before `end_s`. Half a month before
+    # it warms the machine up, half a month after it cools it down.
     begin_s: int
     end_s: int
 
@@ -131,16 +117,6 @@ def is_normal(table: JobTable) -> NDArray[np.bool_]:
 
     The paper leaves abnormal jobs out, those that end abruptly at their beginning, and has no rule for it. Jobs that
     end in their first minute are such, unless they asked for little more.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-
-    Returns
-    -------
-    ndarray of bool
-        In the order of the table.
     """
     return (table.run >= 60) | (10 * table.run >= table.request)
 
@@ -150,28 +126,10 @@ def load_workloads(
 ) -> dict[str, Workload]:
     """Make workloads by name.
 
-    Parameters
-    ----------
-    names
-        Some of `NAMES`.
-    theta_log
-        The log that Theta's workloads are made of, in the Standard Workload Format.
-    days
-        How long workloads are; the whole log and `CORI_DAYS` if not given.
-    seed
-        The same seed gives the same workloads.
-
-    Returns
-    -------
-    dict of Workload
-        By name, in the order in which they were asked for.
-
-    Raises
-    ------
-    InputError
-        A name is unknown, Theta's log is not given or cannot be used, or there are too few days or jobs.
-    UnknownNameError
-        A name is none of `NAMES`.
+    `theta_log`: the log that Theta's workloads are made of, in the Standard Workload Format.
+    `days`: how long workloads are; the whole log and `CORI_DAYS` if not given.
+    Raises `InputError`: a name is unknown, Theta's log is not given or cannot be used, or there are too few days or
+    jobs.
     """
     wanted = list(names)
     for name in wanted:
@@ -207,25 +165,11 @@ def theta(trace: Trace, days: int | None = None, seed: int = 0) -> dict[str, Wor
     paper has a usage of 89.5 %: none of these workloads is short of it for long. For one that is, replace
     `Workload.system` by one with less, as 0.5 PB, of which S4 offers 0.92; requests go up to 285 TB.
 
-    Parameters
-    ----------
-    trace
-        A log that counts nodes, best read with ``exceed="kill"``: where jobs ran for longer than requested, their run
-        is cut here, as at a machine that kills them.
-    days
-        How many days of the log, from its begin; all if not given.
-    seed
-        The same seed gives the same requests.
-
-    Returns
-    -------
-    dict of Workload
-        By name.
-
-    Raises
-    ------
-    InputError
-        The log is shorter, there is nothing between warm-up and cool-down, or too few jobs ask for much.
+    `trace`: a log that counts nodes, best read with ``exceed="kill"``: where jobs ran for longer than requested,
+    their run is cut here, as at a machine that kills them.
+    `days`: how many days of the log, from its begin; all if not given.
+    Raises `InputError`: the log is shorter, there is nothing between warm-up and cool-down, or too few jobs ask for
+    much.
     """
     logged, where = trace.table, str(trace.path)
     begin_s = int(logged.submit[0])
@@ -285,22 +229,7 @@ def cori(days: int = CORI_DAYS, seed: int = 0) -> dict[str, Workload]:
     how long they run, and what they ask for. Only dozens of its jobs ask for much, 14 for more than 20 TB, and it is
     these that S3 and S4 repeat.
 
-    Parameters
-    ----------
-    days
-        How many days, from a Monday on; about 390 jobs a day.
-    seed
-        The same seed gives the same workloads.
-
-    Returns
-    -------
-    dict of Workload
-        By name.
-
-    Raises
-    ------
-    InputError
-        There is nothing between warm-up and cool-down.
+    `days`: how many days, from a Monday on; about 390 jobs a day.
     """
     _check_days(days, "cori")
     jobs, requests, _ = _seeds(seed)

@@ -39,31 +39,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a job runs.
-
-    Parameters
-    ----------
-    name
-        Of it.
-    iterations
-        After each is a reconfiguration point.
-    serial_s, parallel_s
-        Seconds for all iterations: the first on any number of nodes, the second over it.
-    wish
-        The bounds that it checks with.
-    period_s
-        For so long after a check, or after its start, further ones are ignored.
-    data_gb
-        What is redistributed when it is resized; 1 GB, as in section 7.3.
-    """
+    """What a job runs."""
 
     name: str
-    iterations: int
-    serial_s: float
+    iterations: int  # after each is a reconfiguration point
+    serial_s: float  # seconds for all iterations: the first on any number of nodes, the second over it
     parallel_s: float
-    wish: Wish
-    period_s: float = 0.0
-    data_gb: float = 1.0
+    wish: Wish  # the bounds that it checks with
+    period_s: float = 0.0  # for so long after a check, or after its start, further ones are ignored
+    data_gb: float = 1.0  # what is redistributed when it is resized; 1 GB, as in section 7.3
 
     def iteration_s(self, nodes: int) -> float:
         """Seconds that an iteration takes on so many nodes."""
@@ -83,18 +67,7 @@ class Application:
 def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: float = 0.0) -> Application:
     """Make an application whose sweet spot is its preferred size, and that takes so many seconds on its most nodes.
 
-    Parameters
-    ----------
-    name
-        Of the application.
-    iterations
-        Steps that it takes.
-    wish
-        The sizes that it can have, and the one that it prefers.
-    seconds
-        On its most nodes.
-    period_s
-        For so long after a check further ones are ignored.
+    `wish`: the sizes that it can have, and the one that it prefers.
 
     Examples
     --------
@@ -109,15 +82,7 @@ def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: 
 
 
 def sleep(seconds: float, nodes: int) -> Application:
-    """Flexible Sleep, which scales linearly, of so many seconds on so many nodes.
-
-    Parameters
-    ----------
-    seconds
-        How long it takes.
-    nodes
-        On so many.
-    """
+    """Flexible Sleep, which scales linearly, of so many seconds on so many nodes."""
     return Application("FS", 25, 0.0, seconds * nodes, Wish(1, 20))
 
 
@@ -129,33 +94,16 @@ N_BODY = amdahl("N-body", 25, Wish(1, 16, preferred=1), 1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is submitted.
+    """A job as it is submitted."""
 
-    Parameters
-    ----------
-    id
-        Its number; of two with the same priority the lower one is first.
-    submit_s
-        When it comes.
-    application
-        What it runs.
-    nodes
-        How many it asks for. A moldable job starts on what is free of these and the sizes below, if that is enough.
-    kind
-        Who decides on its size.
-    phases
-        Of an evolving job: from which iteration on it has which wish.
-    limit_s
-        Time that it asks for.
-    """
-
-    id: int
+    id: int  # its number; of two with the same priority the lower one is first
     submit_s: float
     application: Application
+    # how many it asks for. A moldable job starts on what is free of these and the sizes below, if that is enough.
     nodes: int
-    kind: Kind = Kind.MALLEABLE
-    phases: tuple[tuple[int, Wish], ...] = ()
-    limit_s: float = UNLIMITED_S
+    kind: Kind = Kind.MALLEABLE  # who decides on its size
+    phases: tuple[tuple[int, Wish], ...] = ()  # of an evolving job: from which iteration on it has which wish
+    limit_s: float = UNLIMITED_S  # time that it asks for
 
     def wish(self, iteration: int) -> Wish | None:
         """Give what it checks with after so many iterations; None if it never asks."""

@@ -27,18 +27,8 @@ _WHOLE = "whole nodes are given back here"
 class JobManager:
     """Answers the program of one job, and has the batch system take back what that leaves; fits `desk.Clerk`.
 
-    Parameters
-    ----------
-    backend
-        The batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
-    job_id
-        The job.
-    processes
-        How many it begins with.
-    cores_per_process
-        Of the job, for each of them.
-    partition
-        Where the job runs: only who waits for that counts. Everybody, if not given.
+    `backend`: the batch system. Where it is not `asa.backend.Adjustable` nothing is ever to be done.
+    `partition`: where the job runs: only who waits for that counts. Everybody, if not given.
     """
 
     def __init__(

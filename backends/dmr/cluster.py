@@ -31,24 +31,16 @@ __all__ = ["Cluster", "Record", "Resize", "Scheduling"]
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How Slurm goes through the queue.
+    """How Slurm goes through the queue."""
 
-    Parameters
-    ----------
-    age, size
-        Weights, in the multifactor priority, of the weeks since a job came, and of its share of the nodes.
-    window_s
-        Backfilling looks so far ahead: a job whose reservation would be later has none, and is overtaken by all that
-        fits. A day, as by default (``bf_window``). Jobs that ask for no time are taken to last a year, so that those
-        that wait for them have none.
-    depth
-        So many jobs are looked at: 100, as by default (``bf_max_job_test``).
-    """
-
+    # weights, in the multifactor priority, of the weeks since a job came, and of its share of the nodes
     age: float = 1000.0
     size: float = 1000.0
+    # backfilling looks so far ahead: a job whose reservation would be later has none, and is overtaken by all that
+    # fits. A day, as by default (`bf_window`). Jobs that ask for no time are taken to last a year, so that those that
+    # wait for them have none.
     window_s: float = 86400.0
-    depth: int = 100
+    depth: int = 100  # so many jobs are looked at: 100, as by default (`bf_max_job_test`)
 
     def rank(self, job: Job, nodes: int) -> float:
         """Work out where a job stands: lower is earlier. All grow old alike, so that this does not change."""
@@ -57,59 +49,28 @@ class Scheduling:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What a check came to.
-
-    Parameters
-    ----------
-    action
-        What was answered.
-    nodes
-        What the job was to have then.
-    at_s
-        When it was begun.
-    lasted_s
-        For how long the job stood still.
-    done
-        Whether it was done: an expansion may time out.
-    """
+    """What a check came to."""
 
     action: Action
-    nodes: int
+    nodes: int  # what the job was to have then
     at_s: float
-    lasted_s: float
-    done: bool = True
+    lasted_s: float  # for how long the job stood still
+    done: bool = True  # whether it was done: an expansion may time out
 
 
 @dataclass(slots=True)
 class Record:
-    """What became of a job.
-
-    Parameters
-    ----------
-    job
-        As it was submitted.
-    start_s, end_s
-        When it ran.
-    sizes
-        From when on it held how many nodes.
-    computed_s
-        Seconds that it computed, by the nodes that it did so on.
-    paused_s
-        Seconds that it stood still, for its checks.
-    resizes
-        What its checks came to, but for those that came to nothing.
-    checks
-        How many came to nothing.
-    """
+    """What became of a job."""
 
     job: Job
     start_s: float = 0.0
     end_s: float = 0.0
-    sizes: list[tuple[float, int]] = field(default_factory=list)
+    sizes: list[tuple[float, int]] = field(default_factory=list)  # from when on it held how many nodes
+    # seconds that it computed, by the nodes that it did so on
     computed_s: dict[int, float] = field(default_factory=dict)
-    paused_s: float = 0.0
-    resizes: list[Resize] = field(default_factory=list)
-    checks: int = 0
+    paused_s: float = 0.0  # seconds that it stood still, for its checks
+    resizes: list[Resize] = field(default_factory=list)  # what its checks came to, but for those that came to nothing
+    checks: int = 0  # how many came to nothing
 
     @property
     def wait_s(self) -> float:
@@ -142,26 +103,7 @@ class _Running:
 
 
 class Cluster:
-    """A cluster that runs a workload.
-
-    Parameters
-    ----------
-    nodes
-        How many.
-    jobs
-        The workload.
-    costs
-        Of resizing.
-    scheduling
-        Of the queue.
-    asynchronous
-        Checks are answered a check later.
-
-    Raises
-    ------
-    InputError
-        A job asks for more nodes than there are.
-    """
+    """A cluster that runs a workload."""
 
     def __init__(
         self,

@@ -98,31 +98,14 @@ class _Run:
 class DmrCore(InPython):
     """Queue, running jobs and clock; see `asa.backends.simulated.cores.base.Core`.
 
-    Parameters
-    ----------
-    capacity
-        Cores of the machine. To policy and mechanics each is a node.
-    table
-        The background load: what runs take, and ask for, on the cores that are asked for.
-    now
-        Where the clock begins.
-    jobs
-        Describes the job of a row, the same each time; None for a rigid one. Of its application counts how speed
-        depends on size; its iterations only say where phases begin.
-    costs
-        Of resizing.
-    asynchronous
-        What is answered to a check is done at the next one.
-    requeues
-        A job that is resized writes its data, stops, and waits in the queue, with its age, for as many cores as it is
-        to have; then it reads its data. `costs` say how long this takes, by their `Checkpoints`.
-    size
-        Weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000.
-
-    Attributes
-    ----------
-    end
-        Of each background job, -1 while it has not ended.
+    `capacity`: cores of the machine. To policy and mechanics each is a node.
+    `table`: the background load: what runs take, and ask for, on the cores that are asked for.
+    `jobs`: describes the job of a row, the same each time; None for a rigid one. Of its application counts how
+    speed depends on size; its iterations only say where phases begin.
+    `asynchronous`: what is answered to a check is done at the next one.
+    `requeues`: a job that is resized writes its data, stops, and waits in the queue, with its age, for as many
+    cores as it is to have; then it reads its data. `costs` say how long this takes, by their `Checkpoints`.
+    `size`: weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000.
 
     Notes
     -----

@@ -31,13 +31,7 @@ class Clerk(Protocol):
     """Who answers."""
 
     def reply(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answer what was said. It may take its time.
-
-        Raises
-        ------
-        ValueError
-            It cannot be understood; nothing is answered.
-        """
+        """Answer what was said. It may take its time."""
         ...
 
     def unheard(self, told: Mapping[str, Any]) -> None:
@@ -48,17 +42,8 @@ class Clerk(Protocol):
 class Desk:
     """A Unix socket, for as long as it is open.
 
-    Parameters
-    ----------
-    path
-        Of the socket, in a folder of the user's own. One that nobody serves any more is replaced.
-    clerk
-        Who answers.
-
-    Raises
-    ------
-    InputError
-        The path is too long for a socket, or cannot be used; or another serves it.
+    `path`: of the socket, in a folder of the user's own. One that nobody serves any more is replaced.
+    Raises `InputError`: the path is too long for a socket, or cannot be used; or another serves it.
     """
 
     def __init__(self, path: Path, clerk: Clerk) -> None:

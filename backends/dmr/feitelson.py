@@ -40,42 +40,16 @@ _MOST_REPEATS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rigid:
-    """A job of the model.
-
-    Parameters
-    ----------
-    submit_s
-        When it comes.
-    nodes
-        How wide it is.
-    run
-        How long it runs, in the model's unit.
-    first
-        The place of the job of which it is a repetition, its own if of none.
-    """
+    """A job of the model."""
 
     submit_s: float
     nodes: int
-    run: float
-    first: int
+    run: float  # how long it runs, in the model's unit
+    first: int  # the place of the job of which it is a repetition, its own if of none
 
 
 def draw(jobs: int, most: int, rng: random.Random) -> Iterator[Rigid]:
     """Draw so many jobs, on a machine of so many nodes.
-
-    Parameters
-    ----------
-    jobs
-        How many.
-    most
-        Nodes of the machine.
-    rng
-        What draws.
-
-    Yields
-    ------
-    Rigid
-        In order of submission.
 
     Examples
     --------

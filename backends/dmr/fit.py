@@ -36,20 +36,6 @@ def fit_times(
 ) -> tuple[float, float]:
     """Find the seconds that CG and Jacobi, and N-body, take on their most nodes.
 
-    Parameters
-    ----------
-    seeds
-        Of the workloads.
-    jobs
-        Sizes of the workloads.
-    scheduling
-        Of the queue.
-
-    Returns
-    -------
-    (float, float)
-        Seconds of CG and of N-body on their most nodes.
-
     Notes
     -----
     Gauss-Newton on the logarithms, from 300 s and 900 s.
@@ -72,16 +58,7 @@ def misfit(
 ) -> float:
     """Tell how far fixed workloads are from Table 4's: 0.1 is about 10 %.
 
-    Parameters
-    ----------
-    cg_s, n_body_s
-        What CG and N-body take on their most nodes, in seconds.
-    seeds
-        Workloads of each number of jobs are drawn by these, and averaged.
-    jobs
-        Numbers of jobs, of those in Table 4.
-    scheduling
-        How the machine schedules; as in the study if not given.
+    `seeds`: workloads of each number of jobs are drawn by these, and averaged.
     """
     ratios = _ratios(np.log([cg_s, n_body_s]), seeds, jobs, scheduling)
     return math.sqrt(float(np.mean(ratios**2)))

@@ -49,37 +49,19 @@ _LOOK_S = 0.02
 
 @dataclass(slots=True)
 class ManagedJob:
-    """A job of a `LocalManager`.
-
-    Parameters
-    ----------
-    number, name, nodes
-        As it was submitted.
-    output
-        File of what it writes.
-    submit_s, start_s, end_s
-        Seconds since 1970.
-    state
-        How it stands.
-    exit_code
-        Of its process; negative for a signal.
-    reason
-        Why it could not be started.
-    sizes
-        From when on it held how many nodes.
-    """
+    """A job of a `LocalManager`."""
 
     number: int
     name: str
     nodes: int
-    output: Path
+    output: Path  # file of what it writes
     submit_s: float
     state: JobState = JobState.PENDING
     start_s: float | None = None
     end_s: float | None = None
-    exit_code: int | None = None
-    reason: str = ""
-    sizes: list[tuple[float, int]] = field(default_factory=list)
+    exit_code: int | None = None  # of its process; negative for a signal
+    reason: str = ""  # why it could not be started
+    sizes: list[tuple[float, int]] = field(default_factory=list)  # from when on it held how many nodes
 
 
 @dataclass(slots=True)
@@ -93,23 +75,8 @@ class _Running:
 class LocalManager:
     """Runs jobs on some nodes of this machine, and resizes those that ask; a context, at whose end all have ended.
 
-    Parameters
-    ----------
-    nodes
-        How many there are.
-    grows
-        Whether a running job can be given more. Some batch systems can only take nodes back.
-    folder
-        Where its socket is, and what jobs write. One that ends with it, if not given.
-    tell
-        Is called with what happens, in words.
-    clock
-        Seconds since 1970.
-
-    Raises
-    ------
-    InputError
-        There can be no such manager.
+    `grows`: whether a running job can be given more. Some batch systems can only take nodes back.
+    `folder`: where its socket is, and what jobs write. One that ends with it, if not given.
 
     Examples
     --------
@@ -182,26 +149,7 @@ class LocalManager:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> int:
-        """Submit a job, and return its number.
-
-        Parameters
-        ----------
-        command
-            A program and its arguments.
-        nodes
-            On how many it is to start.
-        name
-            For people; the program's, if not given.
-        environment
-            Its variables; those of this process, if not given.
-        folder
-            Where it runs; here, if not given.
-
-        Raises
-        ------
-        InputError
-            It could never start.
-        """
+        """Submit a job, and return its number."""
         if not command:
             raise InputError("has no command", where="job", hint="Name a program, and its arguments.")
         if not 1 <= nodes <= self.nodes:

@@ -17,50 +17,26 @@ __all__ = ["Checkpoints", "Costs", "Ledger", "Resizer"]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Resizing by checkpoint and restart, as in the paper's related work (section 2), instead of by messages.
+    """Resizing by checkpoint and restart, as in the paper's related work (section 2), instead of by messages."""
 
-    Parameters
-    ----------
-    disk_gb_s
-        At which all of the job's data are written and read again, however many nodes it has.
-    restart_s
-        To end the processes and start the new ones.
-    """
-
-    disk_gb_s: float = 1.0
-    restart_s: float = 10.0
+    disk_gb_s: float = 1.0  # at which all of the job's data are written and read again, however many nodes it has
+    restart_s: float = 10.0  # to end the processes and start the new ones
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds for which a job stands still.
+    """Seconds for which a job stands still."""
 
-    Parameters
-    ----------
-    none_s
-        To hear that there is nothing to do: Table 2's average.
-    expand_s, shrink_s
-        To be resized, but for what follows: about Table 2's least.
-    per_node_s
-        For each node of an expanded job: deciding takes a little longer with more nodes (Fig. 3a).
-    per_leaving_s
-        For each node that leaves: all of these have to be waited for (Fig. 3b).
-    link_gb_s
-        Data move at this rate between each pair of nodes, of which there are as many as the job has nodes where it has
-        fewer: the more, the shorter (Fig. 3b). FDR10 has 5 GB/s.
-    timeout_s
-        A resizer job is waited for so long: Table 2's largest, less what an expansion takes.
-    checkpoints
-        Resize by these.
-    """
-
-    none_s: float = 0.0094
-    expand_s: float = 0.366
+    none_s: float = 0.0094  # to hear that there is nothing to do: Table 2's average
+    expand_s: float = 0.366  # to be resized, but for what follows: about Table 2's least
     shrink_s: float = 0.334
+    # for each node of an expanded job: deciding takes a little longer with more nodes (Fig. 3a).
     per_node_s: float = 0.003
-    per_leaving_s: float = 0.006
+    per_leaving_s: float = 0.006  # for each node that leaves: all of these have to be waited for (Fig. 3b).
+    # data move at this rate between each pair of nodes, of which there are as many as the job has nodes where it has
+    # fewer: the more, the shorter (Fig. 3b). FDR10 has 5 GB/s.
     link_gb_s: float = 5.0
-    timeout_s: float = 40.0
+    timeout_s: float = 40.0  # a resizer job is waited for so long: Table 2's largest, less what an expansion takes
     checkpoints: Checkpoints | None = None
 
     def resize_s(self, before: int, after: int, data_gb: float) -> float:
@@ -85,31 +61,15 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Resizer:
-    """A job that gets nodes for another one, with the highest priority.
+    """A job that gets nodes for another one, with the highest priority."""
 
-    Parameters
-    ----------
-    job
-        The running job that it depends on.
-    nodes
-        How many are to be added.
-    until_s
-        It is cancelled then.
-    """
-
-    job: int
-    nodes: int
+    job: int  # the running job that it depends on
+    nodes: int  # how many are to be added
     until_s: float
 
 
 class Ledger:
-    """Who has how many nodes. Each method is one update that the resource manager makes.
-
-    Parameters
-    ----------
-    nodes
-        Of the machine.
-    """
+    """Who has how many nodes. Each method is one update that the resource manager makes."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes

@@ -40,20 +40,6 @@ _ROUNDING = 1e-9
 class Wish:
     """What a job hands over with a check (section 5.1).
 
-    Parameters
-    ----------
-    least, most
-        Nodes to be resized to at least and at most.
-    factor
-        New sizes are the old one times or by a power of it.
-    preferred
-        The number of nodes that it prefers, if it has one.
-
-    Raises
-    ------
-    InputError
-        No job can be so.
-
     Examples
     --------
     >>> Wish(2, 32).sizes(8)
@@ -62,10 +48,10 @@ class Wish:
     (3, 6)
     """
 
-    least: int
+    least: int  # nodes to be resized to at least and at most
     most: int
-    factor: int = 2
-    preferred: int | None = None
+    factor: int = 2  # new sizes are the old one times or by a power of it
+    preferred: int | None = None  # the number of nodes that it prefers, if it has one
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
@@ -101,36 +87,18 @@ def _sizes(least: int, most: int, factor: int, nodes: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the resource manager answers.
-
-    Parameters
-    ----------
-    action
-        What to do.
-    nodes
-        How many the job has then.
-    promotes
-        Place in the queue of the job that gets the highest priority, as it can start on what a shrink gives back.
-    """
+    """What the resource manager answers."""
 
     action: Action
-    nodes: int
+    nodes: int  # how many the job has then
+    # place in the queue of the job that gets the highest priority, as it can start on what a shrink gives back
     promotes: int | None = None
 
 
 def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answer:
     """Answer a check (section 4).
 
-    Parameters
-    ----------
-    nodes
-        What the job holds.
-    wish
-        What it wants.
-    free
-        Idle nodes.
-    queued
-        Nodes that each waiting job needs, in the order of their priority.
+    `queued`: nodes that each waiting job needs, in the order of their priority.
 
     Examples
     --------
@@ -178,21 +146,9 @@ def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> 
 
     A shrink takes a while. Until then the job that it is for still waits, and another job must not shrink for it, too.
 
-    Parameters
-    ----------
-    free
-        Idle nodes.
-    coming
-        Nodes that jobs are about to give back, less those that others are about to get.
-    queued
-        Nodes that each waiting job needs, in the order of their priority.
-    promoted
-        So many of them, the first, have been promised what comes.
-
-    Returns
-    -------
-    int, list of int
-        Idle nodes, and the places in the queue of jobs, that nothing was promised of, nor to.
+    `coming`: nodes that jobs are about to give back, less those that others are about to get.
+    `queued`: nodes that each waiting job needs, in the order of their priority.
+    Returns: idle nodes, and the places in the queue of jobs, that nothing was promised of, nor to.
 
     Examples
     --------
@@ -213,14 +169,7 @@ def unpromised(free: int, coming: int, queued: Sequence[int], promoted: int) -> 
 def next_check(iteration_s: float, since_s: float, period_s: float) -> int:
     """Count the iterations to the next check that is not ignored (the checking inhibitor, section 5.1).
 
-    Parameters
-    ----------
-    iteration_s
-        How long an iteration takes.
-    since_s
-        Time since the last check that was answered, or since the start.
-    period_s
-        For so long checks are ignored.
+    `since_s`: time since the last check that was answered, or since the start.
 
     Examples
     --------

@@ -32,40 +32,17 @@ _PERCENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who is flexible.
+    """Who is flexible."""
 
-    Parameters
-    ----------
-    malleable, evolving, moldable
-        Shares of the jobs; the rest is rigid.
-    min_share, max_share
-        The least and the most that a flexible job may have of the cores that it asks for.
-    preferred_share
-        What a malleable job prefers, likewise; 0 for nothing.
-    factor
-        Sizes are the old one times or by a power of it.
-    period_s
-        A running job checks once in so many seconds.
-    data_gb
-        What is redistributed when a job is resized.
-    seed
-        Of the kinds.
-
-    Raises
-    ------
-    InputError
-        Nobody can be so.
-    """
-
-    malleable: float = 0.3
+    malleable: float = 0.3  # shares of the jobs; the rest is rigid
     evolving: float = 0.0
     moldable: float = 0.0
-    min_share: float = 0.25
+    min_share: float = 0.25  # the least and the most that a flexible job may have of the cores that it asks for
     max_share: float = 1.0
-    preferred_share: float = 0.0
-    factor: int = 2
-    period_s: int = 15
-    data_gb: float = 1.0
+    preferred_share: float = 0.0  # what a malleable job prefers, likewise; 0 for nothing
+    factor: int = 2  # sizes are the old one times or by a power of it
+    period_s: int = 15  # a running job checks once in so many seconds
+    data_gb: float = 1.0  # what is redistributed when a job is resized
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -108,24 +85,12 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The jobs of a log, and which of them are flexible; made by `Population.of`.
-
-    Parameters
-    ----------
-    population
-        Who is flexible.
-    table
-        The log.
-    capacity
-        Cores of the machine.
-    drawn
-        Kind of each job, an index, shape (jobs,).
-    """
+    """The jobs of a log, and which of them are flexible; made by `Population.of`."""
 
     population: Population
     table: JobTable
     capacity: int
-    drawn: NDArray[np.int64] = field(repr=False)
+    drawn: NDArray[np.int64] = field(repr=False)  # kind of each job, an index, shape (jobs,)
 
     def __call__(self, row: int) -> Job | None:
         """Describe a job; None if it is rigid, or has no other size."""

@@ -26,27 +26,13 @@ with its new size at once; or it stops between, and waits in the queue."""
 
 @dataclass(frozen=True, slots=True)
 class Dmr:
-    """What makes such a machine.
+    """What makes such a machine."""
 
-    Parameters
-    ----------
-    population
-        Which jobs can be resized, and how.
-    mode, resizing
-        See there.
-    size
-        Weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000, as in the study;
-        0 for first come first served.
-
-    Raises
-    ------
-    InputError
-        There is no such mode or way.
-    """
-
-    population: Population = field(default_factory=Population)
+    population: Population = field(default_factory=Population)  # which jobs can be resized, and how
     mode: Mode = "sync"
     resizing: Resizing = "messages"
+    # weight, in the queue's order, of a job's share of the machine, where a week of age weighs 1000, as in the study; 0
+    # for first come first served
     size: float = 0.0
 
     def __post_init__(self) -> None:

@@ -14,19 +14,9 @@ __all__ = ["Comparison", "Evolution", "compare", "evolution"]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """A workload over time (Fig. 6). Each number holds from its time to the next.
+    """A workload over time (Fig. 6). Each number holds from its time to the next."""
 
-    Parameters
-    ----------
-    times_s
-        When something changed, from the first submission on.
-    allocated
-        Nodes.
-    running, completed
-        Jobs.
-    """
-
-    times_s: tuple[float, ...]
+    times_s: tuple[float, ...]  # when something changed, from the first submission on
     allocated: tuple[int, ...]
     running: tuple[int, ...]
     completed: tuple[int, ...]
@@ -34,19 +24,11 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A job in the fixed and in the flexible version of its workload (Figs. 7 and 8).
-
-    Parameters
-    ----------
-    job, application
-        Which it is.
-    waits_s, runs_s
-        How long it waited and executed, fixed and flexible.
-    """
+    """A job in the fixed and in the flexible version of its workload (Figs. 7 and 8)."""
 
     job: int
     application: str
-    waits_s: tuple[float, float]
+    waits_s: tuple[float, float]  # how long it waited and executed, fixed and flexible
     runs_s: tuple[float, float]
 
     @property
@@ -57,13 +39,7 @@ class Comparison:
 
 
 def evolution(records: Sequence[Record]) -> Evolution:
-    """Work out a workload's evolution.
-
-    Parameters
-    ----------
-    records
-        Of its jobs.
-    """
+    """Work out a workload's evolution."""
     begin_s = min(record.job.submit_s for record in records)
     changes: list[tuple[float, int]] = []
     for record in records:
@@ -89,13 +65,7 @@ def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
 
 
 def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[Comparison]:
-    """Put each job of a workload beside itself, in the order of submission.
-
-    Parameters
-    ----------
-    fixed, flexible
-        What became of the same workload's jobs without and with resizing.
-    """
+    """Put each job of a workload beside itself, in the order of submission."""
     return [
         Comparison(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
         for one, other in zip(fixed, flexible, strict=True)

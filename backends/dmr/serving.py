@@ -137,13 +137,7 @@ def beside(
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run a program, which is told what this process is told, and return its exit code as a shell does.
-
-    Raises
-    ------
-    InputError
-        It cannot be started.
-    """
+    """Run a program, which is told what this process is told, and return its exit code as a shell does."""
     try:
         program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
     except OSError as error:
@@ -170,13 +164,7 @@ def _default_folder() -> Path:
 
 
 def _made(folder: Path | None) -> Path:
-    """Make the folder, which others are not to write to.
-
-    Raises
-    ------
-    InputError
-        It cannot be made, or belongs to another.
-    """
+    """Make the folder, which others are not to write to."""
     path = (folder or _default_folder()).absolute()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

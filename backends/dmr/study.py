@@ -28,54 +28,29 @@ _MAKERS = {"preliminary": preliminary, "throughput": throughput}
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What Table 2 reports of a workload.
+    """What Table 2 reports of a workload."""
 
-    Parameters
-    ----------
-    expands, shrinks
-        Of a job, on average; expansions that timed out are among them.
-    expand_s, shrink_s
-        Average seconds of one; nan if there was none.
-    timed_out
-        Share of the expansions that timed out; nan if there was none.
-    """
-
-    expands: float
-    expand_s: float
+    expands: float  # of a job, on average; expansions that timed out are among them
+    expand_s: float  # average seconds of one; nan if there was none
     shrinks: float
     shrink_s: float
-    timed_out: float
+    timed_out: float  # share of the expansions that timed out; nan if there was none
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a workload.
-
-    Parameters
-    ----------
-    measures
-        Times and utilisation.
-    actions
-        What was resized, and how long that took.
-    """
+    """What came of a workload."""
 
     measures: Measures
-    actions: Actions
+    actions: Actions  # what was resized, and how long that took
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What came of all.
-
-    Parameters
-    ----------
-    seeds
-        How many.
-    outcomes
-        By which workload, version and number of jobs; one for each seed.
-    """
+    """What came of all."""
 
     seeds: int
+    # by which workload, version and number of jobs; one for each seed
     outcomes: dict[tuple[Which, Version, int], list[Outcome]]
 
     def jobs(self, which: Which) -> list[int]:
@@ -84,17 +59,7 @@ class Study:
 
 
 def run_workload(which: Which, version: Version, jobs: int, seed: int, costs: Costs | None = None) -> list[Record]:
-    """Run a workload.
-
-    Parameters
-    ----------
-    which, jobs, seed
-        The workload.
-    version
-        Rigid jobs, or malleable ones whose checks are synchronous or asynchronous.
-    costs
-        Of resizing.
-    """
+    """Run a workload."""
     workload = _MAKERS[which](jobs, seed, Kind.RIGID if version == "fixed" else Kind.MALLEABLE)
     return Cluster(workload.nodes, workload.jobs, costs=costs, asynchronous=version == "asynchronous").run()
 
@@ -107,19 +72,7 @@ def study(
     costs: Costs | None = None,
     processes: int | None = None,
 ) -> Study:
-    """Run all workloads, in parallel.
-
-    Parameters
-    ----------
-    seeds
-        Workloads of each size.
-    throughput_jobs, preliminary_jobs
-        Sizes.
-    costs
-        Of resizing.
-    processes
-        One for each core if not given.
-    """
+    """Run all workloads, in parallel."""
     sizes: dict[Which, Sequence[int]] = {"throughput": throughput_jobs, "preliminary": preliminary_jobs}
     tasks = [
         (which, version, jobs, seed, costs)

@@ -21,26 +21,13 @@ Means = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A number of the paper, and ours.
+    """A number of the paper, and ours."""
 
-    Parameters
-    ----------
-    jobs
-        Of the workload; None for all of them.
-    version
-        Fixed, synchronous (which the throughput study calls flexible), asynchronous; or the change from the first.
-    what
-        Is told.
-    paper
-        None where it has none.
-    ours
-        What the study found.
-    """
-
-    jobs: int | None
+    jobs: int | None  # of the workload; None for all of them
+    # fixed, synchronous (which the throughput study calls flexible), asynchronous; or the change from the first
     version: Version | str
     what: str
-    paper: float | None
+    paper: float | None  # none where it has none
     ours: Interval
 
     def as_dict(self) -> dict[str, object]:

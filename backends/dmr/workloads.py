@@ -40,32 +40,14 @@ _LONGEST_S = 60.0 * FS.iterations
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs, and the nodes that they run on.
-
-    Parameters
-    ----------
-    nodes
-        Of the machine.
-    jobs
-        In order of submission.
-    """
+    """Jobs, and the nodes that they run on."""
 
     nodes: int
     jobs: tuple[Job, ...]
 
 
 def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
-    """Make a workload of FS jobs (section 7.4).
-
-    Parameters
-    ----------
-    jobs
-        How many.
-    seed
-        The same gives the same jobs.
-    kind
-        Whether, and how, they can be resized.
-    """
+    """Make a workload of FS jobs (section 7.4)."""
     most = FS.wish.most
     drawn = draw(jobs, most, random.Random(seed))
     return Workload(
@@ -80,19 +62,7 @@ def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
 def throughput(
     jobs: int, seed: int, kind: Kind, *, applications: Sequence[Application] = (CG, JACOBI, N_BODY)
 ) -> Workload:
-    """Make a workload of the three applications (section 7.5).
-
-    Parameters
-    ----------
-    jobs
-        How many.
-    seed
-        The same gives the same jobs.
-    kind
-        Whether, and how, they can be resized.
-    applications
-        That are drawn from, all as likely.
-    """
+    """Make a workload of the three applications (section 7.5)."""
     rng = random.Random(seed)
     drawn = list(draw(jobs, NODES, rng))
     chosen = [rng.choice(applications) for _ in drawn]
@@ -109,35 +79,17 @@ def throughput(
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What Tables 3 and 4 report of a workload.
+    """What Tables 3 and 4 report of a workload."""
 
-    Parameters
-    ----------
-    utilisation
-        Percent of the nodes that were allocated, from the first submission to the last end.
-    waiting, execution, completion
-        Mean seconds of a job.
-    whole
-        Seconds from the first submission to the last end (Fig. 4).
-    """
-
-    utilisation: float
-    waiting: float
+    utilisation: float  # percent of the nodes that were allocated, from the first submission to the last end
+    waiting: float  # mean seconds of a job
     execution: float
     completion: float
-    whole: float
+    whole: float  # seconds from the first submission to the last end (Fig. 4).
 
 
 def measure(records: Sequence[Record], nodes: int) -> Measures:
-    """Measure what became of a workload.
-
-    Parameters
-    ----------
-    records
-        What became of each job.
-    nodes
-        Of the machine.
-    """
+    """Measure what became of a workload."""
     whole_s = max(record.end_s for record in records) - min(record.job.submit_s for record in records)
     wait_s = sum(record.wait_s for record in records) / len(records)
     run_s = sum(record.run_s for record in records) / len(records)

@@ -31,24 +31,13 @@ BRIEF: Final = replace(PROXIMAL_SMALL, sampled=1, real=2, synthetic=4, jobs=500,
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A training that differs from the full one.
-
-    Parameters
-    ----------
-    words
-        What it is.
-    cost
-        What waiting costs.
-    order
-        Phases; a single one has as many sets as otherwise all have, or as many as there are.
-    how
-        What of `ProximalLearning` is otherwise.
-    """
+    """A training that differs from the full one."""
 
     words: str
     cost: Cost = field(default_factory=Waiting)
+    # phases; a single one has as many sets as otherwise all have, or as many as there are
     order: tuple[Phase, ...] = PHASES
-    how: Mapping[str, Any] = field(default_factory=dict)
+    how: Mapping[str, Any] = field(default_factory=dict)  # what of `ProximalLearning` is otherwise
 
 
 def _without(words: str, *columns: int) -> Variant:
@@ -111,17 +100,8 @@ def ablation(
 ) -> Iterator[Outcome]:
     """Train variants, and test each on days that none has seen.
 
-    Parameters
-    ----------
-    tested
-        The log.
-    config
-        Of each training.
-    seeds
-        Trainings of each variant, with seeds from 0 on.
-    names
-        Of `ABLATION` and `UNTRAINED`; all if not given. The full agent is trained in any case, as the others are
-        compared with it.
+    `names`: of `ABLATION` and `UNTRAINED`; all if not given. The full agent is trained in any case, as the others
+    are compared with it.
     """
     wanted = [*ABLATION, *UNTRAINED] if names is None else names
     material = tested.material

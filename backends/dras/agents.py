@@ -23,17 +23,8 @@ __all__ = ["Actor", "Learner", "Learning", "PolicyGradient", "QLearning", "learn
 class Actor:
     """Chooses by a network, which it never changes. It needs no PyTorch.
 
-    Parameters
-    ----------
-    shape, parameters
-        Of the network.
-    scale_s
-        Scale of times that it was trained with.
-    sample
-        For DRAS-PG, whether to draw by the likelihoods, as while learning; else the likeliest job is chosen, the older
-        of two that are as likely. DRAS-DQL always takes the job that it values most.
-    seed
-        Of the draws.
+    `sample`: for DRAS-PG, whether to draw by the likelihoods, as while learning; else the likeliest job is chosen,
+    the older of two that are as likely. DRAS-DQL always takes the job that it values most.
     """
 
     def __init__(
@@ -66,28 +57,15 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How it is learned; the paper's values, if not given others.
-
-    Parameters
-    ----------
-    rate
-        Of Adam.
-    instances
-        Parameters are updated each time that something was chosen at so many passes.
-    epsilon, epsilon_decay
-        Chance that DRAS-DQL chooses at random, at first, and what it is multiplied by with each update.
-    discount
-        What a reward one choice later counts; 1 in the paper.
-    device
-        What PyTorch learns on: ``cpu``, ``cuda``, or ``auto`` for the latter where there is one.
-    """
+    """How it is learned; the paper's values, if not given others."""
 
     rate: float = 0.001
-    instances: int = 10
+    instances: int = 10  # parameters are updated each time that something was chosen at so many passes
+    # chance that DRAS-DQL chooses at random, at first, and what it is multiplied by with each update
     epsilon: float = 1.0
     epsilon_decay: float = 0.995
-    discount: float = 1.0
-    device: str = "cpu"
+    discount: float = 1.0  # what a reward one choice later counts; 1 in the paper
+    device: str = "cpu"  # what PyTorch learns on: `cpu`, `cuda`, or `auto` for the latter where there is one
 
     def __post_init__(self) -> None:
         shares = (self.epsilon, self.epsilon_decay, self.discount)
@@ -100,31 +78,7 @@ class Learning:
 
 
 class Learner(ABC):
-    """What both learners have in common; see `PolicyGradient` and `QLearning`.
-
-    Parameters
-    ----------
-    shape
-        Of the network.
-    how
-        How it is learned.
-    scale_s
-        Scale of times.
-    seed
-        Of the first parameters, and of all draws.
-    parameters
-        To begin with; drawn, if not given.
-
-    Attributes
-    ----------
-    updates
-        Updates so far.
-
-    Raises
-    ------
-    MissingExtraError
-        PyTorch is not installed.
-    """
+    """What both learners have in common; see `PolicyGradient` and `QLearning`."""
 
     def __init__(
         self,
@@ -220,15 +174,7 @@ class Learner(ABC):
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Tell all that going on takes, at the end of an episode: arrays, and what is fit for JSON.
 
-        Returns
-        -------
-        (dict of ndarray, dict)
-            Parameters and the optimiser's moments by name; updates and the state of the draws.
-
-        Raises
-        ------
-        InputError
-            An episode is not over.
+        Returns: parameters and the optimiser's moments by name; updates and the state of the draws.
         """
         if self._rows:
             raise InputError("is in the middle of an episode", where="learner", hint="Save it when one has ended.")
@@ -264,13 +210,6 @@ class PolicyGradient(Learner):
     The baseline of the k-th choice since the last update is the mean, over the updates before, of the rewards from the
     k-th choice on. Where no update before had so many choices, nothing is known to be usual, and nothing learned from
     the choice.
-
-    Parameters
-    ----------
-    shape, how
-        As for `Learner`.
-    **others
-        As for `Learner`.
     """
 
     def __init__(self, shape: Shape, how: Learning | None = None, **others: Any) -> None:
@@ -327,13 +266,6 @@ class QLearning(Learner):
     Values move towards the reward and the best value at the next choice, as they were when that was made; as printed,
     the sign of Equation 4 would move them away. The last choice before an update waits for the next one, which comes
     before the next update.
-
-    Parameters
-    ----------
-    shape, how
-        As for `Learner`.
-    **others
-        As for `Learner`.
     """
 
     def __init__(self, shape: Shape, how: Learning | None = None, **others: Any) -> None:
@@ -366,15 +298,7 @@ class QLearning(Learner):
 
 
 def learner(shape: Shape, how: Learning | None = None, **others: Any) -> PolicyGradient | QLearning:
-    """Make the learner that a network is for; see `Learner` for what else can be given.
-
-    Parameters
-    ----------
-    shape, how
-        As for `Learner`.
-    **others
-        As for `Learner`.
-    """
+    """Make the learner that a network is for; see `Learner` for what else can be given."""
     return (PolicyGradient if shape.kind == "pg" else QLearning)(shape, how, **others)
 
 

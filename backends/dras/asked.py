@@ -53,32 +53,19 @@ _DAYS_OF_CORI: Final = (21, 7)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training that is asked for.
+    """A training that is asked for."""
 
-    Parameters
-    ----------
-    source, cores, days
-        What is learned from: a log or a model, its processors, and how many days to learn from and to choose by.
-    agent, config, objective
-        What learns, how much, and what for.
-    sets, jobs
-        Synthetic sets, and jobs of each, if not those of the size.
-    seed
-        Of everything that is drawn.
-    out
-        Where the best agent is written; what has been done is kept beside it.
-    """
-
+    # what is learned from: a log or a model, its processors, and how many days to learn from and to choose by
     source: str
     cores: int | None
     days: tuple[int, int]
-    agent: str
+    agent: str  # what learns, how much, and what for
     config: str
     objective: str | None
-    sets: int | None
+    sets: int | None  # synthetic sets, and jobs of each, if not those of the size
     jobs: int | None
-    seed: int
-    out: Path
+    seed: int  # of everything that is drawn
+    out: Path  # where the best agent is written; what has been done is kept beside it
 
     @property
     def folder(self) -> Path:
@@ -105,17 +92,7 @@ class Order:
 def fill(order: Order, tell: Callable[[Sequence[Episode]], None] | None = None) -> list[Episode]:
     """Train as asked for, and write the best agent.
 
-    Parameters
-    ----------
-    order
-        What is asked for.
-    tell
-        Called with all episodes that are done, at the beginning and after each.
-
-    Returns
-    -------
-    list of Episode
-        All of them.
+    `tell`: called with all episodes that are done, at the beginning and after each.
     """
     training = order.begin()
     if tell is not None:
@@ -134,13 +111,7 @@ def best_of(episodes: Sequence[Episode]) -> Episode:
 
 
 def check_known(name: str, known: Sequence[str], option: str) -> None:
-    """See that an option's name is one of some.
-
-    Raises
-    ------
-    UnknownNameError
-        It is none.
-    """
+    """See that an option's name is one of some."""
     if name not in known:
         raise UnknownNameError(
             f"{name!r} is unknown", where=option, hint=f"{near(name, known)}Known: {', '.join(known)}."
@@ -199,13 +170,7 @@ def days_of(source: str, train_days: int | None, validate_days: int | None) -> t
 
 
 def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Material:
-    """Give what is learned from and chosen by.
-
-    Raises
-    ------
-    InputError
-        The machine is too small for a model's jobs.
-    """
+    """Give what is learned from and chosen by."""
     tested = _split(source, cores, days)
     if tested is not None:
         return tested.material
@@ -221,13 +186,7 @@ def material_of(source: str, cores: int | None, days: tuple[int, int]) -> Materi
 
 
 def tested_days(source: str, cores: int | None, train_days: int | None, validate_days: int | None) -> Split:
-    """Cut a log up into what is learned from, chosen by, and tested on.
-
-    Raises
-    ------
-    InputError
-        It is no log.
-    """
+    """Cut a log up into what is learned from, chosen by, and tested on."""
     tested = _split(source, cores, days_of(source, train_days, validate_days))
     if tested is None:
         raise InputError("is a model, which has no days to test on", where=source, hint="Give a log (SWF), or cori.")

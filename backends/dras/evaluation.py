@@ -55,25 +55,12 @@ _KEPT = ("users", "groups", "queues", "partitions", "memory_kb", "wait_s", "job_
 
 @dataclass(frozen=True)
 class Split:
-    """A log in three parts, in order of time.
-
-    Parameters
-    ----------
-    name
-        Of the log.
-    material
-        What agents may learn from and be chosen by: the first part, with a model fitted to it, and the second.
-    test
-        The rest; its first day is counted as day `from_day` of the log.
-    from_day
-        See above.
-    jobs
-        All of the log.
-    """
+    """A log in three parts, in order of time."""
 
     name: str
+    # what agents may learn from and be chosen by: the first part, with a model fitted to it, and the second
     material: Material
-    test: JobTable
+    test: JobTable  # the rest; its first day is counted as day `from_day` of the log
     from_day: int
     jobs: JobTable
 
@@ -84,19 +71,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`.
+    """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`."""
 
-    Parameters
-    ----------
-    above, to
-        Shares of the machine, from 0 to 1.
-    jobs
-        How many.
-    mean_wait_s, max_wait_s
-        Seconds.
-    """
-
-    above: float
+    above: float  # shares of the machine, from 0 to 1
     to: float
     jobs: int
     mean_wait_s: float
@@ -105,37 +82,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait.
-
-    Parameters
-    ----------
-    mode
-        ``ready``, ``reserved`` or ``backfilled``.
-    jobs, core_hours
-        Shares, from 0 to 1.
-    mean_wait_s
-        Seconds.
-    """
+    """Jobs that started in one mode: their share of all jobs and of the core-hours, and their mean wait."""
 
     mode: str
-    jobs: float
+    jobs: float  # shares, from 0 to 1
     core_hours: float
     mean_wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """Jobs submitted in a week: core-hours that they ran for, and their mean wait.
-
-    Parameters
-    ----------
-    number
-        From 0.
-    core_hours
-        That were submitted.
-    mean_wait_s
-        Seconds.
-    """
+    """Jobs submitted in a week: core-hours that they ran for, and their mean wait."""
 
     number: int
     core_hours: float
@@ -144,33 +101,17 @@ class Week:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the test jobs under a method.
-
-    Parameters
-    ----------
-    method
-        Name.
-    run
-        Which of several of that method, from 0.
-    mean_wait_s, max_wait_s, response_s, slowdown, utilisation
-        See `asa.backends.dras.scoring.Score`.
-    by_size
-        Waits by width (Fig. 7).
-    modes
-        How jobs started (Table IV, Fig. 8); nothing where the method does not tell.
-    weeks
-        See `Week` (Fig. 9).
-    """
+    """What became of the test jobs under a method."""
 
     method: str
-    run: int
+    run: int  # which of several of that method, from 0
     mean_wait_s: float
     max_wait_s: int
     response_s: float
     slowdown: float
     utilisation: float
-    by_size: tuple[Part, ...]
-    modes: tuple[Share, ...]
+    by_size: tuple[Part, ...]  # waits by width (Fig. 7).
+    modes: tuple[Share, ...]  # how jobs started (Table IV, Fig. 8); nothing where the method does not tell.
     weeks: tuple[Week, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -179,17 +120,7 @@ class Outcome:
 
 
 def trace_of(table: JobTable, nodes: int, name: str) -> Trace:
-    """Make a log of jobs that are from elsewhere, of users that nobody knows.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-    nodes
-        Of the machine; they are taken for its cores.
-    name
-        Of the log.
-    """
+    """Make a log of jobs that are from elsewhere, of users that nobody knows."""
     unknown = np.full(len(table), -1, dtype=np.int32)
     ids = np.arange(1, len(table) + 1)
     return Trace(Path(name), nodes, table, ids, {}, unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
@@ -199,18 +130,6 @@ def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Spl
     """Cut a log into what is learned from, what agents are chosen by, and what they are tested on.
 
     The model of synthetic jobs is fitted to the first part alone. Jobs belong to the part in which they are submitted.
-
-    Parameters
-    ----------
-    trace
-        The log, best read with ``exceed="kill"``.
-    train_days, validate_days
-        Lengths of the first two parts.
-
-    Raises
-    ------
-    InputError
-        A part has no jobs.
     """
     table, days = trace.table, (train_days, train_days + validate_days)
     begin = int(table.submit[0]) if len(table) else 0
@@ -248,19 +167,7 @@ def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
 
     The log is known by its jobs; by its name where an agent's file does not tell which jobs it has seen.
 
-    Parameters
-    ----------
-    agent
-        What is to be tested.
-    tested
-        The log, cut up.
-    where
-        For the error.
-
-    Raises
-    ------
-    InputError
-        It learned from this log, or was chosen by it, up to a later day than the test begins.
+    Raises `InputError`: it learned from this log, or was chosen by it, up to a later day than the test begins.
     """
     if agent.seen_days <= tested.from_day:
         return
@@ -273,22 +180,7 @@ def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
 
 
 def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str, Callable[[], PassScheduler | Policy]]:
-    """Say how to make each of `RIVALS`.
-
-    Parameters
-    ----------
-    objective
-        Of Optimization.
-    seed
-        Of Random's draws.
-    usual_s
-        For `Patient`.
-
-    Returns
-    -------
-    dict
-        What makes each, by name.
-    """
+    """Say how to make each of `RIVALS`."""
     ranks = first_ranks(np.random.Generator(np.random.PCG64(0)))
     return {
         "fcfs-easy": lambda: TwoLevels(First(), window=0),
@@ -302,17 +194,7 @@ def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str
 
 
 def evaluate(table: JobTable, nodes: int, scheduler: PassScheduler | Policy, method: str, number: int = 0) -> Outcome:
-    """Schedule test jobs on an empty machine, and measure.
-
-    Parameters
-    ----------
-    table, nodes
-        The jobs, and the machine.
-    scheduler
-        What schedules.
-    method, number
-        What it is called, and which one of these it is.
-    """
+    """Schedule test jobs on an empty machine, and measure."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     work = table.run * table.cores
@@ -339,15 +221,6 @@ def adapting(agent: Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Pa
 
     What it learns from are jobs that have been submitted by then, with the run times that they turned out to have; of
     those that still run at the time, what is known is that they do, so that these are left out.
-
-    Parameters
-    ----------
-    agent
-        To begin with.
-    table, nodes
-        What it will schedule.
-    seed
-        Of what is drawn.
     """
     return _Adapting(agent, table, nodes, seed)
 

@@ -38,28 +38,18 @@ _FEW: Final = 5
 class Shape:
     """The size of a network.
 
-    Parameters
-    ----------
-    kind
-        ``pg`` sees a whole window of jobs, and says how likely each is to be chosen. ``dql`` sees one job, and says
-        what it is worth.
-    nodes
-        Of the machine.
-    window
-        Jobs among which one is chosen.
-    hidden
-        Neurons of the two fully connected layers.
-
     Examples
     --------
     >>> Shape("pg", 4360).parameters, Shape("dql", 4360).parameters
     (21890053, 21449004)
     """
 
+    # `pg` sees a whole window of jobs, and says how likely each is to be chosen. `dql` sees one job, and says what it
+    # is worth.
     kind: Kind
     nodes: int
-    window: int = 50
-    hidden: tuple[int, int] = (4000, 1000)
+    window: int = 50  # jobs among which one is chosen
+    hidden: tuple[int, int] = (4000, 1000)  # neurons of the two fully connected layers
 
     def __post_init__(self) -> None:
         if self.kind not in ("pg", "dql") or min(self.nodes, self.window, *self.hidden) < 1 or self.parameters > _MOST:
@@ -104,18 +94,6 @@ def initial(shape: Shape, rng: np.random.Generator) -> dict[str, Floats]:
 
     Weights are uniform, with a spread that keeps the variance through a leaky rectifier (He et al., 2015); biases are
     0. The output begins near 0, so that at first all jobs are about as likely.
-
-    Parameters
-    ----------
-    shape
-        Of the network.
-    rng
-        What draws.
-
-    Returns
-    -------
-    dict of ndarray
-        By the names of `Shape.arrays`, in single precision.
     """
     parameters: dict[str, Floats] = {}
     for name, size in shape.arrays.items():
@@ -134,13 +112,6 @@ class Evaluator:
     number after the filter. So of the first layer only sums over ranges of rows are needed, which are differences of
     running sums: the costs do not depend on the number of nodes, but on that of running jobs. Where these are so many
     that it does not pay, all rows are multiplied.
-
-    Parameters
-    ----------
-    shape
-        Of the network.
-    parameters
-        They may change; `refresh` then has to be called.
     """
 
     def __init__(self, shape: Shape, parameters: Mapping[str, Floats]) -> None:
@@ -206,12 +177,7 @@ def _leaky(values: Floats) -> Floats:
 def forward(parameters: Mapping[str, Any], rows: Any) -> Any:
     """Put a batch of inputs through a network of PyTorch's tensors.
 
-    Parameters
-    ----------
-    parameters
-        Tensors by name, as in `Shape.arrays`.
-    rows
-        A tensor of inputs, each of so many rows and 2 columns.
+    `rows`: a tensor of inputs, each of so many rows and 2 columns.
     """
     leaky_relu = pytorch().nn.functional.leaky_relu
     hidden = (rows @ parameters["filter"] + parameters["filter_bias"]) @ parameters["first"]
@@ -220,13 +186,7 @@ def forward(parameters: Mapping[str, Any], rows: Any) -> Any:
 
 
 def pytorch() -> Any:
-    """Import PyTorch, which only learning needs.
-
-    Raises
-    ------
-    MissingExtraError
-        It is not installed.
-    """
+    """Import PyTorch, which only learning needs."""
     try:
         return import_module("torch")
     except ImportError as error:

@@ -56,29 +56,13 @@ class Patient(TwoLevels):
     and its reservation stands until it starts: nothing can delay it. The reservation of another is for the pass; at the
     next one level 1 chooses anew, and may choose a job that came meanwhile.
 
-    Parameters
-    ----------
-    judge
-        What chooses.
-    patience
-        See above; 0 for order of age, with EASY backfilling but for who fills holes.
-    window
-        So many jobs, the oldest, are offered to it at once.
-    usual_s
-        A wait that has occurred in order of age; 0 if none is known.
-    cost
-        What waiting costs, if that is to be reckoned. One that learns needs it.
-    fills
-        Whether there is a level 2: whether jobs start beside a reservation.
-    keeps
-        Whether every reservation stands until its job starts, as in the paper.
-
-    Attributes
-    ----------
-    total_reward, selections
-        What all waiting so far has cost, negated, and how many jobs have started.
-    promised
-        By job whose reservation stands, the start that it was promised at first.
+    `patience`: see above; 0 for order of age, with EASY backfilling but for who fills holes.
+    `usual_s`: a wait that has occurred in order of age; 0 if none is known.
+    `cost`: what waiting costs, if that is to be reckoned. One that learns needs it.
+    `fills`: whether there is a level 2: whether jobs start beside a reservation.
+    `keeps`: whether every reservation stands until its job starts, as in the paper.
+    `total_reward`, `selections`: what all waiting so far has cost, negated, and how many jobs have started.
+    `promised`: by job whose reservation stands, the start that it was promised at first.
     """
 
     def __init__(

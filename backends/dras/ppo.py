@@ -35,41 +35,22 @@ _FRESH = 0.3  # weight of the last set of jobs in the parameters that are given 
 
 @dataclass(frozen=True, slots=True)
 class ProximalLearning:
-    """How it is learned.
-
-    Parameters
-    ----------
-    rate
-        Of Adam.
-    schedules
-        Of each set of jobs; 2 or more.
-    horizon_s
-        A cost so much later counts 1/e.
-    epochs, batch
-        How often what was met is gone through, and how many choices together.
-    clip
-        A choice's likelihood changes by this share at most.
-    entropy
-        Weight of staying undecided.
-    patience, window, usual_s, fills, keeps
-        Of the scheduler; see `Patient`. What is kept in files always has level 2, and puts reservations off.
-    unseen
-        Of `COLUMNS`, those that are left out, to see what they are good for.
-    """
+    """How it is learned."""
 
     rate: float = 1e-3
-    schedules: int = 4
-    horizon_s: int = 86400
-    epochs: int = 3
+    schedules: int = 4  # of each set of jobs; 2 or more
+    horizon_s: int = 86400  # a cost so much later counts 1/e
+    epochs: int = 3  # how often what was met is gone through, and how many choices together
     batch: int = 512
-    clip: float = 0.2
+    clip: float = 0.2  # a choice's likelihood changes by this share at most
     entropy: float = 0.003
+    # of the scheduler; see `Patient`. What is kept in files always has level 2, and puts reservations off.
     patience: float = PATIENCE
     window: int = WINDOW
     usual_s: int = 0
     fills: bool = True
     keeps: bool = False
-    unseen: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()  # of `COLUMNS`, those that are left out, to see what they are good for
 
     def __post_init__(self) -> None:
         counts = (self.schedules - 1, self.horizon_s, self.epochs, self.batch, self.window)
@@ -145,29 +126,7 @@ class _Trying:
 
 
 class Proximal:
-    """A judge that learns.
-
-    Parameters
-    ----------
-    how
-        How it is learned.
-    cost
-        What waiting costs.
-    seed
-        Of the first parameters, and of all draws.
-    parameters
-        To begin with; drawn, if not given.
-
-    Attributes
-    ----------
-    updates
-        Updates so far.
-
-    Raises
-    ------
-    MissingExtraError
-        PyTorch is not installed.
-    """
+    """A judge that learns."""
 
     def __init__(
         self,
@@ -197,13 +156,7 @@ class Proximal:
         return {name: array.copy() for name, array in self._mean.items()}
 
     def practise(self, table: JobTable, nodes: int) -> Score:
-        """Schedule a set of jobs several times, and learn from it.
-
-        Returns
-        -------
-        Score
-            That of the first schedule.
-        """
+        """Schedule a set of jobs several times, and learn from it."""
         how, met, scores = self.how, [], []
         for _ in range(how.schedules):
             trying = _Trying(self._ours, self._rng, how)

@@ -60,24 +60,12 @@ _BY_SIZE = 0.5
 
 @dataclass(slots=True)
 class Outlook:
-    """What jobs are judged by beside themselves and the machine.
+    """What jobs are judged by beside themselves and the machine."""
 
-    Parameters
-    ----------
-    hole
-        What is to be filled; None if a job is chosen to go next.
-    queued
-        How many jobs wait.
-    backlog_s
-        How long the machine would take for all that waits and runs, if it could be used whole.
-    bound_s
-        The wait after which a job goes next.
-    """
-
-    hole: Hole | None = None
+    hole: Hole | None = None  # what is to be filled; None if a job is chosen to go next
     queued: int = 0
-    backlog_s: float = 0.0
-    bound_s: float = 0.0
+    backlog_s: float = 0.0  # how long the machine would take for all that waits and runs, if it could be used whole
+    bound_s: float = 0.0  # the wait after which a job goes next
 
 
 class Judge(Protocol):
@@ -89,22 +77,7 @@ class Judge(Protocol):
 
 
 def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
-    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs).
-
-    Parameters
-    ----------
-    view
-        The queue and the machine.
-    jobs
-        Rows of those that may be chosen, shape (n,).
-    outlook
-        What they are judged by beside.
-
-    Returns
-    -------
-    ndarray of shape (n, len(COLUMNS))
-        In single precision.
-    """
+    """Tell of jobs that may be chosen, as a row of `COLUMNS` each. O(jobs log jobs + running jobs)."""
     now, nodes, free = view.now, max(int(view.capacity[0]), 1), max(int(view.free[0]), 0)
     size, request = view.demand[jobs, 0], view.request[jobs]
     wait = np.maximum(now - view.submit[jobs], 0)
@@ -145,18 +118,7 @@ def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
 
 
 def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
-    """Give the shape of each array of parameters, by name; what values a situation is only for learning.
-
-    Parameters
-    ----------
-    hidden
-        Units of the hidden layers.
-
-    Returns
-    -------
-    dict of tuple
-        Shapes.
-    """
+    """Give the shape of each array of parameters, by name; what values a situation is only for learning."""
     columns = len(COLUMNS)
     return {
         "straight": (columns, 1),
@@ -175,20 +137,7 @@ def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
 
 
 def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Floats]:
-    """Draw the parameters that learning begins with: small and light jobs rank first.
-
-    Parameters
-    ----------
-    rng
-        What draws.
-    hidden
-        Units of the hidden layers.
-
-    Returns
-    -------
-    dict of ndarray
-        By the names of `rank_arrays`, in single precision.
-    """
+    """Draw the parameters that learning begins with: small and light jobs rank first."""
     parameters: dict[str, Floats] = {}
     for name, size in rank_arrays(hidden).items():
         spread = 0.01 if name in ("rank", "value") else 1.0
@@ -202,20 +151,7 @@ def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Flo
 
 
 def rank(parameters: Mapping[str, Floats], told: Floats) -> Floats:
-    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant.
-
-    Parameters
-    ----------
-    parameters
-        By the names of `rank_arrays`.
-    told
-        What `tell` tells of n jobs, shape (n, len(COLUMNS)).
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Ranks.
-    """
+    """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant."""
     seen = np.tanh(told @ parameters["job"] + parameters["job_bias"])
     around = seen.mean(axis=0) @ parameters["others"] + parameters["mixed_bias"]
     ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + told @ parameters["straight"]
@@ -223,13 +159,7 @@ def rank(parameters: Mapping[str, Floats], told: Floats) -> Floats:
 
 
 class RankJudge:
-    """Takes the job that ranks highest, and never learns. It needs no PyTorch.
-
-    Parameters
-    ----------
-    parameters
-        Of the network, as in `rank_arrays`.
-    """
+    """Takes the job that ranks highest, and never learns. It needs no PyTorch."""
 
     def __init__(self, parameters: Mapping[str, Floats]) -> None:
         self._parameters = {name: array.copy() for name, array in parameters.items()}

@@ -39,26 +39,15 @@ OBJECTIVES: Final = ("waiting", "capability", "capacity")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A job that was selected to start or to be reserved for, and what there is afterwards.
+    """A job that was selected to start or to be reserved for, and what there is afterwards."""
 
-    Parameters
-    ----------
-    size, wait_s
-        Its nodes, and for how long it has waited.
-    longest_wait_s
-        Of all that waited, it included.
-    requests_s, waits_s
-        Of each job that still waits: what it asks for, and for how long it has waited. One that was reserved for waits.
-    used, nodes
-        Nodes that are not free, and all.
-    """
-
-    size: int
+    size: int  # its nodes, and for how long it has waited
     wait_s: int
-    longest_wait_s: int
+    longest_wait_s: int  # of all that waited, it included
+    # of each job that still waits: what it asks for, and for how long it has waited. One that was reserved for waits.
     requests_s: Integers
     waits_s: Integers
-    used: int
+    used: int  # nodes that are not free, and all
     nodes: int
 
 
@@ -74,14 +63,7 @@ class Reward(Protocol):
     ) -> NDArray[np.float64]:
         """Say for each of some jobs what it adds if it starts now; for rivals that choose several jobs at once.
 
-        Parameters
-        ----------
-        sizes, requests_s, waits_s
-            Of each: nodes, what it asks for, for how long it has waited.
-        longest_wait_s, waiting
-            Longest wait and number of all that wait.
-        nodes
-            All nodes.
+        `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
         """
         ...
 
@@ -92,11 +74,6 @@ class Capability:
 
     ``wait t / t_max + size n / N + used N_used / N``, where t and n are of the job selected, t_max is the longest wait
     in the queue, and N counts nodes. Where nobody has waited yet, the first term is 0.
-
-    Parameters
-    ----------
-    wait, size, used
-        The weights.
     """
 
     wait: float = 1 / 3
@@ -126,23 +103,15 @@ class Capacity:
     """Equation 2: jobs start soon, short ones above all.
 
     ``sum over the c jobs that wait of -1 / t``, divided by c.
-
-    Parameters
-    ----------
-    of
-        What t is. The paper calls the time that a job asks for t, in Section II-A, and also its wait, below Equation
-        1; it does not say which is meant in Equation 2. A sum of -1 / wait is best served by starting whoever came
-        last; one of -1 / request counts what each job that waits adds to the mean slowdown, as in DeepRM, from which
-        the equation is. So it is the ``request``, if not said otherwise; ``wait`` is the other reading.
-    least_s
-        A shorter time counts as so much, as nothing can be divided by 0.
-    unit_s
-        In which t is counted; it only scales the reward.
     """
 
+    # what t is. The paper calls the time that a job asks for t, in Section II-A, and also its wait, below Equation 1;
+    # it does not say which is meant in Equation 2. A sum of -1 / wait is best served by starting whoever came last; one
+    # of -1 / request counts what each job that waits adds to the mean slowdown, as in DeepRM, from which the equation
+    # is. So it is the `request`, if not said otherwise; `wait` is the other reading.
     of: Literal["request", "wait"] = "request"
-    least_s: int = 60
-    unit_s: int = 3600
+    least_s: int = 60  # a shorter time counts as so much, as nothing can be divided by 0
+    unit_s: int = 3600  # in which t is counted; it only scales the reward
 
     def __post_init__(self) -> None:
         if self.of not in ("request", "wait") or min(self.least_s, self.unit_s) < 1:
@@ -173,31 +142,18 @@ class Cost(Protocol):
     ) -> NDArray[np.float64] | Integers:
         """Say for each of all jobs that wait what one more second of it costs.
 
-        Parameters
-        ----------
-        sizes, requests_s, waits_s
-            Of each: nodes, what it asks for, for how long it has waited.
-        nodes
-            All nodes.
+        `sizes`, `requests_s`, `waits_s`: of each: nodes, what it asks for, for how long it has waited.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Jobs start soon, short ones above all: hours of waiting, and waiting in requests (as in the slowdown).
-
-    Parameters
-    ----------
-    hours, requests
-        The weights.
-    least_s
-        A shorter request counts as so much.
-    """
+    """Jobs start soon, short ones above all: hours of waiting, and waiting in requests (as in the slowdown)."""
 
     hours: float = 1.0
     requests: float = 1.0
-    least_s: int = 600
+    least_s: int = 600  # a shorter request counts as so much
 
     def __post_init__(self) -> None:
         if min(self.hours, self.requests) < 0 or self.least_s < 1:
@@ -218,11 +174,6 @@ class Forgone:
 
     So Equation 2 costs, at any time, the mean of 1 / t over the jobs that wait, and Equation 1 what it pays for the
     wait and the nodes of each.
-
-    Parameters
-    ----------
-    reward
-        The objective.
     """
 
     reward: Reward
@@ -241,18 +192,6 @@ def read_objective(words: str, *, where: str = "objective") -> Capability | Capa
 
     These are ``capability:WAIT,SIZE,USED`` (Equation 1), ``capacity:request`` or ``capacity:wait`` (Equation 2, and
     what it counts), and ``waiting:HOURS,REQUESTS``.
-
-    Parameters
-    ----------
-    words
-        What was given.
-    where
-        For the error.
-
-    Raises
-    ------
-    InputError
-        The name is unknown, or the weights cannot be.
 
     Examples
     --------
@@ -282,20 +221,7 @@ def read_objective(words: str, *, where: str = "objective") -> Capability | Capa
 
 
 def read_reward(words: str, *, where: str = "objective") -> Capability | Capacity:
-    """Make an objective that is a reward; see `read_objective`.
-
-    Parameters
-    ----------
-    words
-        What was given.
-    where
-        For the error.
-
-    Raises
-    ------
-    InputError
-        It is unknown, or a cost.
-    """
+    """Make an objective that is a reward; see `read_objective`."""
     made = read_objective(words, where=where)
     if isinstance(made, Waiting):
         raise InputError(

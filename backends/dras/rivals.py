@@ -38,13 +38,7 @@ class Largest:
 
 
 class AtRandom:
-    """Chooses any (Random).
-
-    Parameters
-    ----------
-    seed
-        The same seed gives the same choices.
-    """
+    """Chooses any (Random)."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.Generator(np.random.PCG64(seed))
@@ -60,15 +54,6 @@ class Knapsack(Selecting):
 
     At each pass these are the best of all sets that fit, by dynamic programming, if a set is worth the sum of what its
     jobs add to the objective (`Reward.worth`). It never reserves.
-
-    Parameters
-    ----------
-    objective
-        What jobs are worth.
-    window
-        So many jobs, the oldest, are chosen from; all for 0.
-    reward
-        The objective, if rewards are to be reckoned.
     """
 
     def __init__(self, objective: Reward, *, window: int = 0, reward: Reward | None = None) -> None:
@@ -97,18 +82,6 @@ class Knapsack(Selecting):
 
 def pack(sizes: Integers, worth: NDArray[np.float64], room: int) -> NDArray[np.intp]:
     """Solve a 0-1 knapsack: choose those that fit and are worth most together, the first of equals.
-
-    Parameters
-    ----------
-    sizes, worth
-        Of each: whole numbers, 1 or more; and any numbers.
-    room
-        Into which the sizes have to fit.
-
-    Returns
-    -------
-    ndarray
-        Places of the chosen, ascending.
 
     Examples
     --------

@@ -61,21 +61,8 @@ class Student(Chooser, Protocol):
 class Selecting(ABC):
     """What the passes have in common.
 
-    Parameters
-    ----------
-    chooser
-        What selects.
-    window
-        So many jobs, the oldest, are offered to it at once; all for 0.
-    reward
-        The objective, if rewards are to be reckoned. One that learns needs one.
-
-    Attributes
-    ----------
-    modes
-        By job that started, how.
-    total_reward, selections
-        Sum of the rewards, and of how many selections, so far.
+    `window`: so many jobs, the oldest, are offered to it at once; all for 0.
+    `reward`: the objective, if rewards are to be reckoned. One that learns needs one.
     """
 
     def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:
@@ -92,18 +79,7 @@ class Selecting(ABC):
             raise InputError("nothing can be learned without a reward", where="scheduler", hint="Give one.")
 
     def schedule(self, view: QueueView) -> None:
-        """Do a scheduling pass.
-
-        Parameters
-        ----------
-        view
-            The queue and the machine.
-
-        Raises
-        ------
-        InputError
-            The machine has several resources.
-        """
+        """Do a scheduling pass."""
         if len(view.free) > 1:
             raise InputError(
                 f"sees one pool, and the machine has {len(view.free)}",
@@ -173,17 +149,7 @@ class TwoLevels(Selecting):
     then level 1 is over. (Except that its job is withdrawn, or nodes go away, which may delay it, or make it impossible
     and end it.) With a chooser that always takes the first job, this is EASY backfilling.
 
-    Parameters
-    ----------
-    chooser, window, reward
-        As for `Selecting`.
-
-    Attributes
-    ----------
-    reserved
-        The job that is reserved for; None if none is.
-    promised
-        By job that was reserved for, the start that it was promised at first.
+    `promised`: by job that was reserved for, the start that it was promised at first.
     """
 
     def __init__(self, chooser: Chooser, *, window: int = 50, reward: Reward | None = None) -> None:
@@ -241,30 +207,14 @@ class TwoLevels(Selecting):
 
 
 class Hole(NamedTuple):
-    """What is idle until the job that is reserved for starts.
+    """What is idle until the job that is reserved for starts."""
 
-    Parameters
-    ----------
-    begin
-        When it will, by what running jobs ask for.
-    spare
-        Nodes that it will not need then.
-    """
-
-    begin: int
-    spare: int
+    begin: int  # when it will, by what running jobs ask for
+    spare: int  # nodes that it will not need then
 
 
 def earliest(view: QueueView, job: int) -> Hole:
-    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then.
-
-    Parameters
-    ----------
-    view
-        The queue and the machine.
-    job
-        Its row.
-    """
+    """Say when a job that does not fit now will, by what running jobs ask for, and how many nodes it leaves then."""
     running, size = view.running, int(view.demand[job, 0])
     ends = view.expected_end[running]
     free = view.free[0] + np.cumsum(view.demand[running, 0])

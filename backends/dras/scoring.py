@@ -21,49 +21,17 @@ _SHORTEST_S: Final = 10  # shorter runs count as so long in the bounded slowdown
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a set of jobs was scheduled.
+    """How well a set of jobs was scheduled."""
 
-    Parameters
-    ----------
-    reward
-        Mean over selections; 0 if none was reckoned.
-    mean_wait_s, max_wait_s
-        Of all jobs.
-    slowdown
-        Mean; runs below 10 s count as 10 s.
-    utilisation
-        Share of the machine that ran jobs, from the first submission to the last end.
-    """
-
-    reward: float
+    reward: float  # mean over selections; 0 if none was reckoned
     mean_wait_s: float
     max_wait_s: int
-    slowdown: float
-    utilisation: float
+    slowdown: float  # mean; runs below 10 s count as 10 s
+    utilisation: float  # share of the machine that ran jobs, from the first submission to the last end
 
 
 def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArray[np.int64]:
-    """Schedule a set of jobs on an empty machine, and say when each starts.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-    nodes
-        Of the machine.
-    scheduler
-        What schedules them.
-
-    Returns
-    -------
-    ndarray of shape (jobs,)
-        Seconds, on the clock of `table.submit`.
-
-    Raises
-    ------
-    InputError
-        There are no jobs, or one never started.
-    """
+    """Schedule a set of jobs on an empty machine, and say when each starts."""
     core = GeneralCore(Load(table, Cluster({"cores": nodes})), scheduler, now=int(table.submit[0]) if len(table) else 0)
     core.run(NEVER - 1)
     started = core.start >= 0
@@ -77,36 +45,13 @@ def run(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> NDArr
 
 
 def slowdowns(table: JobTable, waits: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Give the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-    waits
-        Seconds, shape (jobs,).
-
-    Returns
-    -------
-    ndarray of shape (jobs,)
-        At least 1.
-    """
+    """Give the bounded slowdown of each job: response time over run time, where runs below 10 s count as 10 s."""
     bounded: NDArray[np.float64] = np.maximum(1.0, (waits + table.run) / np.maximum(table.run, _SHORTEST_S))
     return bounded
 
 
 def score(table: JobTable, nodes: int, scheduler: PassScheduler | Policy) -> Score:
-    """Schedule a set of jobs on an empty machine, and say how well that went; see `run`.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-    nodes
-        Of the machine.
-    scheduler
-        What schedules them.
-    """
+    """Schedule a set of jobs on an empty machine, and say how well that went; see `run`."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     span = int((start + table.run).max() - table.submit.min())

@@ -36,31 +36,16 @@ SCALE_S = 6 * 3600
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A queue and a machine as numbers.
+    """A queue and a machine as numbers."""
 
-    Parameters
-    ----------
-    jobs
-        A row of four for each job that may be chosen.
-    edges
-        Where groups of nodes that are alike begin, from 0, and where the last ends.
-    groups
-        A row of two for each group; a group may be empty.
-    """
-
-    jobs: NDArray[np.float32]
-    edges: Integers
-    groups: NDArray[np.float32]
+    jobs: NDArray[np.float32]  # a row of four for each job that may be chosen
+    edges: Integers  # where groups of nodes that are alike begin, from 0, and where the last ends
+    groups: NDArray[np.float32]  # a row of two for each group; a group may be empty
 
     def rows(self, jobs: int, *, only: int | None = None) -> NDArray[np.float32]:
         """Write it as the network's input: so many jobs, of which those that are missing are 0, then all nodes.
 
-        Parameters
-        ----------
-        jobs
-            How many.
-        only
-            The place of the one job that is told; the first ones if not given.
+        `only`: the place of the one job that is told; the first ones if not given.
         """
         told = self.jobs if only is None else self.jobs[only : only + 1]
         nodes = int(self.edges[-1])
@@ -73,17 +58,7 @@ class State:
 class Encoder:
     """Tells what can be seen at a scheduling pass.
 
-    Parameters
-    ----------
-    nodes
-        Of the machine: what its first pool counts.
-    scale_s
-        Scale of times, in seconds.
-
-    Raises
-    ------
-    InputError
-        At the first pass: the machine has another number of nodes. (Later, some may be away.)
+    Raises `InputError`: at the first pass: the machine has another number of nodes. (Later, some may be away.)
     """
 
     def __init__(self, nodes: int, scale_s: int = SCALE_S) -> None:

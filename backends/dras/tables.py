@@ -23,26 +23,12 @@ _MOST_WAIT: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure of an outcome.
-
-    Parameters
-    ----------
-    name
-        Its field.
-    words
-        What it is called.
-    scale
-        It is multiplied by this to be shown.
-    digits
-        With so many after the point.
-    is_loss
-        Whether less is better.
-    """
+    """A figure of an outcome."""
 
     name: str
     words: str
-    scale: float = 1.0
-    digits: int = 2
+    scale: float = 1.0  # it is multiplied by this to be shown
+    digits: int = 2  # with so many after the point
     is_loss: bool = True
 
 

@@ -70,18 +70,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A model whose load differs from set to set, so that idle and crowded machines are both met.
+    """A model whose load differs from set to set, so that idle and crowded machines are both met."""
 
-    Parameters
-    ----------
-    model
-        The workload; its own load does not count.
-    least, most
-        The load is drawn between these, as a share of what the machine can do.
-    """
-
-    model: Any
-    least: float = 0.75
+    model: Any  # the workload; its own load does not count
+    least: float = 0.75  # the load is drawn between these, as a share of what the machine can do
     most: float = 0.99
 
     def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
@@ -95,36 +87,19 @@ class Varied:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The size of a training.
-
-    Parameters
-    ----------
-    hidden, window, scale_s
-        Of the agent.
-    sampled, real, synthetic
-        Sets of jobs of each phase; of real weeks the first, or as many as there are.
-    jobs
-        Of a sampled set.
-    days
-        Of a real and of a synthetic set.
-    patience
-        In the last phase, stop after so many episodes in which no agent was better than the best.
-    exams
-        Synthetic sets by which the best is chosen, beside the validation set; for all seeds the same.
-    how, proximal
-        How it is learned: by the paper's agents, and by the one of `ppo`, which has a network of its own size.
-    """
+    """The size of a training."""
 
     hidden: tuple[int, int] = (128, 64)
     window: int = 50
     scale_s: int = SCALE_S
-    sampled: int = 9
+    sampled: int = 9  # sets of jobs of each phase; of real weeks the first, or as many as there are
     real: int = 9
     synthetic: int = 82
     jobs: int = 3200
-    days: int = 7
-    patience: int = 30
-    exams: int = 3
+    days: int = 7  # of a real and of a synthetic set
+    patience: int = 30  # in the last phase, stop after so many episodes in which no agent was better than the best
+    exams: int = 3  # synthetic sets by which the best is chosen, beside the validation set; for all seeds the same
+    # how it is learned: by the paper's agents, and by the one of `ppo`, which has a network of its own size
     how: Learning = field(default_factory=Learning)
     proximal: ProximalLearning = field(default_factory=ProximalLearning)
 
@@ -148,45 +123,25 @@ PROXIMAL_PAPER = replace(PROXIMAL_SMALL, synthetic=400, patience=100)
 
 
 def add_jobs(digest: hashlib.blake2s, table: JobTable) -> None:
-    """Add all that is known of some jobs to a digest.
-
-    Parameters
-    ----------
-    digest
-        What is added to.
-    table
-        The jobs.
-    """
+    """Add all that is known of some jobs to a digest."""
     for column in (table.submit, table.run, table.request, table.cores):
         digest.update(column.tobytes())
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What can be learned from.
+    """What can be learned from."""
 
-    Parameters
-    ----------
-    nodes
-        Of the machine: what the jobs' cores count.
-    training, validation
-        Jobs to learn from, and to choose the best agent by, beside those of the model.
-    model
-        Makes synthetic jobs like those to learn from; it must not be fitted to others. Its `repr` says which it is.
-    source, seen_days, seen
-        Where the jobs are from, in words, how many days of a log they are, both sets together, and a digest of these
-        days' jobs; noted in the agents.
-    usual_s
-        How long somebody has waited in order of age; 0 if that is nothing to go by. For `Patient`.
-    """
-
-    nodes: int
-    training: JobTable
+    nodes: int  # of the machine: what the jobs' cores count
+    training: JobTable  # jobs to learn from, and to choose the best agent by, beside those of the model
     validation: JobTable
+    # makes synthetic jobs like those to learn from; it must not be fitted to others. Its `repr` says which it is.
     model: Source
+    # where the jobs are from, in words, how many days of a log they are, both sets together, and a digest of these
+    # days' jobs; noted in the agents
     source: str = ""
     seen_days: int = 0
-    usual_s: int = 0
+    usual_s: int = 0  # how long somebody has waited in order of age; 0 if that is nothing to go by. For `Patient`.
     seen: str = ""
 
     def parts(self, days: int = 7) -> list[int]:
@@ -201,21 +156,7 @@ class Material:
         return [self.validation, *(table for table in tables if len(table))]
 
     def jobs(self, phase: Phase, number: int, *, count: int, seed: int, days: int = 7) -> JobTable:
-        """Make a set of jobs; the same arguments give the same.
-
-        Parameters
-        ----------
-        phase
-            Of which kind.
-        number
-            Which of that kind, from 0; for real jobs, which week.
-        count
-            Jobs of a sampled set.
-        seed
-            Of what is drawn.
-        days
-            How long a "week" is, of the other sets.
-        """
+        """Make a set of jobs; the same arguments give the same."""
         table = self.training
         drawn = np.random.SeedSequence([seed, PHASES.index(phase), number])
         if phase == "synthetic":
@@ -234,79 +175,28 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What came of an episode.
-
-    Parameters
-    ----------
-    number
-        From 1.
-    phase, jobs
-        Of the set that was learned from.
-    updates
-        Of the parameters, so far.
-    learned
-        The learner's own score, while learning.
-    validation
-        That of the agent after the episode, on the validation set.
-    exams
-        Its rewards on all sets that it is chosen by, that one first.
-    worth
-        Mean of these, each as a multiple of what order of age with EASY backfilling has there.
-    best
-        Whether none before was better.
-    seconds
-        That it took.
-    """
+    """What came of an episode."""
 
     number: int
-    phase: Phase
+    phase: Phase  # of the set that was learned from
     jobs: int
-    updates: int
-    learned: Score
-    validation: Score
-    exams: tuple[float, ...]
-    worth: float
-    best: bool
+    updates: int  # of the parameters, so far
+    learned: Score  # the learner's own score, while learning
+    validation: Score  # that of the agent after the episode, on the validation set
+    exams: tuple[float, ...]  # its rewards on all sets that it is chosen by, that one first
+    worth: float  # mean of these, each as a multiple of what order of age with EASY backfilling has there
+    best: bool  # whether none before was better
     seconds: float
 
 
 class Training:
     """A training, which can be interrupted and gone on with.
 
-    Parameters
-    ----------
-    material
-        What is learned from.
-    config
-        The size.
-    kind
-        DRAS-PG (``pg``), DRAS-DQL (``dql``), or the agent of `asa.backends.dras.ppo` (``ppo``).
-    levels
-        2; 1 for an agent that never reserves, as Decima-PG.
-    reward, cost
-        The objective: of the paper's agents a reward, of ``ppo`` a cost.
-    order
-        Of the phases; those that are missing are left out.
-    seed
-        The same seed gives the same agent, on the same kind of processor.
-    folder
-        Where ``best.npz`` is kept, a snapshot after each episode (``episode-NNN.npz``), and ``training.npz``, from
-        which an interrupted training goes on where its last whole episode ended: the result is that of one that was
-        not interrupted. Nothing is kept if not given.
-    command
-        How it can be done again, noted in the agents.
-
-    Attributes
-    ----------
-    episodes
-        Those that are done.
-    best
-        The best agent so far; None before the first episode.
-
-    Raises
-    ------
-    StateError
-        The folder holds another training, or cannot be used.
+    `reward`, `cost`: the objective: of the paper's agents a reward, of ``ppo`` a cost.
+    `seed`: the same seed gives the same agent, on the same kind of processor.
+    `folder`: where ``best.npz`` is kept, a snapshot after each episode (``episode-NNN.npz``), and ``training.npz``,
+    from which an interrupted training goes on where its last whole episode ended: the result is that of one that
+    was not interrupted. Nothing is kept if not given.
     """
 
     def __init__(

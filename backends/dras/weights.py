@@ -41,36 +41,19 @@ _DAMAGED: Final = "It was changed or cut off: take another copy, or train anew."
 
 @dataclass(frozen=True)
 class Agent:
-    """A network that was trained, and what it was trained for.
-
-    Parameters
-    ----------
-    shape, parameters
-        Of the network.
-    scale_s
-        Scale of times in its input.
-    levels
-        2 for DRAS; 1 for an agent that never reserves, as Decima-PG.
-    reward
-        What it was rewarded for, in words.
-    command
-        How it was trained, as a command or in words, so that it can be done again.
-    source, seen_days
-        By which jobs, in words, and how many days of a log these are from its begin, those that it was chosen by
-        included; 0 for a model's.
-    seen
-        Digest of the jobs of these days, by which the log is known under any name; "" if not noted.
-    """
+    """A network that was trained, and what it was trained for."""
 
     shape: Shape
     parameters: Mapping[str, Floats]
-    scale_s: int = SCALE_S
-    levels: Literal[1, 2] = 2
-    reward: str = ""
-    command: str = ""
+    scale_s: int = SCALE_S  # scale of times in its input
+    levels: Literal[1, 2] = 2  # 2 for DRAS; 1 for an agent that never reserves, as Decima-PG
+    reward: str = ""  # what it was rewarded for, in words
+    command: str = ""  # how it was trained, as a command or in words, so that it can be done again
+    # by which jobs, in words, and how many days of a log these are from its begin, those that it was chosen by
+    # included; 0 for a model's
     source: str = ""
     seen_days: int = 0
-    seen: str = ""
+    seen: str = ""  # digest of the jobs of these days, by which the log is known under any name; "" if not noted
 
     @property
     def name(self) -> str:
@@ -78,40 +61,20 @@ class Agent:
         return f"dras-{self.shape.kind}" if self.levels == 2 else f"decima-{self.shape.kind}"
 
     def scheduler(self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None) -> OneLevel | TwoLevels:
-        """Make a scheduler of it, which acts and never learns.
-
-        Parameters
-        ----------
-        sample, seed
-            As for `Actor`.
-        reward
-            An objective by which to reckon how well it does.
-        """
+        """Make a scheduler of it, which acts and never learns."""
         actor = Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
         return (TwoLevels if self.levels == 2 else OneLevel)(actor, window=self.shape.window, reward=reward)
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judge that was trained: an agent for machines of any size (`asa.backends.dras.ranking`).
-
-    Parameters
-    ----------
-    parameters
-        Of its network.
-    patience, window, usual_s
-        See `Patient`.
-    cost
-        What it was charged for, in words.
-    command, source, seen_days, seen
-        As for `Agent`.
-    """
+    """A judge that was trained: an agent for machines of any size (`asa.backends.dras.ranking`)."""
 
     parameters: Mapping[str, Floats]
     patience: float = PATIENCE
     window: int = WINDOW
     usual_s: int = 0
-    cost: str = ""
+    cost: str = ""  # what it was charged for, in words
     command: str = ""
     source: str = ""
     seen_days: int = 0
@@ -123,13 +86,7 @@ class Ranked:
         return "dras-ppo"
 
     def scheduler(self, *, cost: Cost | None = None) -> Patient:
-        """Make a scheduler of it, which acts and never learns.
-
-        Parameters
-        ----------
-        cost
-            An objective by which to reckon how well it does.
-        """
+        """Make a scheduler of it, which acts and never learns."""
         judge = RankJudge(self.parameters)
         return Patient(judge, patience=self.patience, window=self.window, usual_s=self.usual_s, cost=cost)
 
@@ -170,20 +127,7 @@ class _RankedHeader(BaseModel):
 
 
 def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
-    """Write an agent into a file, in place of what was there, all at once.
-
-    Parameters
-    ----------
-    agent
-        What was learned.
-    path
-        Of the file.
-
-    Raises
-    ------
-    StateError
-        The file cannot be written.
-    """
+    """Write an agent into a file, in place of what was there, all at once."""
     if isinstance(agent, Ranked):
         told = _RankedHeader(
             content="judge",
@@ -220,17 +164,9 @@ def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
 def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
     """Read an agent from a file that `save_agent` wrote.
 
-    Parameters
-    ----------
-    path
-        The file.
-    nodes
-        Of the machine that it is wanted for; any if not given. An agent of `ranking` is for all.
-
-    Raises
-    ------
-    StateError
-        The file cannot be read, is damaged, of another version, or of an agent for a machine of another size.
+    `nodes`: of the machine that it is wanted for; any if not given. An agent of `ranking` is for all.
+    Raises `StateError`: the file cannot be read, is damaged, of another version, or of an agent for a machine of
+    another size.
     """
     header, arrays = read_file(path)
     if header.get("content") == "judge":
@@ -280,22 +216,7 @@ def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping
 
 
 def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    header
-        Fit for JSON.
-    arrays
-        By name.
-
-    Raises
-    ------
-    StateError
-        The file cannot be written.
-    """
+    """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once."""
     file = Path(path)
     draft = file.with_name(file.name + ".draft")
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header})
@@ -308,23 +229,7 @@ def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str,
 
 
 def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read what `write_file` wrote.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-
-    Returns
-    -------
-    (dict, dict of ndarray)
-        The header, and the arrays by name.
-
-    Raises
-    ------
-    StateError
-        The file cannot be read, is damaged, or of another version.
-    """
+    """Read what `write_file` wrote."""
     file = str(path)
     try:
         with zipfile.ZipFile(path) as archive:

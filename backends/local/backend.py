@@ -95,31 +95,9 @@ class LocalBackend:
     What it knows of its jobs it reads from the queue's files and from the run's marks, so that another client that
     opens the same run knows as much. It starts the queue's server where there is none.
 
-    Parameters
-    ----------
-    spool
-        Folder of all queues of the user; each host has its own in it.
-    host
-        Name of this one.
-    folder
-        Of the run; see `asa.backend.Facility.connect`.
-    capabilities
-        What the machine can do.
-    environment
-        Variables of the jobs.
-    work
-        Where they run, absolute.
-    sleep
-        Sleeps so many seconds, or less; returns True where `wait` is to return early.
-    clock
-        Seconds since 1970.
-    linger_s
-        A server that this client starts ends after so many seconds without jobs.
-
-    Raises
-    ------
-    UnavailableError
-        One of the folders cannot be made.
+    `spool`: folder of all queues of the user; each host has its own in it.
+    `sleep`: sleeps so many seconds, or less; returns True where `wait` is to return early.
+    `linger_s`: a server that this client starts ends after so many seconds without jobs.
     """
 
     def __init__(
@@ -264,13 +242,7 @@ class LocalBackend:
         return batch_script(payload, JOB_VARIABLE, _PAUSES_S)
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
-        """Refuse what can never run.
-
-        Raises
-        ------
-        SubmitRejectedError
-            With the reason.
-        """
+        """Refuse what can never run."""
         commands = (spec.command, *(step.command for step in spec.steps))
         texts = (spec.name, *commands, *spec.awaits, *spec.posts, *(step.name for step in spec.steps), str(self._work))
         tokens = (*spec.awaits, *spec.posts)
@@ -295,12 +267,8 @@ class LocalBackend:
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
         """Say what the server is told of a job's dependencies; those that are met for good are left out.
 
-        Raises
-        ------
-        SubmitRejectedError
-            Nobody knows one of them, or it can never be met.
-        UnavailableError
-            One of them is a job of another host, of which it is not known yet how it ends.
+        Raises `UnavailableError`: one of them is a job of another host, of which it is not known yet how it
+        ends.
         """
         passed = []
         for dependency in spec.dependencies:
@@ -344,13 +312,7 @@ class LocalBackend:
         self._want(job_id, "hold", lambda path: path.unlink(missing_ok=True))
 
     def change_walltime(self, job_id: str, walltime_s: float) -> None:
-        """Give a job another time limit; see `asa.backend.Adjustable`.
-
-        Raises
-        ------
-        BackendError
-            It cannot be that long.
-        """
+        """Give a job another time limit; see `asa.backend.Adjustable`."""
         if not 0 < walltime_s < _LONGEST_WALLTIME_S:
             raise BackendError(f"a walltime of {walltime_s} s cannot be", where=f"job {job_id}", hint="Ask for other.")
 
@@ -363,13 +325,7 @@ class LocalBackend:
             raise BackendError("has ended", where=f"job {job_id}", hint="Its time limit is of no matter any more.")
 
     def shrink(self, job_id: str, nodes: int) -> None:  # noqa: ARG002 - the port's shape
-        """Refuse: a machine is one node; see `asa.backend.Adjustable`.
-
-        Raises
-        ------
-        BackendError
-            Always.
-        """
+        """Refuse: a machine is one node; see `asa.backend.Adjustable`."""
         self._known(job_id)
         raise BackendError("this machine is one node", where=f"job {job_id}", hint="Cancel the job, or let it be.")
 
@@ -583,13 +539,7 @@ class LocalBackend:
         job.status = replace(job.status, expected_start_s=starts.get(str(job.number)), reason=reason)
 
     def _known(self, job_id: str) -> _Known:
-        """Take up a job of this run, or of another's, if anybody knows it.
-
-        Raises
-        ------
-        JobNotFoundError
-            Nobody does.
-        """
+        """Take up a job of this run, or of another's, if anybody knows it."""
         if (job := self._if_known(job_id)) is None:
             raise JobNotFoundError(
                 f"is not known in the queue of {self._host}", where=f"job {job_id!r}", hint="Check the id."
@@ -676,20 +626,7 @@ class LocalBackend:
 
 
 def start_server(spool: Spool, linger_s: float) -> None:
-    """Start a server that outlives this process, and is nobody's child.
-
-    Parameters
-    ----------
-    spool
-        The folder that it serves.
-    linger_s
-        Without jobs it ends after so many seconds.
-
-    Raises
-    ------
-    OSError
-        It cannot be started.
-    """
+    """Start a server that outlives this process, and is nobody's child."""
     begin = [sys.executable, "-I", "-S", "-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s)]
     with spool.log.open("ab") as log:
         if log.tell() > _MOST_LOG_BYTES:
@@ -720,13 +657,7 @@ _MOST_LOG_BYTES = 1 << 20
 
 
 def _parsed(job_id: str) -> tuple[int, str]:
-    """Tell a job's number and host from its id.
-
-    Raises
-    ------
-    JobNotFoundError
-        It is none.
-    """
+    """Tell a job's number and host from its id."""
     number, sign, host = job_id.partition("@")
     if not (sign and host and "/" not in host and number.isascii() and number.isdecimal()):
         raise JobNotFoundError("is no id of a job", where=f"job {job_id!r}", hint="Ids are as in 17@login1.")

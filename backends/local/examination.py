@@ -36,15 +36,7 @@ _KILLS_PROCESSES = re.compile(r"^\s*KillUserProcesses\s*=\s*(yes|true|on|1)\s*$"
 
 
 def examine(machine: LocalMachine, *, probe: bool) -> Examination:
-    """Find out what a machine has, and whether its queue can work there.
-
-    Parameters
-    ----------
-    machine
-        This one.
-    probe
-        Whether to run a job as well.
-    """
+    """Find out what a machine has, and whether its queue can work there."""
     findings = [*_cores(machine), _load(machine), _memory(), *_spool(machine), *_logout()]
     if probe and all(finding.verdict != "bad" for finding in findings):
         findings.append(_probe(machine))
@@ -52,22 +44,7 @@ def examine(machine: LocalMachine, *, probe: bool) -> Examination:
 
 
 def history(machine: LocalMachine, since_s: float) -> JobHistory:
-    """Read what became of jobs that became eligible since a time.
-
-    Parameters
-    ----------
-    machine
-        This one.
-    since_s
-        Seconds since 1970.
-
-    Raises
-    ------
-    BackendError
-        They cannot be read.
-    TraceError
-        There are none.
-    """
+    """Read what became of jobs that became eligible since a time."""
     spool = Spool(machine.settings.spool / host())
     try:
         jobs = sorted(_past(spool, since_s), key=lambda job: job[0])

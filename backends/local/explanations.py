@@ -53,11 +53,6 @@ _CANNOT_START = "CannotStart: "
 def advice(reason: str) -> Advice:
     """Explain why a job is pending, or how it failed.
 
-    Parameters
-    ----------
-    reason
-        As a job's status gives it.
-
     Examples
     --------
     >>> advice("Priority").meaning

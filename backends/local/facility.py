@@ -33,24 +33,12 @@ _LONGEST_VARIABLE_BYTES = 120_000  # Linux takes no longer than 128 KiB
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """What a user can set.
+    """What a user can set."""
 
-    Parameters
-    ----------
-    cores
-        That all jobs may have together; those that this process may use, if not given.
-    spool
-        Folder of the user's queues, one for each host; what `default_spool` says, if not given.
-    system
-        Name of the machine, under which waits are learned; its own, if not given.
-    environment
-        Variables of every job, beside those of the client.
-    """
-
-    cores: int
-    spool: Path
-    system: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    cores: int  # that all jobs may have together; those that this process may use, if not given
+    spool: Path  # folder of the user's queues, one for each host; what `default_spool` says, if not given
+    system: str  # name of the machine, under which waits are learned; its own, if not given
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every job, beside those of the client
 
 
 class LocalMachine:
@@ -136,13 +124,7 @@ def cores_here() -> int:
 
 
 def default_spool() -> Path:
-    """Folder of the user's queues: ``asa/local`` in ``XDG_STATE_HOME``, else in ``~/.local/state``.
-
-    Raises
-    ------
-    InputError
-        There is no home.
-    """
+    """Folder of the user's queues: ``asa/local`` in ``XDG_STATE_HOME``, else in ``~/.local/state``."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
         return Path(state) / "asa" / "local"

@@ -17,13 +17,7 @@ _What = Literal["submitted", "started", "left", "ended"]
 
 
 class QueueFeed:
-    """Events of jobs, each told once. A job queues since it was eligible, and is not told of before.
-
-    Parameters
-    ----------
-    system
-        Name of the machine.
-    """
+    """Events of jobs, each told once. A job queues since it was eligible, and is not told of before."""
 
     def __init__(self, system: str) -> None:
         self._system = system
@@ -32,13 +26,7 @@ class QueueFeed:
         self._is_first = True
 
     def news(self, spool: Spool, own: Collection[int], most: int, *, ends: bool) -> Sequence[QueueEvent]:
-        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
-
-        Raises
-        ------
-        OSError
-            The queue cannot be read.
-        """
+        """Tell what happened since the last look; see `asa.backend.Backend.queue_events`."""
         ended = [number for number in spool.ended_numbers() if number not in self._over and number not in own]
         if self._is_first:
             self._over |= set(ended[: max(len(ended) - most, 0)])

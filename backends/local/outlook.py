@@ -15,25 +15,14 @@ MOST_JOBS = 200
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A pending job.
+    """A pending job."""
 
-    Parameters
-    ----------
-    number
-        Its place in the order of submission.
-    cores, slots, walltime_s
-        As in `asa.backends.local.spool.Order`.
-    ready_s
-        Before this time it cannot start.
-    after
-        Number, kind and delay of what it depends on and what has not come to pass.
-    """
-
-    number: int
+    number: int  # its place in the order of submission
     cores: int
     slots: int
     walltime_s: float
-    ready_s: float
+    ready_s: float  # before this time it cannot start
+    # number, kind and delay of what it depends on and what has not come to pass
     after: Sequence[tuple[int, str, float]] = ()
 
 
@@ -41,20 +30,6 @@ def foresee(
     now_s: float, running: Mapping[int, tuple[float, float, int]], pending: Iterable[Awaited]
 ) -> dict[int, float]:
     """Say when pending jobs will start, in the order of submission; those of which it cannot be said are left out.
-
-    Parameters
-    ----------
-    now_s
-        The time.
-    running
-        Start, latest end and cores of what runs, by number.
-    pending
-        What waits, in the order of submission.
-
-    Returns
-    -------
-    dict
-        By job.
 
     Examples
     --------

@@ -43,24 +43,12 @@ case $code in [0-9]*) exit "$code" ;; *) exit 1 ;; esac
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """A process that runs a job.
+    """A process that runs a job."""
 
-    Parameters
-    ----------
-    boot
-        Which start of the computer it belongs to.
-    space
-        In which space its number means something.
-    pid
-        Its number, and that of its session.
-    start
-        When it began, in ticks since then: a number may be given away again, not with the same beginning.
-    """
-
-    boot: str
-    space: str
-    pid: int
-    start: str
+    boot: str  # which start of the computer it belongs to
+    space: str  # in which space its number means something
+    pid: int  # its number, and that of its session
+    start: str  # when it began, in ticks since then: a number may be given away again, not with the same beginning
 
     @property
     def is_seen(self) -> bool:
@@ -108,10 +96,7 @@ def boot() -> str:
 def begin(folder: Path, order: Order) -> subprocess.Popen[bytes]:
     """Begin a job's first process, in a session of its own.
 
-    Raises
-    ------
-    OSError
-        It cannot be begun: there are too many processes, or its variables are too long.
+    Raises `OSError`: it cannot be begun: there are too many processes, or its variables are too long.
     """
     identity = f"{boot()} {process_space()}"
     is_alike = set(order.affinity or os.sched_getaffinity(0)) == os.sched_getaffinity(0) and order.nice == _nice()
@@ -142,13 +127,7 @@ def _become_alike(order: Order) -> None:
 
 
 def doing_of(folder: Path) -> Doing | None:
-    """Read which process runs a job; None if that is not written down, or not wholly.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    """
+    """Read which process runs a job; None if that is not written down, or not wholly."""
     try:
         text = (folder / "process").read_text(encoding="utf-8", errors="replace")
         head, _, tail = text.rpartition(")")

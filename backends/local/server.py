@@ -100,24 +100,13 @@ class Job:
 
 @dataclass(slots=True)
 class Server:
-    """Serves one spool; only one may at a time.
-
-    Parameters
-    ----------
-    spool
-        The spool.
-    linger_s
-        Without jobs it ends after so many seconds.
-    clock
-        Seconds since 1970.
-    running, queue, pending, blocked
-        Jobs by number: those that run; in order, those that may start; all that wait; and those of them that something
-        keeps back, which are not in the queue.
-    """
+    """Serves one spool; only one may at a time."""
 
     spool: Spool
-    linger_s: float = LINGER_S
+    linger_s: float = LINGER_S  # without jobs it ends after so many seconds
     clock: Callable[[], float] = time.time
+    # jobs by number: those that run; in order, those that may start; all that wait; and those of them that something
+    # keeps back, which are not in the queue
     running: dict[int, Job] = field(default_factory=dict)
     blocked: dict[int, Job] = field(default_factory=dict)
     queue: list[int] = field(default_factory=list)
@@ -652,15 +641,7 @@ def _watch(pid: int) -> int | None:
 
 
 def main(root: str, linger_s: str) -> None:
-    """Serve a spool, unless another does.
-
-    Parameters
-    ----------
-    root
-        The spool's folder.
-    linger_s
-        As for `Server`, as text.
-    """
+    """Serve a spool, unless another does."""
     spool = Spool(Path(root))
     spool.make()
     server = Server(spool, float(linger_s))

@@ -60,66 +60,28 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a client asks for, written once.
-
-    Parameters
-    ----------
-    job_id
-        As users see it.
-    cores
-        That it takes from the queue.
-    slots
-        Cores that all jobs of the queue may have together when this one starts.
-    walltime_s, begin_s
-        As in `asa.backend.JobSpec`.
-    submit_s
-        When it was submitted.
-    run
-        Folder of the run.
-    stdout, stderr
-        Absolute paths.
-    environment, umask, affinity, nice
-        Of its processes; no affinity for that of the server.
-    dependencies
-        Number of the job, kind, and delay in seconds.
-    is_beside
-        It is run beside the queue.
-    """
+    """What a client asks for, written once."""
 
     job_id: str
-    cores: int
-    slots: int
+    cores: int  # that it takes from the queue
+    slots: int  # cores that all jobs of the queue may have together when this one starts
     walltime_s: float
     submit_s: float
     run: str
     stdout: str
     stderr: str
-    environment: dict[str, str]
+    environment: dict[str, str]  # of its processes; no affinity for that of the server
     umask: int
-    dependencies: tuple[tuple[int, str, float], ...] = ()
+    dependencies: tuple[tuple[int, str, float], ...] = ()  # number of the job, kind, and delay in seconds
     begin_s: float | None = None
-    is_beside: bool = False
+    is_beside: bool = False  # it is run beside the queue
     affinity: tuple[int, ...] = ()
     nice: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a job stands, by the server.
-
-    Parameters
-    ----------
-    state
-        A value of `asa.backend.JobState`.
-    eligible_s, start_s, end_s, exit_code, reason
-        As in `asa.backend.JobStatus`.
-    ending
-        Why it is being ended: ``TimeLimit`` or ``Cancelled``.
-    ending_s
-        Since when.
-    walltime_s
-        Its walltime, where that was changed.
-    """
+    """How a job stands, by the server."""
 
     state: str = "pending"
     eligible_s: float | None = None
@@ -127,9 +89,9 @@ class Standing:
     end_s: float | None = None
     exit_code: int | None = None
     reason: str = ""
-    ending: str = ""
+    ending: str = ""  # why it is being ended: `TimeLimit` or `Cancelled`
     ending_s: float | None = None
-    walltime_s: float | None = None
+    walltime_s: float | None = None  # its walltime, where that was changed
 
     @property
     def is_final(self) -> bool:
@@ -138,13 +100,7 @@ class Standing:
 
 
 class Spool:
-    """The folder of one machine's queue.
-
-    Parameters
-    ----------
-    root
-        The folder.
-    """
+    """The folder of one machine's queue."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -154,13 +110,7 @@ class Spool:
         self.pid, self.log = root / "server.pid", root / "server.log"
 
     def make(self) -> None:
-        """Make what is missing.
-
-        Raises
-        ------
-        OSError
-            It cannot be made, or belongs to another user.
-        """
+        """Make what is missing."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.root.stat().st_uid != os.getuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.root))
@@ -238,24 +188,12 @@ class Spool:
         return None
 
     def order(self, number: int) -> Order | None:
-        """Tell what was asked for; None if no such job counts.
-
-        Raises
-        ------
-        ValueError
-            The file is broken.
-        """
+        """Tell what was asked for; None if no such job counts."""
         text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
         return None if text is None else _order(text)
 
     def standing(self, number: int) -> Standing | None:
-        """Tell how a job stands, by the server; None if it has not seen it, or there is none.
-
-        Raises
-        ------
-        ValueError
-            The file is broken.
-        """
+        """Tell how a job stands, by the server; None if it has not seen it, or there is none."""
         text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
         return None if text is None else _standing(text)
 
@@ -269,13 +207,7 @@ class Spool:
         return False
 
     def is_served(self) -> bool:
-        """Whether there is a server, be it one of another container.
-
-        Raises
-        ------
-        OSError
-            That cannot be found out.
-        """
+        """Whether there is a server, be it one of another container."""
         try:
             with locked(self.lock) as is_free:
                 return not is_free
@@ -292,26 +224,14 @@ class Spool:
 
 
 class Changes:
-    """What changed since the last look.
-
-    Parameters
-    ----------
-    path
-        The file of changes.
-    """
+    """What changed since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._place = self._end()
 
     def fresh(self) -> set[int] | None:
-        """Tell the numbers of jobs that changed since the last call; None if that is not known, so that any may have.
-
-        Raises
-        ------
-        OSError
-            The file cannot be read.
-        """
+        """Tell the numbers of jobs that changed since the last call; None if any may have."""
         inode, place = self._place
         now_inode, end = self._end()
         if (now_inode, end) == (inode, place):

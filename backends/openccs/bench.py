@@ -43,24 +43,12 @@ _PER_NODE = 16
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured, and what the paper has for it, on 8 pinned threads of C.
-
-    Parameters
-    ----------
-    what
-        In words.
-    value, unit
-        Of one process, on one core.
-    papers
-        Its figure, None where it has none.
-    more_is_better
-        Which is better.
-    """
+    """What was measured, and what the paper has for it, on 8 pinned threads of C."""
 
     what: str
-    value: float
+    value: float  # of one process, on one core
     unit: str
-    papers: float | None
+    papers: float | None  # its figure, None where it has none
     more_is_better: bool = True
 
     @property
@@ -72,44 +60,23 @@ class Figure:
 
 
 class Effort(NamedTuple):
-    """What it takes to find a place in a plan of so many jobs, whose cores' vector has so many slots.
-
-    Parameters
-    ----------
-    jobs
-        In the plan.
-    slots
-        Of the cores' vector.
-    plan_us
-        Microseconds to find a place.
-    """
+    """What it takes to find a place in a plan of so many jobs, whose cores' vector has so many slots."""
 
     jobs: int
     slots: int
-    plan_us: float
+    plan_us: float  # microseconds to find a place
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """All that was measured.
-
-    Parameters
-    ----------
-    figures
-        Beside the paper's.
-    slots, weeks
-        Slots of the cores' vector, and how long the plan is, with 10,000 jobs in it.
-    longer
-        Plans of more and more jobs, which grow longer: jobs, slots, and microseconds to plan a request.
-    flat
-        Plans of the same work in more and more, smaller jobs: likewise.
-    """
+    """All that was measured."""
 
     figures: tuple[Figure, ...]
-    slots: int
+    slots: int  # slots of the cores' vector, and how long the plan is, with 10,000 jobs in it
     weeks: float
+    # plans of more and more jobs, which grow longer: jobs, slots, and microseconds to plan a request
     longer: tuple[Effort, ...]
-    flat: tuple[Effort, ...]
+    flat: tuple[Effort, ...]  # plans of the same work in more and more, smaller jobs: likewise
 
     def as_json(self) -> str:
         """Write it as JSON."""
@@ -129,18 +96,6 @@ def requests(seed: int, split: int = 1) -> Iterator[Request]:
     """Draw requests like those of the paper's Example 3, without end; walltimes are round numbers, as people's are.
 
     Each is split into so many of as long, with as many cores in all.
-
-    Parameters
-    ----------
-    seed
-        The same gives the same requests.
-    split
-        Into so many.
-
-    Yields
-    ------
-    Request
-        One after the other.
     """
     rng = random.Random(seed)
     cores, shares, hours = zip(*_MIX, strict=True)
@@ -160,17 +115,7 @@ def requests(seed: int, split: int = 1) -> Iterator[Request]:
 
 
 def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> Plan:
-    """Make a plan of so many jobs; what can start at once runs.
-
-    Parameters
-    ----------
-    jobs
-        How many.
-    seed
-        Of the requests.
-    entries
-        Takes what the plan writes down, if given.
-    """
+    """Make a plan of so many jobs; what can start at once runs."""
     plan = Plan(oculus(), on_entry=entries.append if entries is not None else None)
     for request, _ in zip(requests(seed), range(jobs), strict=False):
         plan.submit(request, now=0)
@@ -180,15 +125,7 @@ def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> P
 
 
 def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
-    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000.
-
-    Parameters
-    ----------
-    on_progress
-        Is told what is measured next.
-    jobs
-        In the plan, where the paper has 10,000.
-    """
+    """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000."""
     filled(50)  # compiles
     figures: list[Figure] = []
     on_progress("filling the plan")

@@ -38,56 +38,27 @@ class TooMuchError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request made ready for planning.
+    """A request made ready for planning."""
 
-    Parameters
-    ----------
-    totals
-        What it needs in all, by resource (jRS); licences too.
-    chunks, wanted
-        What each sort of chunk needs of each resource, the sort that weighs most first, and how many of it.
-    usable
-        Of each node and resource what this request may use.
-    suits
-        Which nodes have what a sort of chunk demands.
-    order
-        The nodes that suit some sort, the cheapest first.
-    how
-        Of the kernel.
-    is_exclusive
-        Whether its nodes must be its own.
-    lasts_s
-        For how long.
-    """
-
-    totals: Mapping[str, int]
+    totals: Mapping[str, int]  # what it needs in all, by resource (jRS); licences too
+    # what each sort of chunk needs of each resource, the sort that weighs most first, and how many of it
     chunks: Integers
     wanted: Integers
-    usable: Integers
-    suits: NDArray[np.int8]
-    order: Integers
+    usable: Integers  # of each node and resource what this request may use
+    suits: NDArray[np.int8]  # which nodes have what a sort of chunk demands
+    order: Integers  # the nodes that suit some sort, the cheapest first
     how: int
-    is_exclusive: bool
+    is_exclusive: bool  # whether its nodes must be its own
     lasts_s: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """When and where a request has its resources.
+    """When and where a request has its resources."""
 
-    Parameters
-    ----------
-    start, end
-        Seconds; the end is the first that is not its own any more.
-    nodes, amounts
-        On which nodes it has how much of each resource.
-    totals
-        In all, licences too.
-    """
-
-    start: int
+    start: int  # seconds; the end is the first that is not its own any more
     end: int
-    nodes: Integers
+    nodes: Integers  # on which nodes it has how much of each resource
     amounts: Integers
     totals: Mapping[str, int]
 
@@ -108,16 +79,6 @@ class Placement:
 
 class Cluster:
     """The plan's resources: what of them is used when, by whole system and by node.
-
-    Parameters
-    ----------
-    system
-        What there is.
-
-    Attributes
-    ----------
-    used
-        For each resource what is used of the whole system (sRS).
 
     Notes
     -----
@@ -164,10 +125,7 @@ class Cluster:
     def prepare(self, request: Request, lasts_s: int | None = None) -> Ask:
         """Make a request ready for planning.
 
-        Raises
-        ------
-        TooMuchError
-            The system has not so much of something, even when it is empty.
+        Raises `TooMuchError`: the system has not so much of something, even when it is empty.
         """
         lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
         key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s
@@ -261,14 +219,7 @@ class Cluster:
 
         Each resource alone is free for so long. A slot in which all of them are can be shorter than the request.
 
-        Parameters
-        ----------
-        ask
-            The request.
-        views
-            What of each resource is used, in the eyes of its consumer (uRS); of others as it is.
-        since, end
-            The first second to search, and the first not to.
+        `views`: what of each resource is used, in the eyes of its consumer (uRS); of others as it is.
         """
         slots = (
             views.get(name, self.used[name]).fitting(items, ask.lasts_s, since, end)
@@ -282,15 +233,9 @@ class Cluster:
     ) -> Placement | None:
         """Find the first time, and the nodes, at which a request has its resources; None if there is none.
 
-        Parameters
-        ----------
-        ask
-            The request.
-        since, end
-            It may run from then on, and has to have ended by then.
-        views
-            See `free_slots`. Where nodes are to be its own, and a consumer may not have so much, time goes on to when
-            he may have what it would have got.
+        `since`, `end`: it may run from then on, and has to have ended by then.
+        `views`: see `free_slots`. Where nodes are to be its own, and a consumer may not have so much, time goes
+        on to when he may have what it would have got.
         """
         slots = self.free_slots(ask, views, since, end)
         while (found := self._search(ask, slots, since, end, self._state)) is not None:
@@ -446,13 +391,7 @@ class Cluster:
         return bool(self._up[self._place(name)])
 
     def set_up(self, name: str, *, up: bool) -> None:
-        """Let a node be there, or not; what is booked on it stays booked, and counts in the system while it is up.
-
-        Raises
-        ------
-        InputError
-            There is no such node.
-        """
+        """Let a node be there, or not; what is booked on it stays booked, and counts in the system while it is up."""
         place = self._place(name)
         if up == bool(self._up[place]):
             return

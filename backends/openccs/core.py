@@ -28,21 +28,8 @@ class OpenCcsCore(InPython):
     ends early, or is withdrawn, those that wait are looked at in order, and move to earlier times. None moves to a
     later one.
 
-    Parameters
-    ----------
-    capacity
-        Cores of the machine.
-    table
-        The background load.
-    now
-        Where the clock begins.
-    most
-        So many of those that wait are looked at when something ends early; all if not given.
-
-    Attributes
-    ----------
-    promised
-        For each background job the start that it was told when it came.
+    `most`: so many of those that wait are looked at when something ends early; all if not given.
+    `promised`: for each background job the start that it was told when it came.
 
     Notes
     -----
@@ -232,15 +219,9 @@ class OpenCcsCore(InPython):
 
 @dataclass(frozen=True, slots=True)
 class OpenCcs:
-    """What makes such a machine.
+    """What makes such a machine."""
 
-    Parameters
-    ----------
-    most
-        So many of those that wait are looked at when something ends early; 0 for all.
-    """
-
-    most: int = 0
+    most: int = 0  # so many of those that wait are looked at when something ends early; 0 for all
 
     def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore:
         """Make one."""

@@ -22,65 +22,28 @@ _CLASSES_S = (0, 600, 3600, 4 * 3600, 24 * 3600)
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Jobs that were told about the same wait when they came.
+    """Jobs that were told about the same wait when they came."""
 
-    Parameters
-    ----------
-    above_s
-        They were told to wait longer than this, and at most the next class's; None for all jobs.
-    jobs
-        How many.
-    planned_s, real_s
-        Medians of the wait that they were told, and of the one that they had.
-    kept, within_2x
-        Shares that started as planned, and after at least half the wait that they were told.
-    early_s
-        Mean of how much earlier they started.
-    log10_error
-        Mean ratio between the two, as a logarithm; waits below 10 s count as 10 s.
-    """
-
-    above_s: int | None
+    above_s: int | None  # they were told to wait longer than this, and at most the next class's; None for all jobs
     jobs: int
-    planned_s: float
+    planned_s: float  # medians of the wait that they were told, and of the one that they had
     real_s: float
-    kept: float
+    kept: float  # shares that started as planned, and after at least half the wait that they were told
     within_2x: float
-    early_s: float
-    log10_error: float
+    early_s: float  # mean of how much earlier they started
+    log10_error: float  # mean ratio between the two, as a logarithm; waits below 10 s count as 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far real starts are from planned ones.
+    """How far real starts are from planned ones."""
 
-    Parameters
-    ----------
-    classes
-        By the wait that was told; the first one is all jobs.
-    later
-        Jobs that started later than they were told: none, unless the plan is wrong.
-    """
-
-    classes: tuple[Class, ...]
-    later: int
+    classes: tuple[Class, ...]  # by the wait that was told; the first one is all jobs
+    later: int  # jobs that started later than they were told: none, unless the plan is wrong
 
 
 def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
-    """Let OpenCCS run a log.
-
-    Parameters
-    ----------
-    log
-        The jobs, and the machine's cores.
-    most
-        As for `openccs`; None for all.
-
-    Returns
-    -------
-    OpenCcsCore
-        As it is when all jobs have ended.
-    """
+    """Let OpenCCS run a log."""
     core = OpenCcsCore(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0, most=most)
     core.run(NEVER - 1)
     return core
@@ -89,14 +52,8 @@ def run_log(log: Trace, *, most: int | None = None) -> OpenCcsCore:
 def drift(log: Trace, *, most: int | None = None, to: Path | None = None) -> Drift:
     """Measure how planned starts drift.
 
-    Parameters
-    ----------
-    log
-        Requests, and real run times.
-    most
-        Look at so many of those that wait when one ends early; at all if not given.
-    to
-        Write the log as it would have been, with its waits, for `asa evaluate` to compare learned waits on.
+    `most`: look at so many of those that wait when one ends early; at all if not given.
+    `to`: write the log as it would have been, with its waits, for `asa evaluate` to compare learned waits on.
 
     Notes
     -----

@@ -30,34 +30,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job in the plan.
+    """A job in the plan."""
 
-    Parameters
-    ----------
-    id
-        Its name in the plan; an element of an array is called ``id[index]``.
-    request
-        What it asks for.
-    user, group
-        Whose it is.
-    submit_s
-        When it came.
-    phase
-        Where it stands.
-    placement
-        When and where it has its resources.
-    why
-        Why it waits or ended, if that is not its own doing.
-    """
-
-    id: str
+    id: str  # its name in the plan; an element of an array is called `id[index]`
     request: Request
     user: str = ""
     group: str = ""
     submit_s: int = 0
     phase: Phase = Phase.WAITING
-    placement: Placement | None = None
-    why: str = ""
+    placement: Placement | None = None  # when and where it has its resources
+    why: str = ""  # why it waits or ended, if that is not its own doing
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,15 +53,7 @@ class Job:
 
 
 def entry_of(job: Job, now: int) -> Entry:
-    """Write a job down as it is.
-
-    Parameters
-    ----------
-    job
-        As it is.
-    now
-        Seconds since 1970.
-    """
+    """Write a job down as it is."""
     placement = job.placement
     return {
         "kind": "job",
@@ -103,15 +77,7 @@ def entry_of(job: Job, now: int) -> Entry:
 
 
 def job_of(entry: Entry, kinds: Mapping[str, Kind]) -> Job:
-    """Read a job again that `entry_of` wrote.
-
-    Parameters
-    ----------
-    entry
-        What `entry_of` wrote.
-    kinds
-        Of the system's resources.
-    """
+    """Read a job again that `entry_of` wrote."""
     told = entry["placement"]
     placement = told and Placement(
         told["start"],

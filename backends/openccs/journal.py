@@ -25,20 +25,6 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     Each step is on the disk before the method that made it returns. A line that was cut off by a crash was no step
     that anybody had heard of; it is cut away.
 
-    Parameters
-    ----------
-    path
-        The journal; it is made if it is not there.
-    system
-        As it was when the journal was begun.
-    limits, pools
-        Those of now.
-
-    Raises
-    ------
-    StateError
-        It cannot be read or written, or is something else.
-
     Examples
     --------
     >>> import tempfile

@@ -47,19 +47,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job that has what another one lacks.
+    """A job that has what another one lacks."""
 
-    Parameters
-    ----------
-    job, user
-        Its name, and whose it is.
-    items
-        How much of it.
-    until_s
-        How long.
-    """
-
-    job: str
+    job: str  # its name, and whose it is
     user: str
     items: int
     until_s: int
@@ -67,43 +57,20 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a job would not have, were it to start at a moment.
+    """What a job would not have, were it to start at a moment."""
 
-    Parameters
-    ----------
-    cause, of
-        What it runs into, and of what.
-    at_s
-        The first second at which it lacks.
-    words
-        The same for people.
-    needed, free
-        How much it needs then, and how much there would be; of chunks, how many and how many have room.
-    holders
-        Who has it, the largest first; of chunks with the number of nodes on which they are in the way.
-    """
-
-    cause: Cause
+    cause: Cause  # what it runs into, and of what
     of: str
-    at_s: int
+    at_s: int  # the first second at which it lacks
     words: str
-    needed: int = 0
+    needed: int = 0  # how much it needs then, and how much there would be; of chunks, how many and how many have room
     free: int = 0
+    # who has it, the largest first; of chunks with the number of nodes on which they are in the way
     holders: tuple[Holder, ...] = ()
 
 
 class World:
-    """What a job would meet if it came now: what all others hold, on a cluster of its own.
-
-    Parameters
-    ----------
-    plan
-        Whose other jobs are met.
-    job
-        That comes.
-    now
-        Seconds since 1970.
-    """
+    """What a job would meet if it came now: what all others hold, on a cluster of its own."""
 
     def __init__(self, plan: Plan, job: Job, now: int) -> None:
         self.job, self.system, self.now = job, plan.system, now
@@ -157,17 +124,7 @@ class World:
 
 
 class Meeting:
-    """What a job would run into if it started at a time.
-
-    Parameters
-    ----------
-    world
-        What it would meet.
-    ask
-        What it asks for.
-    at_s
-        The start, in seconds since 1970.
-    """
+    """What a job would run into if it started at a time."""
 
     def __init__(self, world: World, ask: Ask, at_s: int) -> None:
         self.world, self.ask, self.job = world, ask, world.job

@@ -46,13 +46,6 @@ _Key = tuple[int, tuple[int, ...]]
 class Items:
     """How many items: a number, a share of those that are available at the time, or the larger of both.
 
-    Parameters
-    ----------
-    number
-        So many.
-    percent
-        This part of the available ones, rounded down. If neither is given, there is no limit.
-
     Examples
     --------
     >>> [Items.parse(text).of(100) for text in ("30/45%", "30", "/45%", "unlimited")]
@@ -60,7 +53,7 @@ class Items:
     """
 
     number: int | None = None
-    percent: int | None = None
+    percent: int | None = None  # this part of the available ones, rounded down. If neither is given, there is no limit.
 
     def __post_init__(self) -> None:
         if not 0 <= (self.number or 0) <= LARGEST or not 0 <= (self.percent or 0) <= 100:
@@ -71,11 +64,6 @@ class Items:
         """Read ``number``, ``number/percent%``, ``/percent%`` or ``unlimited``.
 
         A number can have a unit of memory, of powers of 1024: ``64g``.
-
-        Raises
-        ------
-        InputError
-            It is none of these.
         """
         if text == "unlimited":
             return cls()
@@ -104,31 +92,18 @@ _ALWAYS: Final = Validity()
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a consumer may have of a resource. Each of its parts binds within its validity, and only there.
+    """What a consumer may have of a resource. Each of its parts binds within its validity, and only there."""
 
-    Parameters
-    ----------
-    kind, name
-        Whose it is. The name ``*`` is everybody of that kind, each for himself; that goes on top of his own limits.
-    resource
-        Of what. ``*`` is each resource for which the consumer has no limit of its own, be that valid or not; a limit
-        for everybody is one, too. ``jobs`` are those that are in the plan, ``arrayjobs`` the jobs of one array.
-    items
-        How many at a time.
-    duration_s
-        A request that lasts longer gets nothing.
-    area
-        How many items times seconds all planned and running jobs may hold together within the validity, in all its
-        windows. A request counts with all of its own; beyond that it gets nothing until others leave.
-    validity
-        When it binds.
-    """
-
+    # whose it is. The name `*` is everybody of that kind, each for himself; that goes on top of his own limits.
     kind: Literal["user", "group"]
     name: str
+    # of what. `*` is each resource for which the consumer has no limit of its own, be that valid or not; a limit for
+    # everybody is one, too. `jobs` are those that are in the plan, `arrayjobs` the jobs of one array.
     resource: str
-    items: Items = _UNLIMITED
-    duration_s: int | None = None
+    items: Items = _UNLIMITED  # how many at a time
+    duration_s: int | None = None  # a request that lasts longer gets nothing
+    # how many items times seconds all planned and running jobs may hold together within the validity, in all its
+    # windows. A request counts with all of its own; beyond that it gets nothing until others leave.
     area: int | None = None
     validity: Validity = _ALWAYS
 
@@ -149,22 +124,12 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may use what a pool keeps free: requests that meet all that is given here.
+    """Who may use what a pool keeps free: requests that meet all that is given here."""
 
-    Parameters
-    ----------
-    users, groups
-        Of one of these users, of one of these groups.
-    at_most
-        For no more in all than so many items, by resource.
-    at_most_s
-        For no longer; 0 for any time.
-    """
-
-    users: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()  # of one of these users, of one of these groups
     groups: tuple[str, ...] = ()
-    at_most: Mapping[str, int] = field(default_factory=dict)
-    at_most_s: int = 0
+    at_most: Mapping[str, int] = field(default_factory=dict)  # for no more in all than so many items, by resource
+    at_most_s: int = 0  # for no longer; 0 for any time
 
     def __post_init__(self) -> None:
         if not (self.users or self.groups or self.at_most or self.at_most_s):
@@ -185,23 +150,13 @@ class FreePool:
     """What is kept free of a resource.
 
     It is kept free beside what is used, whoever uses that; where less is free, all that is.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    resource, items
-        How much of what; all of it if unlimited.
-    validity
-        When.
-    access
-        For whom: requests that meet any of these. For nobody if there is none, as for maintenance.
     """
 
     name: str
-    resource: str
+    resource: str  # how much of what; all of it if unlimited
     items: Items
     validity: Validity = _ALWAYS
+    # for whom: requests that meet any of these. For nobody if there is none, as for maintenance.
     access: tuple[Access, ...] = ()
 
     def binds(self, ask: Ask, user: str, group: str) -> bool:
@@ -274,17 +229,7 @@ class _Bound:
 
 
 class _Account:
-    """A consumer's limits, and what he uses (usdRS).
-
-    Parameters
-    ----------
-    who
-        Whose it is.
-    bounds
-        His limits by resource.
-    sizes
-        Items that there are at most, by resource.
-    """
+    """A consumer's limits, and what he uses (usdRS)."""
 
     def __init__(self, who: str, bounds: Mapping[str, tuple[_Bound, ...]], sizes: Mapping[str, int]) -> None:
         self.who = who
@@ -355,17 +300,7 @@ class _Account:
 class Consumers:
     """Limits of users and groups, what these use of them, and pools that are kept free.
 
-    Parameters
-    ----------
-    used
-        What is used of the system, by resource (sRS); as it is at any time.
-    limits, pools
-        What binds whom.
-
-    Raises
-    ------
-    InputError
-        One is on a resource that there is not.
+    `used`: what is used of the system, by resource (sRS); as it is at any time.
 
     Notes
     -----
@@ -434,22 +369,7 @@ class Consumers:
     # ------------------------------------------------------------------ what requests see
 
     def never(self, ask: Ask, user: str, group: str, elements: int = 0) -> str:
-        """Say why a request can never be accepted, by what is always valid.
-
-        Parameters
-        ----------
-        ask
-            The request.
-        user, group
-            Whose it is.
-        elements
-            How many jobs its array has.
-
-        Returns
-        -------
-        str
-            Words; empty if it may be accepted.
-        """
+        """Say why a request can never be accepted, by what is always valid."""
         wanted = dict(ask.totals) | {_JOBS: 1, _ARRAY_JOBS: elements}
         for account in self._of(user, group):
             for name, items in wanted.items():
@@ -469,19 +389,7 @@ class Consumers:
     def views(self, ask: Ask, user: str, group: str, since: int, stop: int) -> Mapping[str, RUSV]:
         """Give what of each resource is used in the eyes of a consumer (uRS, Section 5.1).
 
-        Parameters
-        ----------
-        ask
-            The request.
-        user, group
-            Whose it is.
-        since, stop
-            The first second to search, and the last; 0 for none.
-
-        Returns
-        -------
-        mapping of str to RUSV
-            Of what he asks for, the resources that a limit or a pool binds.
+        Returns: of what he asks for, the resources that a limit or a pool binds.
         """
         views: dict[str, RUSV] = {}
         if not (self._limits or self._pools):
@@ -516,19 +424,7 @@ class Consumers:
     def explain(self, ask: Ask, user: str, group: str, start: int, stop: int) -> list[str]:
         """Say which limits and pools bind a request at a time, those first that leave it no room.
 
-        Parameters
-        ----------
-        ask
-            The request; what it may have already counts as of others.
-        user, group
-            Whose it is.
-        start, stop
-            From when to when; a stop of 0 is that of a request that starts then.
-
-        Returns
-        -------
-        list of str
-            A sentence on each.
+        `start`, `stop`: from when to when; a stop of 0 is that of a request that starts then.
         """
         end = stop + 1 if stop else start + ask.lasts_s
         found: list[tuple[bool, str]] = []

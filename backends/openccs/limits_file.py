@@ -46,20 +46,7 @@ _T = TypeVar("_T")
 def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ...]]:
     """Read limits and pools from a TOML file, as the module describes it.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    (tuple of Limit, tuple of FreePool)
-        In the order of the file.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or something in it means nothing; the error names the place.
+    Raises `InputError`: it cannot be read, or something in it means nothing; the error names the place.
     """
     file = _Table(read_toml(path), str(path), ("limits", "pools"))
     return tuple(map(_limit, file.tables("limits", _LIMIT))), tuple(map(_pool, file.tables("pools", _POOL)))

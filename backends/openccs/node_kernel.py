@@ -255,28 +255,12 @@ def find_place(
 ) -> int:  # fmt: skip
     """Find the first time at which a job's chunks fit onto nodes for as long as it lasts; `FOREVER` if there is none.
 
-    Parameters
-    ----------
-    times, used, counts, room, width, nodes
-        The nodes' vectors.
-    slot_times, slot_items, slots
-        When enough of everything is free in the whole system: the steps in which the items are not 0.
-    chunks, wanted, kinds
-        What each sort of chunk needs of each resource, the sort that weighs most first, and how many there are to be.
-    usable
-        Of each node and resource the items that this job may use.
-    suits
-        Whether a node has what a sort of chunk demands.
-    order, candidates
-        Nodes, the cheapest first.
-    how, is_exclusive
-        `FREE` or `SCATTER`; whether nodes must be empty.
-    lasts, since, until
-        The job's duration, and the interval to search.
-    fits, changes, soonest, totals, to_peaks
-        Room to work in.
-    to_placed
-        Where the chunks are placed, by sort and place in the order.
+    `slot_times`, `slot_items`, `slots`: when enough of everything is free in the whole system: the steps in which
+    the items are not 0.
+    `chunks`, `wanted`, `kinds`: what each sort of chunk needs of each resource, the sort that weighs most first,
+    and how many there are to be.
+    `usable`: of each node and resource the items that this job may use.
+    `to_placed`: where the chunks are placed, by sort and place in the order.
 
     Notes
     -----

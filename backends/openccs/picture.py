@@ -122,24 +122,6 @@ def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
     """Draw which cores each job holds from when to when.
 
     Each row is a node. Of a system of more than 64 nodes, or of one, the jobs' cores are stacked.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    path
-        File to write.
-    now
-        The time: what was before is faint.
-    title
-        What is shown.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    MissingExtraError
-        matplotlib is not installed.
     """
     system = plan.system
     many = len(system.nodes)

@@ -53,23 +53,11 @@ class Plan:
     A request is planned when it comes, behind everything that was planned before it, and moves only to earlier times
     (backfilling), unless what it was to have goes away. Who calls its methods is the clock: times do not go back.
 
-    Parameters
-    ----------
-    system
-        What there is.
-    limits, pools
-        What users and groups may have at most, and what is kept free for whom.
-    on_entry
-        Called with each change, as plain data; `Plan.reload` makes the same plan of them.
-    since, until, outer
-        Of a reservation: nothing runs before the one or after the other, and the plan that it is in.
-
-    Attributes
-    ----------
-    jobs
-        Every job, by name.
-    reservations
-        A plan for each reservation, by name: for the scheduler a reservation is a system of its own.
+    `limits`, `pools`: what users and groups may have at most, and what is kept free for whom.
+    `on_entry`: called with each change, as plain data; `Plan.reload` makes the same plan of them.
+    `since`, `until`, `outer`: of a reservation: nothing runs before the one or after the other, and the plan that
+    it is in.
+    `reservations`: a plan for each reservation, by name: for the scheduler a reservation is a system of its own.
 
     Examples
     --------
@@ -118,15 +106,8 @@ class Plan:
     ) -> list[Job]:
         """Plan a request, or each element of an array; one that has no start goes to the waiting room.
 
-        Returns
-        -------
-        list of Job
-            One, or those of the array in the order of their indices.
-
-        Raises
-        ------
-        RefusedError
-            It can never have what it asks for, or not at the time at which it has to.
+        Returns: one, or those of the array in the order of their indices.
+        Raises `RefusedError`: it can never have what it asks for, or not at the time at which it has to.
         """
         if request.array is not None and len(request.array) > _MOST_ELEMENTS:
             why = f"has {len(request.array)} elements, and an array may have {_MOST_ELEMENTS}"
@@ -251,10 +232,7 @@ class Plan:
     def reserve(self, request: Request, *, now: int, name: str, user: str = "", group: str = "") -> Plan:
         """Reserve resources from a start on; what is submitted to the plan that is returned runs in them.
 
-        Raises
-        ------
-        RefusedError
-            It has no start, or there is no room for it then.
+        Raises `RefusedError`: it has no start, or there is no room for it then.
         """
         if request.start_s is None or request.array is not None:
             hint = "Write start= into it, and no array."
@@ -329,20 +307,7 @@ class Plan:
 
     @_one_step
     def begin(self, name: str, *, now: int) -> Job:
-        """Let a planned job have its resources, when its start has come.
-
-        Parameters
-        ----------
-        name
-            The job's id.
-        now
-            Seconds since 1970.
-
-        Raises
-        ------
-        InputError
-            Its start has not come.
-        """
+        """Let a planned job have its resources, when its start has come."""
         job = self._job(name, Phase.PLANNED)
         if job.start_s is not None and job.start_s > now:
             why = f"is to start at {job.start_s}, and it is {now}"
@@ -372,20 +337,8 @@ class Plan:
 
         Nobody starts later for it: a job that finds no earlier start keeps its place.
 
-        Parameters
-        ----------
-        now
-            The time.
-        most
-            Look at so many jobs at most.
-        passes
-            How often to go through them, as one that moves leaves room behind for others: once, as the paper does, or
-            with 0 until nobody moves any more.
-
-        Returns
-        -------
-        list of Job
-            Those that moved.
+        `passes`: how often to go through them, as one that moves leaves room behind for others: once, as the
+        paper does, or with 0 until nobody moves any more.
         """
         self.consumers.forget_before(now)
         moved: dict[str, Job] = {}
@@ -425,11 +378,6 @@ class Plan:
 
         So is a reservation that has not begun, with all that is planned in it, if others are free at its time. Else it
         keeps its time and its other nodes, and what was planned in it is planned anew on these.
-
-        Returns
-        -------
-        list of Job
-            Those that it met, as they are now.
         """
         self.cluster.set_up(node, up=False)
         for name, inside in self.reservations.items():
@@ -470,11 +418,6 @@ class Plan:
         """Say that a job could not have its resources at its start, for a node that did not let it in: it goes away.
 
         The job is planned anew, at once if that can be: then jobs of lower priority that have not begun make room.
-
-        Returns
-        -------
-        list of Job
-            Those that were planned anew.
         """
         job = self._job(name, Phase.PLANNED)
         if self._outer is not None:
@@ -515,13 +458,7 @@ class Plan:
 
     @_one_step
     def extend(self, name: str, by_s: int, *, now: int) -> Job:
-        """Let a running job last longer, if what it has is free then.
-
-        Raises
-        ------
-        RefusedError
-            It is not.
-        """
+        """Let a running job last longer, if what it has is free then."""
         job = self._job(name, Phase.RUNNING)
         placement = job.placement
         assert placement is not None, "it runs"
@@ -543,13 +480,7 @@ class Plan:
 
     @_one_step
     def alter(self, name: str, request: Request, *, now: int) -> Job:
-        """Let a job that has not begun ask for something else; it is planned anew.
-
-        Raises
-        ------
-        RefusedError
-            It cannot have that; then it stays as it was.
-        """
+        """Let a job that has not begun ask for something else; it is planned anew."""
         job = self._job(name, Phase.WAITING, Phase.PLANNED)
         self._no_reservation(name)
         ask = self._prepared(request, name, job.user, job.group)
@@ -596,19 +527,7 @@ class Plan:
         *,
         on_entry: Callable[[Entry], None] | None = None,
     ) -> Plan:
-        """Make the plan again of what was told of it: the same jobs at the same times on the same nodes.
-
-        Parameters
-        ----------
-        system
-            As it was.
-        entries
-            What `on_entry` was called with, in order.
-        limits, pools
-            Those of now.
-        on_entry
-            As ever.
-        """
+        """Make the plan again of what was told of it: the same jobs at the same times on the same nodes."""
         plan = cls(system, limits, pools)
         past = None
         for entry in entries:
@@ -632,13 +551,7 @@ class Plan:
             inside.settle()
 
     def take_in(self, entry: Entry) -> None:
-        """Take in what an entry tells; nothing is booked before all was told.
-
-        Raises
-        ------
-        ValueError
-            It tells of nothing that becomes of a plan.
-        """
+        """Take in what an entry tells; nothing is booked before all was told."""
         kinds: Mapping[str, Callable[[Entry], None]] = {
             "step": self._take_step,
             "job": self._take_job,

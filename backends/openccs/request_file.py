@@ -46,21 +46,9 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, who asks, and when.
+    """A request, who asks, and when."""
 
-    Parameters
-    ----------
-    at_s
-        Seconds since 1970, or from 0 on.
-    user, group
-        Who asks.
-    name
-        Of the job.
-    request
-        What is asked for.
-    """
-
-    at_s: int
+    at_s: int  # seconds since 1970, or from 0 on
     user: str
     group: str
     name: str
@@ -69,17 +57,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is to be planned, on what, and within which limits.
-
-    Parameters
-    ----------
-    system
-        The cluster.
-    asked
-        In order of time.
-    limits, pools
-        Of users and groups.
-    """
+    """What is to be planned, on what, and within which limits."""
 
     system: System
     asked: Sequence[Asked]
@@ -90,21 +68,7 @@ class Given:
 def read_given(file: Path | None, log: tuple[Path | None, int, int | None], system: str, limits: Path | None) -> Given:
     """Read what is to be planned: a file of requests, or a log with the jobs to take of it, and its cores.
 
-    Parameters
-    ----------
-    file
-        Of requests; None for a log.
-    log
-        Its path, how many of its jobs, and the machine's cores; the path None for a file.
-    system
-        ``oculus``, or the path of a TOML file.
-    limits
-        The path of a TOML file; None for no limits.
-
-    Raises
-    ------
-    InputError
-        Both or neither are given, or a file cannot be read.
+    `log`: its path, how many of its jobs, and the machine's cores; the path None for a file.
     """
     trace, jobs, cores = log
     bounds = load_limits(limits) if limits is not None else ((), ())
@@ -214,34 +178,14 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]
 
 
 def last_moment(given: str | None, asked: Sequence[Asked]) -> int:
-    """Tell at which time the plan is looked at: the one given, or when the last request comes.
-
-    Parameters
-    ----------
-    given
-        What ``--now`` says; None if it is not given.
-    asked
-        The requests.
-    """
+    """Tell at which time the plan is looked at: the one given, or when the last request comes."""
     return max(one.at_s for one in asked) if given is None else moment_of(given, "--now", None)
 
 
 def moment_of(text: str, option: str, now: int | None) -> int:
     """Read a time; where now is known, also one from now on.
 
-    Parameters
-    ----------
-    text
-        A time as `moment` reads it; where now is known, also a duration from then.
-    option
-        What it was given as, for the error.
-    now
-        Seconds since 1970; None if it is not known.
-
-    Raises
-    ------
-    InputError
-        It is no time.
+    `text`: a time as `moment` reads it; where now is known, also a duration from then.
     """
     if now is not None and _FROM_NOW.fullmatch(text):
         try:
@@ -263,15 +207,6 @@ class Made:
 
     Jobs end when their time is over. If a job is named until which to plan, and it is refused, the plan is as it was
     then.
-
-    Parameters
-    ----------
-    given
-        What is to be planned.
-    now
-        When it is looked at, in seconds on the requests' clock.
-    until
-        The job until which to plan; empty for all.
     """
 
     def __init__(self, given: Given, now: int, *, until: str = "") -> None:

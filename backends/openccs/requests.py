@@ -67,18 +67,9 @@ _SIZE_UNITS: Final = {"": 1, "b": 1, **{u + b: 1024**n for n, u in enumerate("km
 class PointedError(InputError):
     """A text cannot be understood; the message shows it, with a caret below the character that is wrong.
 
-    Parameters
-    ----------
-    message
-        What was wrong there.
-    where
-        Where the text is from.
-    hint
-        What to do about it.
-    text
-        The whole text. Without it the message is taken as it is.
-    position
-        Index into the text of the character that is wrong; the text's length if something is missing at its end.
+    `text`: the whole text. Without it the message is taken as it is.
+    `position`: index into the text of the character that is wrong; the text's length if something is missing at its
+    end.
 
     Examples
     --------
@@ -121,15 +112,6 @@ def _one_column_each(text: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A piece of a text that knows where it stands, so that what is wrong with it can be pointed at.
-
-    Parameters
-    ----------
-    whole
-        The text.
-    start, stop
-        From where to where.
-    error
-        What to raise.
 
     Examples
     --------
@@ -195,15 +177,7 @@ class Piece:
 def moment(piece: Piece) -> int:
     """Read a time: ISO 8601, in UTC where it names no zone, or seconds since 1970.
 
-    Parameters
-    ----------
-    piece
-        The text, and where it stands.
-
-    Returns
-    -------
-    int
-        Whole seconds since 1970, in UTC; for a date alone, those at which it begins.
+    Returns: whole seconds since 1970, in UTC; for a date alone, those at which it begins.
 
     Examples
     --------
@@ -228,11 +202,6 @@ def moment(piece: Piece) -> int:
 
 def iso(seconds: int) -> str:
     """Write a time as `moment` reads it; one that it would not read as a number.
-
-    Parameters
-    ----------
-    seconds
-        Since 1970.
 
     Examples
     --------
@@ -308,13 +277,6 @@ class Arrangement(StrEnum):
 class Place:
     """How chunks are placed.
 
-    Parameters
-    ----------
-    arrangement
-        How they are spread.
-    exclusive
-        Whether no other job may use their nodes meanwhile.
-
     Examples
     --------
     >>> print(Place(Arrangement.SCATTER, exclusive=True))
@@ -322,7 +284,7 @@ class Place:
     """
 
     arrangement: Arrangement = Arrangement.FREE
-    exclusive: bool = False
+    exclusive: bool = False  # whether no other job may use their nodes meanwhile
 
     def __str__(self) -> str:
         return f"{self.arrangement}:excl" if self.exclusive else str(self.arrangement)
@@ -332,17 +294,6 @@ class Place:
 class Chunk:
     """What must be on one node, and how often.
 
-    Parameters
-    ----------
-    count
-        How many such chunks.
-    needs
-        Amounts that each takes, by resource; sizes in bytes.
-    properties
-        What the node must say of itself; flags are ``"true"`` or ``"false"``.
-    settings
-        Numbers that the job is told.
-
     Examples
     --------
     >>> print(Chunk(8, {"ncpus": 2}, {"rack": "8"}))
@@ -350,9 +301,10 @@ class Chunk:
     """
 
     count: int
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Mapping[str, int] = field(default_factory=dict)  # amounts that each takes, by resource; sizes in bytes
+    # what the node must say of itself; flags are `"true"` or `"false"`
     properties: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, int] = field(default_factory=dict)  # numbers that the job is told
 
     def __str__(self) -> str:
         items = (*self.needs.items(), *self.properties.items(), *self.settings.items())
@@ -363,23 +315,6 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a job asks for (the paper's ``reqRS``). As text it is in the language that `parse` reads.
-
-    Parameters
-    ----------
-    chunks
-        What it needs on nodes.
-    job_wide
-        What it needs once, on no node: amounts, and the names of licences; by resource.
-    place
-        How its chunks are placed.
-    walltime_s
-        How long it may run.
-    start_s, deadline_s
-        When it must begin, or must have ended, in seconds since 1970; at most one of them.
-    array
-        The indices of a job array.
-    priority
-        More is sooner.
 
     Examples
     --------
@@ -394,30 +329,20 @@ class Request:
     rset=5:ncpus=16:mem=12g:net=IB+ncpus=1:mem=4g,sw=g03,place=scatter:excl
     """
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[Chunk, ...]  # what it needs on nodes
+    # what it needs once, on no node: amounts, and the names of licences; by resource
     job_wide: Mapping[str, int | str] = field(default_factory=dict)
+    # how its chunks are placed
     place: Place = Place()  # frozen
-    walltime_s: int | None = None
-    start_s: int | None = None
+    walltime_s: int | None = None  # how long it may run
+    start_s: int | None = None  # when it must begin, or must have ended, in seconds since 1970; at most one of them
     deadline_s: int | None = None
-    array: range | None = None
+    array: range | None = None  # the indices of a job array
     priority: int = 0
 
     @classmethod
     def parse(cls, text: str, kinds: Mapping[str, Kind] = STANDARD_KINDS) -> Self:
         """Read a request.
-
-        Parameters
-        ----------
-        text
-            As the module says.
-        kinds
-            What each resource is that there is.
-
-        Raises
-        ------
-        RequestError
-            It cannot be understood, or asks for no chunk.
 
         Examples
         --------

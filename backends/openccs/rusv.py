@@ -34,17 +34,9 @@ class Stores(StrEnum):
 
 
 class Slot(NamedTuple):
-    """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever.
+    """A closed interval in seconds, and the items that are used or free in it; a stop of 0 is for ever."""
 
-    Parameters
-    ----------
-    start, stop
-        Seconds, both included; a stop of 0 is for ever.
-    items
-        How many.
-    """
-
-    start: int
+    start: int  # seconds, both included; a stop of 0 is for ever
     stop: int
     items: int
 
@@ -55,21 +47,9 @@ class RUSV:
     Nothing is stored where all items are free: where none is used or, of a vector of free items, where at least
     `available` are. Slots next to each other that hold the same are one.
 
-    Parameters
-    ----------
-    most
-        Items that there may be at most (the paper's ``maxAvl``).
-    defect
-        How many of these are broken.
-    stores
-        What slots count.
-    least_gap_s
-        Slots of equal items no further apart are joined (``minDist``). Beyond 1 this takes what lies between for used,
-        so that to take a slot away again need not restore what was.
-    slots
-        What is stored at first; later ones are added to earlier ones.
-    steps
-        In place of slots, what `steps` of another gave.
+    `least_gap_s`: slots of equal items no further apart are joined (``minDist``). Beyond 1 this takes what lies
+    between for used, so that to take a slot away again need not restore what was.
+    `slots`: what is stored at first; later ones are added to earlier ones.
 
     Notes
     -----
@@ -196,20 +176,7 @@ class RUSV:
         self.add_within(slot.start, end, by)
 
     def add_within(self, start: int, end: int, items: int) -> None:
-        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none.
-
-        Parameters
-        ----------
-        start, end
-            Seconds.
-        items
-            How many.
-
-        Raises
-        ------
-        InputError
-            The end is not after the start.
-        """
+        """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""
         if end <= start:
             raise InputError(f"nothing is from {start} to before {end}", where="RUSV", hint="Give a later end.")
         self._make_room(self._count + 2)
@@ -232,16 +199,6 @@ class RUSV:
         """Let so many items be broken from now on, at all times. O(n).
 
         A vector of free items forgets what more than the rest had been free: to mend them does not bring that back.
-
-        Parameters
-        ----------
-        defect
-            From 0 to all.
-
-        Raises
-        ------
-        InputError
-            So many cannot be broken.
         """
         if not 0 <= defect <= self.most:
             raise InputError(f"{defect} of {self.most} items cannot be broken", where="RUSV", hint="Give 0 to all.")
@@ -293,15 +250,7 @@ class RUSV:
         At each time the more is taken for used of what is used here, and what of these items the limit leaves out. The
         limit, of free items, is one for all times: where nothing of it is stored all its items are free.
 
-        Parameters
-        ----------
-        limit
-            A vector of free items.
-
-        Raises
-        ------
-        InputError
-            This is not one of used items, or the limit not one of free ones.
+        Raises `InputError`: this is not one of used items, or the limit not one of free ones.
         """
         if self.stores is not Stores.USED or limit.stores is not Stores.FREE:
             raise InputError("a limit of free items is brought into used ones", where="RUSV", hint="Swap them.")
@@ -355,21 +304,7 @@ class RUSV:
 def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: int) -> RUSV:
     """Unroll a periodic validity: so many items wherever the template of one period stores anything (Section 5.4).
 
-    Parameters
-    ----------
-    template
-        One period, from second 0 on.
-    items
-        What the slots hold in the end.
-    since, until
-        From when to when, both included.
-    period_s
-        How long a period lasts.
-
-    Raises
-    ------
-    InputError
-        The end is before the start, or a period lasts no second.
+    Raises `InputError`: the end is before the start, or a period lasts no second.
 
     Examples
     --------

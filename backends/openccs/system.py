@@ -27,18 +27,10 @@ _WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A reason for which a node takes a job (node specific limits, Section 5.4).
+    """A reason for which a node takes a job (node specific limits, Section 5.4)."""
 
-    Parameters
-    ----------
-    at_least
-        What one of its chunks asks for, at least.
-    at_most_s
-        How long it lasts, at most; 0 for any time.
-    """
-
-    at_least: Mapping[str, int] = field(default_factory=dict)
-    at_most_s: int = 0
+    at_least: Mapping[str, int] = field(default_factory=dict)  # what one of its chunks asks for, at least
+    at_most_s: int = 0  # how long it lasts, at most; 0 for any time
 
     def admits(self, needs: Mapping[str, int], lasts_s: int) -> bool:
         """Say whether it holds for a chunk and its job's duration."""
@@ -48,27 +40,13 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A computer.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    resources
-        How many items of each consumable resource it has; memory in bytes.
-    properties
-        What it is like: its architecture, its network.
-    priority
-        Nodes of a higher one are dearer, and used after others.
-    admits
-        It takes jobs for one of these reasons only; any job if there are none.
-    """
+    """A computer."""
 
     name: str
-    resources: Mapping[str, int]
-    properties: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-    admits: tuple[Admission, ...] = ()
+    resources: Mapping[str, int]  # how many items of each consumable resource it has; memory in bytes
+    properties: Mapping[str, str] = field(default_factory=dict)  # what it is like: its architecture, its network
+    priority: int = 0  # nodes of a higher one are dearer, and used after others
+    admits: tuple[Admission, ...] = ()  # it takes jobs for one of these reasons only; any job if there are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,45 +54,22 @@ class Reserve:
     """What is kept free on nodes with an expensive resource, as cores for jobs that use a GPU ("Expensive" resources).
 
     Jobs that do not ask for it get no more than what is left, and never such a node for themselves.
-
-    Parameters
-    ----------
-    resource
-        The expensive one.
-    keeps
-        How much of other resources is kept on such a node, by name.
     """
 
     resource: str
-    keeps: Mapping[str, int]
+    keeps: Mapping[str, int]  # how much of other resources is kept on such a node, by name
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A cluster.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    nodes
-        Its nodes.
-    licences
-        Items of resources that belong to no node.
-    reserves
-        What is kept back.
-    walltime_s
-        How long a request lasts that does not say so.
-    sizes
-        The resources that are counted in bytes.
-    """
+    """A cluster."""
 
     name: str
     nodes: tuple[Node, ...]
-    licences: Mapping[str, int] = field(default_factory=dict)
+    licences: Mapping[str, int] = field(default_factory=dict)  # items of resources that belong to no node
     reserves: tuple[Reserve, ...] = ()
-    walltime_s: int = 3600
-    sizes: frozenset[str] = frozenset({"mem", "vmem"})
+    walltime_s: int = 3600  # how long a request lasts that does not say so
+    sizes: frozenset[str] = frozenset({"mem", "vmem"})  # the resources that are counted in bytes
 
     def __post_init__(self) -> None:
         names = [node.name for node in self.nodes]
@@ -223,23 +178,7 @@ def _nodes(
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-
-    Returns
-    -------
-    dict
-        What it says.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or is no TOML.
-    """
+    """Read a TOML file."""
     try:
         return documents.read_toml(documents.read_text(path))
     except OSError as error:
@@ -251,17 +190,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 def load_system(path: str | Path) -> System:
     """Read a cluster from a TOML file.
 
-    Parameters
-    ----------
-    path
-        A file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
-        ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
-        are text with a unit, as ``"64G"``; a bare number is one of bytes, or of items.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or something in it means nothing.
+    `path`: a file with ``name``, a table ``[[nodes]]`` for each kind of node (``name``, ``count``, ``resources``,
+    ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
+    are text with a unit, as ``"64G"``; a bare number is one of bytes, or of items.
     """
     told = read_toml(path)
     reader = _Reader()

@@ -43,17 +43,6 @@ class Cron:
     A day counts if its month does and its day of the month and of the week do. As in cron, either of these two days
     suffices if neither field begins with an asterisk.
 
-    Parameters
-    ----------
-    minutes, hours, days, months
-        Which count; days of the month.
-    weekdays
-        Which days of the week count, from 0 for Sunday.
-    either
-        Whether one of the two days suffices.
-    text
-        The cron string itself.
-
     Examples
     --------
     >>> cron = Cron.parse("* 7-10 * * mon,fri")
@@ -63,12 +52,12 @@ class Cron:
     [(31, 35), (103, 107)]
     """
 
-    minutes: frozenset[int]
+    minutes: frozenset[int]  # which count; days of the month
     hours: frozenset[int]
     days: frozenset[int]
     months: frozenset[int]
-    weekdays: frozenset[int]
-    either: bool
+    weekdays: frozenset[int]  # which days of the week count, from 0 for Sunday
+    either: bool  # whether one of the two days suffices
     text: str = field(compare=False)
 
     @classmethod
@@ -77,11 +66,6 @@ class Cron:
 
         A field is a list of numbers, names and ranges, with a step behind a range, or an asterisk, which is the whole
         range. Days of the week are 0 or 7 for Sunday to 6.
-
-        Raises
-        ------
-        ValidityError
-            It is none, or no day is ever matched.
 
         Examples
         --------
@@ -124,11 +108,6 @@ class Cron:
 
         Period 0 begins with the year 1970, a Thursday. Windows are half-open, in order, and do not touch; one that goes
         on in the next period ends with this one.
-
-        Returns
-        -------
-        tuple of (int, int)
-            Beginnings and ends; empty if there is no `period`.
         """
         return self._template
 
@@ -155,13 +134,7 @@ class Cron:
         return then.month in self.months and (of_month or of_week if self.either else of_month and of_week)
 
     def matching(self, since_s: int, until_s: int) -> Iterator[tuple[int, int]]:
-        """Give what matches from the hour, day or week on in which a time is to that in which another is.
-
-        Yields
-        ------
-        (int, int)
-            Half-open, in order; two may touch.
-        """
+        """Give what matches from the hour, day or week on in which a time is to that in which another is."""
         period = self.period
         step = period or _DAY_S
         windows = self.template() if period else self._day
@@ -178,15 +151,6 @@ class Cron:
 class Validity:
     """When a resource, a limit or a user is valid.
 
-    Parameters
-    ----------
-    start_s
-        From when on, in seconds since 1970; None for ever before.
-    end_s
-        The first second at which it is no longer; None for ever.
-    cron
-        When, again and again, if it has neither a start nor an end.
-
     Examples
     --------
     >>> list(Validity.parse("01.08.17-31.08.17").windows(0, 10**10)) == [(1501545600, 1504224000)]
@@ -198,9 +162,9 @@ class Validity:
     [(0, 6), (20, 30), (44, 48)]
     """
 
-    start_s: int | None = None
-    end_s: int | None = None
-    cron: Cron | None = None
+    start_s: int | None = None  # from when on, in seconds since 1970; None for ever before
+    end_s: int | None = None  # the first second at which it is no longer; None for ever
+    cron: Cron | None = None  # when, again and again, if it has neither a start nor an end
 
     def __post_init__(self) -> None:
         if self.cron is not None and not (self.start_s is None and self.end_s is None):
@@ -210,17 +174,9 @@ class Validity:
     def parse(cls, text: str) -> Self:
         """Read a validity.
 
-        Parameters
-        ----------
-        text
-            ``always``, ``start/end``, or a cron string as `Cron.parse` reads it. Of the times, either may be absent.
-            They are read as `asa.backends.openccs.requests.moment` does, but a date alone means all of that day, as an
-            end, too. ``01.08.17-31.08.17`` are two such dates.
-
-        Raises
-        ------
-        ValidityError
-            It is none, or one that never is.
+        `text`: ``always``, ``start/end``, or a cron string as `Cron.parse` reads it. Of the times, either may
+        be absent. They are read as `asa.backends.openccs.requests.moment` does, but a date alone means all of
+        that day, as an end, too. ``01.08.17-31.08.17`` are two such dates.
         """
         whole = Piece.of(text, ValidityError).cut(0)
         if whole.text == "always":
@@ -246,15 +202,7 @@ class Validity:
     def windows(self, since_s: int, until_s: int) -> Iterator[tuple[int, int]]:
         """Give when it is valid within a time.
 
-        Parameters
-        ----------
-        since_s, until_s
-            From when to when, in whole seconds since 1970, in UTC.
-
-        Yields
-        ------
-        (int, int)
-            The first second of each window and the first one after it. They are in order and do not touch.
+        Yields: the first second of each window and the first one after it. They are in order and do not touch.
         """
         since_s = since_s if self.start_s is None else max(since_s, self.start_s)
         until_s = until_s if self.end_s is None else min(until_s, self.end_s)

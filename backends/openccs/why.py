@@ -26,73 +26,36 @@ __all__ = ["Constraint", "Moment", "Why", "why"]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Something that a job's start depends on.
+    """Something that a job's start depends on."""
 
-    Parameters
-    ----------
-    cause, of
-        What it is, and of what: a resource, a property.
-    words
-        The same for people.
-    start_s
-        When the job would start without it, if that is sooner.
-    """
-
-    cause: Cause
+    cause: Cause  # what it is, and of what: a resource, a property
     of: str
     words: str
-    start_s: int | None = None
+    start_s: int | None = None  # when the job would start without it, if that is sooner
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What would be if a job started then.
-
-    Parameters
-    ----------
-    at_s
-        When.
-    lacks
-        What it would lack, the first first; nothing if it would fit in.
-    """
+    """What would be if a job started then."""
 
     at_s: int
-    lacks: tuple[Lack, ...]
+    lacks: tuple[Lack, ...]  # what it would lack, the first first; nothing if it would fit in
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job is not planned earlier.
-
-    Parameters
-    ----------
-    job
-        The job.
-    is_refused
-        It is not in the plan.
-    nodes
-        Where it is, in short.
-    now_s, since_s
-        The time, and the earliest at which it could have started.
-    free_s
-        When it could start as things are, if that is sooner than it is planned: room has come up since.
-    constraints
-        What its start depends on.
-    together
-        If none of them alone binds, those that do together.
-    moment
-        What it would lack at the time asked about; None if it could never run.
-    """
+    """Why a job is not planned earlier."""
 
     job: Job
-    is_refused: bool
-    nodes: str
-    now_s: int
+    is_refused: bool  # it is not in the plan
+    nodes: str  # where it is, in short
+    now_s: int  # the time, and the earliest at which it could have started
     since_s: int
+    # when it could start as things are, if that is sooner than it is planned: room has come up since
     free_s: int | None
-    constraints: tuple[Constraint, ...]
-    together: tuple[Constraint, ...]
-    moment: Moment | None
+    constraints: tuple[Constraint, ...]  # what its start depends on
+    together: tuple[Constraint, ...]  # if none of them alone binds, those that do together
+    moment: Moment | None  # what it would lack at the time asked about; None if it could never run
 
     @property
     def binding(self) -> tuple[Constraint, ...]:
@@ -145,21 +108,7 @@ class Why:
 def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
     """Say why a job is not planned earlier; the plan stays as it is.
 
-    Parameters
-    ----------
-    plan
-        The plan.
-    job
-        A job's name; or a job that was refused.
-    now
-        The time.
-    at
-        A time at which it looks as if there were room; the earliest at which it could have started, if not given.
-
-    Raises
-    ------
-    InputError
-        There is no such job in the plan.
+    `at`: a time at which it looks as if there were room; the earliest at which it could have started, if not given.
 
     Notes
     -----

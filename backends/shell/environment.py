@@ -15,13 +15,7 @@ _COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def inherited() -> dict[str, str]:
-    """Give the variables that this process was given; not those that shells set themselves, or of no UTF-8 name.
-
-    Returns
-    -------
-    dict of str to str
-        Values by name.
-    """
+    """Give the variables that this process was given; not those that shells set themselves, or of no UTF-8 name."""
     left = _OF_THE_SHELL | _put_in_by_python()
     return {name: value for name, value in os.environ.items() if name not in left and is_utf8(name)}
 
@@ -43,16 +37,6 @@ def carried(variables: Mapping[str, str]) -> dict[str, str]:
 
     The functions that bash exports have names such as ``BASH_FUNC_module%%``, which dash, the ``sh`` of Debian, drops.
     Names in lower case are the script's own.
-
-    Parameters
-    ----------
-    variables
-        By any name.
-
-    Returns
-    -------
-    dict of str to str
-        Values by name.
 
     Examples
     --------

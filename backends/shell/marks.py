@@ -28,74 +28,33 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a job's script wrote down.
-
-    Parameters
-    ----------
-    job_id
-        Who wrote it.
-    time_s
-        When, in seconds since 1970 on the clock of its node.
-    exit_code
-        The job's, in the mark of its end.
-    signals
-        How often it was told to end.
-    cores
-        That it had kept by then, where it gave others back; else 0.
-    """
+    """What a job's script wrote down."""
 
     job_id: str
-    time_s: float
-    exit_code: int | None = None
-    signals: int = 0
-    cores: int = 0
+    time_s: float  # when, in seconds since 1970 on the clock of its node
+    exit_code: int | None = None  # the job's, in the mark of its end
+    signals: int = 0  # how often it was told to end
+    cores: int = 0  # that it had kept by then, where it gave others back; else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a submission, for a client that comes later.
-
-    Parameters
-    ----------
-    name
-        The job's full name.
-    token
-        Empty if it has none.
-    awaits
-        Whether its payload waits for tokens.
-    steps
-        Names of its steps.
-    kept_back
-        Whether something but the queue kept it from starting at once: a dependency, a begin time, a hold.
-    walltime_s
-        What it asked for.
-    submit_s
-        When it was submitted, about.
-    """
+    """What is kept of a submission, for a client that comes later."""
 
     name: str
-    token: str
-    awaits: bool
+    token: str  # empty if it has none
+    awaits: bool  # whether its payload waits for tokens
     steps: tuple[str, ...]
-    kept_back: bool
+    kept_back: bool  # whether something but the queue kept it from starting at once: a dependency, a begin time, a hold
     walltime_s: float
-    submit_s: float
+    submit_s: float  # when it was submitted, about
 
 
 class RunFolder:
     """The folder of a run.
 
-    Parameters
-    ----------
-    root
-        On a file system that compute nodes see under the same path. It is made where it is missing.
-
-    Raises
-    ------
-    UnavailableError
-        It cannot be made.
-    InputError
-        Its path is no UTF-8, in which scripts are written and batch systems are told of them.
+    `root`: on a file system that compute nodes see under the same path. It is made where it is missing.
+    Raises `InputError`: its path is no UTF-8, in which scripts are written and batch systems are told of them.
     """
 
     def __init__(self, root: Path) -> None:
@@ -118,13 +77,7 @@ class RunFolder:
             raise _unwritable(self.root, error) from error
 
     def keep_script(self, name: str, text: str) -> None:
-        """Write a job's script where its user can read it.
-
-        Raises
-        ------
-        UnavailableError
-            It cannot be written, as on a full disk.
-        """
+        """Write a job's script where its user can read it."""
         path = self.scripts / f"{name}{_SCRIPT}"
         try:
             _write(path, text)
@@ -160,13 +113,7 @@ class RunFolder:
             self.announce_job(job_id, kept)
 
     def announce_job(self, job_id: str, kept: Kept) -> None:
-        """Write down what a job is before it is submitted.
-
-        Raises
-        ------
-        UnavailableError
-            It cannot be written, as on a full disk.
-        """
+        """Write down what a job is before it is submitted."""
         path = self._jobs / job_id
         try:
             _write(path, json.dumps(asdict(kept)))
@@ -184,21 +131,13 @@ class RunFolder:
     def holder(self, token: str) -> str | None:
         """Tell which job took a token's claim: the one that runs, or ran, the payload.
 
-        Raises
-        ------
-        UnavailableError
-            It cannot be read, so that nothing is known. So it is with all that tells of marks.
+        Raises `UnavailableError`: it cannot be read, so that nothing is known. So it is with all that tells of
+        marks.
         """
         return self._seen(self.marks / token / "claim", lambda claim: str(claim.readlink()))
 
     def supersede(self, tokens: Iterable[str]) -> None:
-        """See to it that jobs of some tokens run nothing any more, should the batch system start them once more.
-
-        Raises
-        ------
-        UnavailableError
-            It cannot be written, as on a full disk.
-        """
+        """See to it that jobs of some tokens run nothing any more, should the batch system start them once more."""
         for token in tokens:
             path = self.marks / token / "superseded"
             try:

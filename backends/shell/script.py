@@ -58,11 +58,6 @@ _LONGEST_NAME = 100
 def is_utf8(text: str) -> bool:
     r"""Say whether a text can be written as UTF-8, as what came from the names of files may not.
 
-    Parameters
-    ----------
-    text
-        Any.
-
     Examples
     --------
     >>> is_utf8("Jörg"), is_utf8("J\udcf6rg")
@@ -78,13 +73,6 @@ def is_utf8(text: str) -> bool:
 def job_name(name: str, token: str) -> str:
     """Name a job for the batch system: its own name made safe, then the token, if there is one.
 
-    Parameters
-    ----------
-    name
-        The job's own.
-    token
-        By which it can be found; empty for none.
-
     Examples
     --------
     >>> job_name("fit model/2", "a1-7"), job_name("", "")
@@ -97,11 +85,6 @@ def job_name(name: str, token: str) -> str:
 def file_name(token: str) -> str:
     """Name the file that stands for a posted token; `token_of_file` tells the token again.
 
-    Parameters
-    ----------
-    token
-        Any text.
-
     Examples
     --------
     >>> file_name("run/stage 1"), token_of_file("run%2Fstage%201")
@@ -112,53 +95,25 @@ def file_name(token: str) -> str:
 
 
 def token_of_file(name: str) -> str:
-    """Tell which token a file of posts stands for.
-
-    Parameters
-    ----------
-    name
-        What `file_name` gave.
-    """
+    """Tell which token a file of posts stands for."""
     return unquote(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a batch script is to run, and what it promises.
+    """What a batch script is to run, and what it promises."""
 
-    Parameters
-    ----------
-    name
-        The job's, as the batch system knows it.
-    command
-        Text for `sh`.
-    steps
-        What to run in its place, where it is several commands.
-    folder
-        Where it runs, absolute.
-    marks, posts
-        Folders for marks of jobs and for posted tokens, absolute.
-    token
-        Whose claim it needs; empty for a job that has no twin.
-    awaits, posted
-        Tokens that it waits for, and those that it posts.
-    max_await_s
-        How long it waits for them; None for as long as the job may last.
-    before
-        For each step, lines of shell to run before it.
-    """
-
-    name: str
+    name: str  # the job's, as the batch system knows it
     command: str
     folder: str
-    marks: Path
+    marks: Path  # folders for marks of jobs and for posted tokens, absolute
     posts: Path
-    token: str = ""
-    awaits: Sequence[str] = ()
+    token: str = ""  # whose claim it needs; empty for a job that has no twin
+    awaits: Sequence[str] = ()  # tokens that it waits for, and those that it posts
     posted: Sequence[str] = ()
-    max_await_s: float | None = None
-    steps: Sequence[Step] = ()
-    before: Sequence[Sequence[str]] = ()
+    max_await_s: float | None = None  # how long it waits for them; None for as long as the job may last
+    steps: Sequence[Step] = ()  # what to run in its place, where it is several commands
+    before: Sequence[Sequence[str]] = ()  # for each step, lines of shell to run before it
 
 
 def batch_script(
@@ -166,18 +121,11 @@ def batch_script(
 ) -> str:
     """Write the batch script of a payload, for any POSIX shell and any text of a command.
 
-    Parameters
-    ----------
-    payload
-        What it runs, and what it promises.
-    variable
-        In which a job finds its id.
-    functions
-        Text of the shell functions that the lines before steps call. They may set `kept` to the cores that the job has
-        left, once it gave others back, and `seen` to words for `env`, with which steps are run from then on.
-    pauses_s
-        Seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep` that takes
-        them.
+    `functions`: text of the shell functions that the lines before steps call. They may set `kept` to the cores that
+    the job has left, once it gave others back, and `seen` to words for `env`, with which steps are run from then
+    on.
+    `pauses_s`: seconds between looks for what it awaits; the last of them from then on. Fractions are for a `sleep`
+    that takes them.
 
     Examples
     --------
@@ -225,21 +173,6 @@ def _files(tokens: Sequence[str]) -> str:
 
 def traits(script: str) -> tuple[bool, tuple[str, ...]]:
     """Say of a script that `batch_script` wrote whether it waits for tokens, and the names of its steps.
-
-    Parameters
-    ----------
-    script
-        Its text.
-
-    Returns
-    -------
-    (bool, tuple of str)
-        Whether it waits; names, in order.
-
-    Raises
-    ------
-    ValueError
-        It is no such script.
 
     Examples
     --------

@@ -33,24 +33,13 @@ _SEARCHED: dict[str, tuple[float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How long a target's job waits under a model.
+    """How long a target's job waits under a model."""
 
-    Parameters
-    ----------
-    target
-        The job, and the wait aimed at.
-    mean_wait_s
-        Mean over all probes.
-    half_width_s
-        Half the width of a 95 % interval of that mean, from the spread between seeds; nan with one seed.
-    waited
-        Share of probes that did not start at once.
-    """
-
-    target: WaitTarget
+    target: WaitTarget  # the job, and the wait aimed at
     mean_wait_s: float
+    # half the width of a 95 % interval of that mean, from the spread between seeds; nan with one seed
     half_width_s: float
-    waited: float
+    waited: float  # share of probes that did not start at once
 
     @property
     def ratio(self) -> float:
@@ -60,27 +49,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model that a calibration tried.
-
-    Parameters
-    ----------
-    number
-        From 0.
-    model
-        What was tried.
-    measured
-        What it gave, a value a target.
-    misfit
-        How far that is from the targets; 0 is best.
-    best
-        Whether it is the best so far.
-    """
+    """One model that a calibration tried."""
 
     number: int
     model: WorkloadModel
-    measured: tuple[Measured, ...]
-    misfit: float
-    best: bool
+    measured: tuple[Measured, ...]  # what it gave, a value a target
+    misfit: float  # how far that is from the targets; 0 is best
+    best: bool  # whether it is the best so far
 
 
 def _probe(model: WorkloadModel, targets: Sequence[WaitTarget], days: int, seed: int) -> NDArray[np.float64]:
@@ -109,21 +84,7 @@ def measure(
     days: int,
     executor: Executor,
 ) -> list[Measured]:
-    """Measure the mean waits of the targets' jobs, submitted at random moments of several simulated periods.
-
-    Parameters
-    ----------
-    model
-        The workload.
-    targets
-        The jobs.
-    seeds
-        One period each.
-    days
-        Length of a period, after a week of warm-up.
-    executor
-        Where periods run in parallel.
-    """
+    """Measure the mean waits of the targets' jobs, submitted at random moments of several simulated periods."""
     periods = list(executor.map(_probe, *zip(*((model, targets, days, seed) for seed in seeds), strict=True)))
     means = np.array([waits.mean(axis=0) for waits in periods])
     whole = np.concatenate(periods)
@@ -156,26 +117,6 @@ def calibrate(
 
     A random walk from the given model that keeps what is better; its steps grow after a success and shrink after a
     failure (the 1/5 rule). All trials see the same seeds, so that what differs is the model.
-
-    Parameters
-    ----------
-    model
-        Where to begin.
-    targets
-        What to aim at.
-    trials
-        Models to try.
-    seeds, days, executor
-        See `measure`.
-    seed
-        Of the walk.
-    report
-        Called after each trial.
-
-    Returns
-    -------
-    WorkloadModel
-        The best model met.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     best, least, step = model, math.inf, 1.0

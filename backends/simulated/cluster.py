@@ -23,24 +23,13 @@ BURST_BUFFER: Final = "burst buffer"
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Resources that are away for a while.
-
-    Parameters
-    ----------
-    begin_s
-        Since when.
-    amounts
-        How much of each pool: a failed node of 28 cores is ``{"cores": 28, "nodes": 1}``.
-    end_s
-        From when they are back; never, if not given.
-    drain
-        Jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold what this
-        outage lacks are ended at once: those that started last go first.
-    """
+    """Resources that are away for a while."""
 
     begin_s: int
-    amounts: Mapping[str, int]
-    end_s: int = NEVER
+    amounts: Mapping[str, int]  # how much of each pool: a failed node of 28 cores is `{"cores": 28, "nodes": 1}`
+    end_s: int = NEVER  # from when they are back; never, if not given
+    # jobs that hold them may finish, and what they leave is not given out again. Else as many jobs as hold what this
+    # outage lacks are ended at once: those that started last go first.
     drain: bool = False
 
     def __post_init__(self) -> None:
@@ -59,24 +48,17 @@ class Cluster:
     A pool may be the machine's cores, its nodes, its memory, a burst buffer, licences; the cores of one partition; or
     what all partitions share. A job takes an amount from each pool that it needs, all at once, for as long as it runs.
 
-    Parameters
-    ----------
-    pools
-        Size of each by name. The first counts cores: it is what jobs are charged for and ranked by.
-    outages
-        What is away when.
-    partitions
-        Names of the partitions, if jobs name one: for each the pool, by name, that a job's cores come from. A job that
-        has to wait holds up jobs of its own partition only. One partition on the first pool, if not given.
-
     Examples
     --------
     >>> machine = Cluster({"cores": 448, "burst_buffer_gb": 1000}, [Outage(3600, {"cores": 28}, 7200)])
     >>> split = Cluster({"batch": 400, "debug": 48}, partitions={"batch": "batch", "debug": "debug"})
     """
 
+    # size of each by name. The first counts cores: it is what jobs are charged for and ranked by.
     pools: Mapping[str, int]
     outages: Sequence[Outage] = ()
+    # names of the partitions, if jobs name one: for each the pool, by name, that a job's cores come from. A job that
+    # has to wait holds up jobs of its own partition only. One partition on the first pool, if not given.
     partitions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,22 +83,10 @@ class Cluster:
 class Load:
     """The background load of a cluster: a table of jobs, and what else is known of each.
 
-    Parameters
-    ----------
-    table
-        The jobs; their ``cores`` are taken from their partition's pool.
-    cluster
-        What they run on.
-    amounts
-        Further demands, a column for each pool that is asked for, in the order of the table.
-    users, qos, partitions
-        Of each job, in the order of the table: whose it is (any numbers), its quality of service (0 and up, higher is
-        better), and its partition's place among the cluster's. All the same if not given.
-
-    Raises
-    ------
-    InputError
-        A job asks for more than there is, or runs for longer than it asked for.
+    `amounts`: further demands, a column for each pool that is asked for, in the order of the table.
+    `users`, `qos`, `partitions`: of each job, in the order of the table: whose it is (any numbers), its quality of
+    service (0 and up, higher is better), and its partition's place among the cluster's. All the same if not given.
+    Raises `InputError`: a job asks for more than there is, or runs for longer than it asked for.
     """
 
     def __init__(
@@ -167,16 +137,6 @@ def read_outages(path: str | Path) -> list[Outage]:
     """Read outages from a CSV file with the columns ``begin_s,end_s,cores,drain``.
 
     An empty end means for ever; drain is ``yes`` or ``no``, no if the column is missing.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a line means nothing.
     """
     outages = []
     try:

@@ -43,95 +43,48 @@ _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An unmet dependency of a client's job: on which job, for what of it, with what delay in seconds.
-
-    Parameters
-    ----------
-    on
-        The other job's number.
-    type
-        What is awaited of it.
-    delay
-        Seconds after that.
-    """
+    """An unmet dependency of a client's job: on which job, for what of it, with what delay in seconds."""
 
     on: int
-    type: DependencyType
+    type: DependencyType  # what is awaited of it
     delay: int = 0
 
 
 @dataclass(slots=True)
 class ClientJob:
-    """A job of the client inside the engine; times in whole seconds.
-
-    Parameters
-    ----------
-    index
-        Its number.
-    cores, request, run
-        What it asks for, and how long its payload takes.
-    exit_code
-        Of its payload.
-    submit
-        When it was submitted.
-    needs, begin, held
-        What keeps it back: dependencies, a time, somebody.
-    awaits, posts
-        Tokens that its payload waits for, and that it posts.
-    state
-        As the client may see it.
-    eligible, start, payload_start, end
-        When; UNSTARTED until then.
-    planned_end
-        When it ends if nothing more happens; NEVER if that is not known.
-    launched
-        How many were told to start before it; UNSTARTED until it was.
-    reason
-        Why it waits, or how it ended.
-    doomed
-        Whether its dependency can never be met.
-    beside
-        Whether it runs beside the machine, and takes none of its cores.
-    joins
-        Number of the job that its cores are for; None if it is one by itself.
-    unended
-        Jobs that have not ended and whose end it waits for.
-    widths
-        From which second of the payload on it has how many cores, and whether these are the most or the least.
-    place
-        So many of `widths` are past.
-    stood
-        At which second of the payload it stood still for want of cores, and for how long.
-    stands
-        Since when it does; UNSTARTED if it does not.
-    """
+    """A job of the client inside the engine; times in whole seconds."""
 
     index: int
-    cores: int
+    cores: int  # what it asks for, and how long its payload takes
     request: int
     run: int
     exit_code: int
     submit: int
-    needs: tuple[Need, ...]
+    needs: tuple[Need, ...]  # what keeps it back: dependencies, a time, somebody
     begin: int
     held: bool
-    awaits: frozenset[str]
+    awaits: frozenset[str]  # tokens that its payload waits for, and that it posts
     posts: frozenset[str]
-    state: JobState = JobState.PENDING
+    state: JobState = JobState.PENDING  # as the client may see it
     eligible: int = UNSTARTED
     start: int = UNSTARTED
     payload_start: int = UNSTARTED
     end: int = UNSTARTED
-    planned_end: int = NEVER
-    launched: int = UNSTARTED
-    reason: str = ""
-    doomed: bool = field(default=False)
-    beside: bool = False
+    planned_end: int = NEVER  # when it ends if nothing more happens; NEVER if that is not known
+    launched: int = UNSTARTED  # how many were told to start before it; UNSTARTED until it was
+    reason: str = ""  # why it waits, or how it ended
+    doomed: bool = field(default=False)  # whether its dependency can never be met
+    beside: bool = False  # whether it runs beside the machine, and takes none of its cores
+    # number of the job that its cores are for; None if it is one by itself
     joins: int | None = None  # number of the job that its cores are for
-    unended: int = 0
+    unended: int = 0  # jobs that have not ended and whose end it waits for
+    # from which second of the payload on it has how many cores, and whether these are the most or the least
     widths: tuple[tuple[int, int, bool], ...] = ()  # from which second of the payload on how wide at most, or at least
+    # so many of `widths` are past
     place: int = 0  # so many of them are past
+    # at which second of the payload it stood still for want of cores, and for how long
     stood: tuple[tuple[int, int], ...] = ()  # at which second of the payload it stood still, for how many
+    # since when it does; UNSTARTED if it does not
     stands: int = UNSTARTED  # since when it does, for want of cores
 
     @property
@@ -168,21 +121,10 @@ def _fast_core() -> Any:
 class Engine:
     """A machine, its queue and its clock.
 
-    Parameters
-    ----------
-    capacity
-        Cores of the machine.
-    table
-        The background load; rows that ask for more than the capacity are not allowed.
-    age_accrues
-        The site's rule for a client's job that is kept back by a dependency, a hold or a begin time: whether its age
-        counts from submission all the same (true) or only from the moment it became eligible (false).
-    backfill
-        False for plain first come first served.
-    now
-        Where the clock begins, if that is before the first submission.
-    core
-        A machine with other rules, of the same jobs; `backfill` then means nothing.
+    `table`: the background load; rows that ask for more than the capacity are not allowed.
+    `age_accrues`: the site's rule for a client's job that is kept back by a dependency, a hold or a begin time:
+    whether its age counts from submission all the same (true) or only from the moment it became eligible (false).
+    `core`: a machine with other rules, of the same jobs; `backfill` then means nothing.
 
     Notes
     -----
@@ -311,20 +253,10 @@ class Engine:
     def resize(self, number: int, cores: int, *, left: int | None = None) -> bool:
         """Change the width of a client's running job now.
 
-        Parameters
-        ----------
-        number
-            The job.
-        cores
-            Its new width, at least 1, with what joined it; that is given back first.
-        left
-            Seconds, at least 1, that the rest of its payload takes at the new width; as before if not given. The limit
-            stays.
-
-        Returns
-        -------
-        bool
-            False, and nothing has changed, if it does not run, or would grow beyond the idle cores.
+        `cores`: its new width, at least 1, with what joined it; that is given back first.
+        `left`: seconds, at least 1, that the rest of its payload takes at the new width; as before if not
+        given. The limit stays.
+        Returns: false, and nothing has changed, if it does not run, or would grow beyond the idle cores.
         """
         job = self.clients[number]
         if cores < 1 or (left is not None and left < 1):
@@ -350,12 +282,7 @@ class Engine:
         That one is eligible while the other runs, asks for the time that the other has left, and may be cancelled,
         which gives its cores back.
 
-        Parameters
-        ----------
-        number
-            The job; it has not ended, and is not itself one that joins another.
-        cores
-            How many more.
+        `number`: the job; it has not ended, and is not itself one that joins another.
         """
         job = self.clients[number]
         if job.state.is_final or job.beside or job.joins is not None or cores + self.width(number) > self.capacity:
@@ -375,16 +302,8 @@ class Engine:
     def advance(self, until: int) -> list[int]:
         """Move the clock until something happens to a client's job, at most to `until`.
 
-        Parameters
-        ----------
-        until
-            In seconds; everything that happens at that second happens too.
-
-        Returns
-        -------
-        list of int
-            Numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or when
-            nothing can happen any more.
+        Returns: numbers of the client's jobs whose state changed, in order; empty when `until` was reached, or
+        when nothing can happen any more.
         """
         core, timers = self._core, self._timers
         core.schedule()  # what the client did since may have changed something

@@ -21,14 +21,7 @@ _NONE = np.empty(0, dtype=np.int64)
 class QueueFeed:
     """Events of the background's jobs, each told once.
 
-    Parameters
-    ----------
-    engine
-        The machine.
-    system
-        Its name.
-    users
-        Whose jobs the rows of its table are; -1 where that is not known.
+    `users`: whose jobs the rows of its table are; -1 where that is not known.
 
     Notes
     -----

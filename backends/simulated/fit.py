@@ -48,20 +48,8 @@ MARGINALS = ("inter-arrival time", "hour of the day", "cores", "run time", "requ
 def fit(trace: Trace) -> FittedWorkload:
     """Fit a workload model to a log.
 
-    Parameters
-    ----------
-    trace
-        The log; best read with ``exceed="kill"``, so that requests are what users typed.
-
-    Returns
-    -------
-    FittedWorkload
-        The same log gives the same model: nothing is drawn.
-
-    Raises
-    ------
-    TraceError
-        The log has too few jobs, or all were submitted at about the same time.
+    `trace`: the log; best read with ``exceed="kill"``, so that requests are what users typed.
+    Raises `TraceError`: the log has too few jobs, or all were submitted at about the same time.
 
     Notes
     -----
@@ -97,17 +85,7 @@ def fit(trace: Trace) -> FittedWorkload:
 
 
 def offered_load(table: JobTable, cores: int, span_s: int | None = None) -> float:
-    """Work over what the machine could do in a span, by default from the first to the last submission.
-
-    Parameters
-    ----------
-    table
-        The jobs.
-    cores
-        Of the machine.
-    span_s
-        Seconds; from the first to the last submission if not given.
-    """
+    """Work over what the machine could do in a span, by default from the first to the last submission."""
     if not len(table):
         return 0.0
     span_s = span_s or max(int(table.submit[-1] - table.submit[0]), 1)
@@ -271,17 +249,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.float64]]:
     """Give what a model is compared by, a value a job, by the names of `MARGINALS`.
 
-    Parameters
-    ----------
-    table
-        The jobs.
-    clock_s
-        What the clock on the wall showed at second 0, as in `Trace`.
-
-    Returns
-    -------
-    dict of ndarray
-        By name; a value a job.
+    `clock_s`: what the clock on the wall showed at second 0, as in `Trace`.
     """
     values = (
         np.diff(table.submit, prepend=table.submit[:1]),
@@ -297,16 +265,6 @@ def marginals(table: JobTable, *, clock_s: int = 0) -> dict[str, NDArray[np.floa
 
 def distances(one: dict[str, NDArray[np.float64]], other: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     """Kolmogorov-Smirnov distance of each marginal: the largest difference between two shares below a value.
-
-    Parameters
-    ----------
-    one, other
-        What `marginals` gives of each.
-
-    Returns
-    -------
-    dict
-        By marginal, from 0 to 1.
 
     Examples
     --------
@@ -327,16 +285,6 @@ def halves(trace: Trace) -> dict[str, float] | None:
     """Distances between a log's odd and even weeks, or None if either has no job.
 
     So much the log differs from itself: a model that is as near is as good as another stretch of the same log.
-
-    Parameters
-    ----------
-    trace
-        The log.
-
-    Returns
-    -------
-    dict or None
-        As of `distances`.
     """
     values = marginals(trace.table, clock_s=trace.clock_s)
     odd = (trace.table.submit + trace.clock_s - _MONDAY) // _WEEK % 2 == 1

@@ -53,17 +53,7 @@ def _grid(points: int) -> NDArray[np.float64]:
 def quantile_table(values: NDArray[np.float64], points: int) -> tuple[float, ...]:
     """Take as many quantiles of values as said, denser at both ends; none of no values.
 
-    Parameters
-    ----------
-    values
-        In any order and of any unit.
-    points
-        How many quantiles: those at probabilities (1 - cos(pi k / (points - 1))) / 2.
-
-    Returns
-    -------
-    tuple of float
-        Ascending, in the unit of the values, with five significant digits.
+    `points`: how many quantiles: those at probabilities (1 - cos(pi k / (points - 1))) / 2.
 
     Examples
     --------
@@ -89,18 +79,11 @@ def _with_mean(quantiles: tuple[float, ...], values: NDArray[np.float64]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How whole numbers are spread: some popular ones, each with its share, and quantiles of the rest.
+    """How whole numbers are spread: some popular ones, each with its share, and quantiles of the rest."""
 
-    Parameters
-    ----------
-    popular
-        Pairs of a value and its share.
-    rest
-        Quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of
-        1 + value is straight. Empty if the popular ones are all.
-    """
-
-    popular: tuple[tuple[int, float], ...]
+    popular: tuple[tuple[int, float], ...]  # pairs of a value and its share
+    # quantiles of the other values, at probabilities (1 - cos(pi k / (n - 1))) / 2; between them the logarithm of 1 +
+    # value is straight. Empty if the popular ones are all.
     rest: tuple[float, ...]
 
     @classmethod
@@ -165,33 +148,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Jobs within a range of widths and of requests.
+    """Jobs within a range of widths and of requests."""
 
-    Parameters
-    ----------
-    most_cores, most_request_s
-        The widest and the longest that belong here. Kinds are ordered by width, then by request: the narrowest here is
-        wider than the kinds before with another `most_cores`, the shortest longer than the kind before with this one.
-    share
-        Of all jobs.
-    campaigns
-        Share of the campaigns with 1 job, 2, 3 to 4, 5 to 8 and so on.
-    cores, request_s
-        Their widths and requested times.
-    at_limit
-        Share of the jobs that run to their limit.
-    run_place
-        Quantiles (see `Spread`) of how long the others run: from -1 to 0 the logarithm of the run time, from 1 s to a
-        minute; from 0 to 1 likewise, from there to the request.
-    """
-
+    # the widest and the longest that belong here. Kinds are ordered by width, then by request: the narrowest here is
+    # wider than the kinds before with another `most_cores`, the shortest longer than the kind before with this one.
     most_cores: int
     most_request_s: int
     share: float
-    campaigns: tuple[float, ...]
-    cores: Spread
+    campaigns: tuple[float, ...]  # share of the campaigns with 1 job, 2, 3 to 4, 5 to 8 and so on
+    cores: Spread  # their widths and requested times
     request_s: Spread
-    at_limit: float
+    at_limit: float  # share of the jobs that run to their limit
+    # quantiles (see `Spread`) of how long the others run: from -1 to 0 the logarithm of the run time, from 1 s to a
+    # minute; from 0 to 1 likewise, from there to the request
     run_place: tuple[float, ...]
 
     def run_s(self, request_s: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,15 +187,9 @@ class Kind:
 def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.float64]:
     """Say where runs stand, as in `Kind`: short runs are failures and trials, which know nothing of the request.
 
-    Parameters
-    ----------
-    run, request
-        Run times and requested times in seconds, 1 or more, a value a job; no run is longer than its request.
-
-    Returns
-    -------
-    ndarray
-        A value a job: -1 for a second, 0 for a minute, 1 for the whole request.
+    `run`, `request`: run times and requested times in seconds, 1 or more, a value a job; no run is longer than its
+    request.
+    Returns: a value a job: -1 for a second, 0 for a minute, 1 for the whole request.
 
     Examples
     --------
@@ -241,18 +204,6 @@ def place_of_run(run: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[
 
 def run_at_place(place: NDArray[np.float64], request: NDArray[np.float64]) -> NDArray[np.float64]:
     """Turn `place_of_run` round: give whole seconds that runs take which stand there.
-
-    Parameters
-    ----------
-    place
-        From -1 to 1, a value a job.
-    request
-        Requested seconds, a value a job.
-
-    Returns
-    -------
-    ndarray
-        Run times in seconds, a value a job.
 
     Examples
     --------
@@ -296,41 +247,20 @@ class FittedWorkload:
     jobs varies less from month to month than it does in a log; short gaps that come in a row; holidays, shutdowns, and
     trends over years; how widths, requests and run times hang together within a kind; campaigns of more than 128 jobs
     (they are several); memory, queues and partitions; failures.
-
-    Parameters
-    ----------
-    machine
-        What the log's machine was.
-    source
-        What it was fitted to, in words.
-    load
-        Work that arrives, as a share of what the machine could do. With another load all gaps are shorter or longer.
-    hours
-        Rate of submissions in the 168 hours of the week from Monday at midnight, of mean 1.
-    levels
-        Quantiles, at even probabilities, of a week's rate of campaigns, of mean 1.
-    level_memory
-        Correlation of a week's level with the next week's, -1 to 1.
-    gap_s
-        Time from the last job of a campaign to the first of the next, at the mean rate.
-    follow_s
-        Time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more.
-    alike
-        Chance that a job of a campaign runs about as long as the others of its kind there.
-    kinds
-        The jobs, by width and by request.
     """
 
-    machine: Machine
-    source: str
+    machine: Machine  # what the log's machine was
+    source: str  # what it was fitted to, in words
+    # work that arrives, as a share of what the machine could do. With another load all gaps are shorter or longer.
     load: float
-    hours: tuple[float, ...]
-    levels: tuple[float, ...]
-    level_memory: float
-    gap_s: Spread
+    hours: tuple[float, ...]  # rate of submissions in the 168 hours of the week from Monday at midnight, of mean 1
+    levels: tuple[float, ...]  # quantiles, at even probabilities, of a week's rate of campaigns, of mean 1
+    level_memory: float  # correlation of a week's level with the next week's, -1 to 1
+    gap_s: Spread  # time from the last job of a campaign to the first of the next, at the mean rate
+    # time between jobs of a campaign, for campaigns of up to 4 jobs, up to 32, and more
     follow_s: tuple[Spread, Spread, Spread]
-    alike: float
-    kinds: tuple[Kind, ...]
+    alike: float  # chance that a job of a campaign runs about as long as the others of its kind there
+    kinds: tuple[Kind, ...]  # the jobs, by width and by request
 
     def __post_init__(self) -> None:
         if not 0.0 < self.load <= MOST_LOAD:
@@ -342,18 +272,6 @@ class FittedWorkload:
 
     def generate(self, duration_s: int, seed: int | np.random.SeedSequence) -> JobTable:
         """Draw the jobs submitted within a duration that begins on a Monday at midnight.
-
-        Parameters
-        ----------
-        duration_s
-            Seconds.
-        seed
-            The same seed gives the same jobs.
-
-        Returns
-        -------
-        JobTable
-            In order of submission.
 
         Notes
         -----
@@ -386,14 +304,11 @@ class FittedWorkload:
     def summary(self) -> dict[str, Any]:
         """Sum the model up for people.
 
-        Returns
-        -------
-        dict
-            ``load``, ``jobs_per_day``, ``numbers`` (how many it is made of), ``serial``, ``powers_of_two``,
-            ``other_popular`` and ``other_widths`` (shares of the jobs), ``widths`` (a row a class of widths),
-            ``requests`` (the five most popular), ``busiest_hour`` and ``quietest_hour`` of the day with their rates
-            relative to the mean, ``weekend`` (rate relative to weekdays), ``quietest_week`` and ``busiest_week``, and
-            ``alike``.
+        Returns: ``load``, ``jobs_per_day``, ``numbers`` (how many it is made of), ``serial``,
+        ``powers_of_two``, ``other_popular`` and ``other_widths`` (shares of the jobs), ``widths`` (a row a
+        class of widths), ``requests`` (the five most popular), ``busiest_hour`` and ``quietest_hour`` of the
+        day with their rates relative to the mean, ``weekend`` (rate relative to weekdays), ``quietest_week``
+        and ``busiest_week``, and ``alike``.
         """
         total = sum(kind.share for kind in self.kinds)
         widths: dict[int, float] = {}

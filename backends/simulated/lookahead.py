@@ -119,11 +119,6 @@ class QueueSimulation:
     seconds, for waits range over six of them. The quantiles are offsets from it that are moved by every wait that comes
     true, so that each is exceeded as often as it says.
 
-    Parameters
-    ----------
-    machine_cores
-        Cores of the machine, 0 where that is not known.
-
     Notes
     -----
     A prediction is 12 simulations, or 24 where a user is limited and there are partitions, each of a few hundred
@@ -174,20 +169,7 @@ class QueueSimulation:
     def opinions(self, job: QueuedJob) -> tuple[float, ...]:
         """Say how long a job that is submitted now would wait, by each guess at how the site works.
 
-        Parameters
-        ----------
-        job
-            It is submitted at its `submit_s`.
-
-        Returns
-        -------
-        tuple of float
-            Seconds, in the order of `OPINIONS`; ten years if it starts no sooner.
-
-        Raises
-        ------
-        InputError
-            There can be no such job.
+        Returns: seconds, in the order of `OPINIONS`; ten years if it starts no sooner.
         """
         self._look(job)
         return tuple(self._opinions.tolist())
@@ -216,13 +198,7 @@ class QueueSimulation:
         return ticket
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
-        """Learn what became of a wait. Unless the wait was left unfinished (``at_least``), the job runs from now on.
-
-        Raises
-        ------
-        InputError
-            There is no such ticket, or it was observed before.
-        """
+        """Learn what became of a wait. Unless the wait was left unfinished (``at_least``), the job runs from now on."""
         if ticket not in self._beliefs:
             raise InputError(
                 f"nobody waits with the ticket {ticket}", hint="Hand back what `submitted` returned, once."
@@ -241,10 +217,7 @@ class QueueSimulation:
     def ended(self, ticket: int, run_s: float) -> None:
         """Learn that a job ended after so many seconds; also of one whose start has not been told yet.
 
-        Raises
-        ------
-        InputError
-            Nothing runs or waits with that ticket, or the time is no time.
+        Raises `InputError`: nothing runs or waits with that ticket, or the time is no time.
         """
         if not 0 <= run_s < math.inf:
             raise InputError(f"a run of {run_s} s cannot be", hint="Runs are finite and not negative.")
@@ -392,13 +365,7 @@ class QueueSimulation:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> QueueSimulation:
-        """Make an estimator that continues exactly where the one that gave `state` stood.
-
-        Raises
-        ------
-        StateError
-            Something is missing from the state or does not fit.
-        """
+        """Make an estimator that continues exactly where the one that gave `state` stood."""
         try:
             if state["format"] != _FORMAT:
                 raise StateError(f"a state of format {state['format']!r}", hint="Another version of asa wrote it.")
@@ -578,16 +545,8 @@ class _Advice:
     def learn(self, kind: int, middle: float, decades: NDArray[np.float64], observation: WaitObservation) -> None:
         """Move everything a step towards what came true; where that is a bound, only what broke it.
 
-        Parameters
-        ----------
-        kind
-            Class of the job.
-        middle
-            What `middle` was when it was submitted: by now it would be a better one, whose spread is narrower.
-        decades
-            What the opinions said then.
-        observation
-            What became of the wait.
+        `middle`: what `middle` was when it was submitted: by now it would be a better one, whose spread is
+        narrower.
         """
         truth = math.log10(max(observation.wait_s, 1.0))
         bins, shifted = self._shifted(kind, decades)

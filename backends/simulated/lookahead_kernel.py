@@ -65,25 +65,12 @@ _LEAST_OUTLIVED_S = 60.0
 
 
 class Visible(NamedTuple):
-    """What the kernel reads, writes and scribbles on.
+    """What the kernel reads, writes and scribbles on."""
 
-    Parameters
-    ----------
-    target, waiting, running
-        Tables of jobs: of one job; in order of submission; of those that run.
-    user_share, shape_share
-        By user and by shape, the part of their requests that they use; negative where unknown.
-    opinions, facts
-        Where the answers go.
-    s, run, guess, asked, cores, start, jobs, widths, lasts, sorted_releases, releases, release_widths, ends, nobody, \
-begun, key, order, other, place
-        Scratch: of one more place than there are jobs, and a block more for the engine.
-    """
-
-    target: Any
+    target: Any  # tables of jobs: of one job; in order of submission; of those that run
     waiting: Any
     running: Any
-    user_share: Any
+    user_share: Any  # by user and by shape, the part of their requests that they use; negative where unknown
     shape_share: Any
     opinions: Any
     facts: Any
@@ -101,7 +88,7 @@ begun, key, order, other, place
     release_widths: Any
     ends: Any
     nobody: Any
-    begun: Any
+    begun: Any  # scratch: of one more place than there are jobs, and a block more for the engine
     key: Any
     order: Any
     other: Any
@@ -112,20 +99,9 @@ begun, key, order, other, place
 def remaining_s(asked_s: float, elapsed_s: float, share: float) -> int:
     """How long a job is expected to run on.
 
-    Parameters
-    ----------
-    asked_s
-        What it asked for.
-    elapsed_s
-        How long it has run.
-    share
-        What part of its request it is expected to use; 1 to count on the request.
-
-    Returns
-    -------
-    int
-        Seconds, at least 1. One that outlived its expectation runs as long again as it has, up to its request; one
-        that is over its request as long again as it is over, within 10 s to 10 minutes.
+    `share`: what part of its request it is expected to use; 1 to count on the request.
+    Returns: seconds, at least 1. One that outlived its expectation runs as long again as it has, up to its request;
+    one that is over its request as long again as it is over, within 10 s to 10 minutes.
     """
     left = asked_s - elapsed_s
     if left <= 0.0:
@@ -181,12 +157,7 @@ def _waited_s(a: Any, room: int, row: int, now: float) -> float:
 def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked: int, until: int) -> int:
     """Wait of the target, where `first` jobs run and those up to `rows`, and the target, wait as they stand in `order`.
 
-    Parameters
-    ----------
-    cores, asked
-        The target's.
-    until
-        Seconds from now; where it has not started by then, `HORIZON_S` is returned.
+    `until`: seconds from now; where it has not started by then, `HORIZON_S` is returned.
     """
     for i in range(engine.SCALARS):
         a.s[At(i)] = 0
@@ -396,21 +367,6 @@ def foresee(
     a: Any, now: float, waits: int, runs: int, size: int, own_size: int, split: bool, site_share: float
 ) -> None:
     """Write the waits that each set of jobs, order and rule for run times foresees, and the facts of the queue.
-
-    Parameters
-    ----------
-    a
-        Arrays.
-    now
-        The clock, in seconds.
-    waits, runs
-        How many jobs wait and run.
-    size, own_size
-        Cores of the machine, and of the target's partition.
-    split
-        Whether the partition's jobs and cores are looked at apart.
-    site_share
-        Part of their requests that jobs use.
 
     Notes
     -----

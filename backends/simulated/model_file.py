@@ -26,20 +26,7 @@ _MOST_WHOLE = 2**53  # beyond, floats are no longer exact
 
 
 def save_model(model: FittedWorkload, path: str | Path) -> None:
-    """Write a model as JSON.
-
-    Parameters
-    ----------
-    model
-        What `fit` gave, or `load_model`.
-    path
-        A file, which is overwritten.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written.
-    """
+    """Write a model as JSON."""
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(model)}, indent=1)
     # lists of numbers stand on one line
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
@@ -52,20 +39,7 @@ def save_model(model: FittedWorkload, path: str | Path) -> None:
 def load_model(path: str | Path) -> FittedWorkload:
     """Read a model that `save_model` wrote, and perhaps somebody changed.
 
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    FittedWorkload
-        Checked.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or a field of it, which the error names, makes no sense.
+    Raises `InputError`: the file cannot be read, or a field of it, which the error names, makes no sense.
     """
     file = str(path)
     try:

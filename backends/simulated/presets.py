@@ -15,21 +15,11 @@ __all__ = ["PRESETS", "TARGETS", "WaitTarget", "preset"]
 
 @dataclass(frozen=True, slots=True)
 class WaitTarget:
-    """What a calibration aims at: the mean wait of a job that asks for so much.
-
-    Parameters
-    ----------
-    cores
-        Its width.
-    walltime_s
-        Its request.
-    mean_wait_s
-        The wait that the paper met.
-    """
+    """What a calibration aims at: the mean wait of a job that asks for so much."""
 
     cores: int
     walltime_s: int
-    mean_wait_s: float
+    mean_wait_s: float  # the wait that the paper met
 
 
 TARGETS: dict[str, tuple[WaitTarget, ...]] = {
@@ -66,18 +56,7 @@ sixteen. ``asa workload check SYSTEM`` prints how near they come.
 
 
 def preset(system: str) -> WorkloadModel:
-    """Look a centre's workload up.
-
-    Parameters
-    ----------
-    system
-        Its name, one of `PRESETS`.
-
-    Raises
-    ------
-    InputError
-        There is no such centre.
-    """
+    """Look a centre's workload up."""
     if system not in PRESETS:
         error: InputError = unknown_name("system", system, list(PRESETS))
         raise error

@@ -23,33 +23,20 @@ __all__ = ["PRESETS", "Rules", "preset_rules", "replay", "replayed"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Conventions of a simulator of first come first served with EASY backfilling.
+    """Conventions of a simulator of first come first served with EASY backfilling."""
 
-    Parameters
-    ----------
-    passes
-        ``second``: one scheduling pass a second, after all completions and submissions; ``event``: one after each
-        event.
-    ends_first
-        Within a second completions come before submissions (matters with a pass an event).
-    extra
-        Which releases at the shadow time count as left over: ``all`` of that second, or only as many as let the head
-        fit (``least``).
-    free
-        What is idle while completions of this second are pending: only what was handled (``handled``), or also jobs
-        whose expected end is now (``expected``; with a pass an event).
-    candidates
-        Whose duration a candidate is tested with: its ``request``, or its ``run`` time, which nobody can know.
-    backfill
-        False for plain first come first served.
-    """
-
+    # `second`: one scheduling pass a second, after all completions and submissions; `event`: one after each event
     passes: Literal["second", "event"] = "second"
-    ends_first: bool = True
+    ends_first: bool = True  # within a second completions come before submissions (matters with a pass an event)
+    # which releases at the shadow time count as left over: `all` of that second, or only as many as let the head fit
+    # (`least`)
     extra: Literal["all", "least"] = "all"
+    # what is idle while completions of this second are pending: only what was handled (`handled`), or also jobs whose
+    # expected end is now (`expected`; with a pass an event)
     free: Literal["handled", "expected"] = "handled"
+    # whose duration a candidate is tested with: its `request`, or its `run` time, which nobody can know
     candidates: Literal["request", "run"] = "request"
-    backfill: bool = True
+    backfill: bool = True  # false for plain first come first served
 
     @property
     def flags(self) -> tuple[bool, ...]:
@@ -73,18 +60,7 @@ PRESETS = {
 
 
 def preset_rules(name: str) -> Rules:
-    """Look the rules of a simulator up.
-
-    Parameters
-    ----------
-    name
-        One of `PRESETS`.
-
-    Raises
-    ------
-    InputError
-        None of that name is known.
-    """
+    """Look the rules of a simulator up."""
     if name not in PRESETS:
         error: InputError = unknown_name("preset", name, list(PRESETS))
         raise error
@@ -101,20 +77,8 @@ def replay(
 ) -> NDArray[np.int64]:
     """Start of each job of a log.
 
-    Parameters
-    ----------
-    submit, run, request, cores
-        Columns of equal length, in order of submission; runs of at least 1 s, widths of 1 to `capacity`. A run longer
-        than its request goes on past its expected end.
-    capacity
-        Cores of the machine.
-    rules
-        Conventions; ours if not given.
-
-    Returns
-    -------
-    ndarray of int64
-        Seconds, in the order of the columns.
+    `submit`, `run`, `request`, `cores`: columns of equal length, in order of submission; runs of at least 1 s,
+    widths of 1 to `capacity`. A run longer than its request goes on past its expected end.
 
     Notes
     -----
@@ -139,22 +103,6 @@ def replay(
 
 def replayed(jobs: JobTable, capacity: int, rules: Rules | None = None, *, source: str = "") -> JobHistory:
     """Let the jobs of a log or a model queue, and give what there is to learn of their waits.
-
-    Parameters
-    ----------
-    jobs
-        The jobs.
-    capacity
-        Cores of the machine.
-    rules
-        Conventions; ours if not given.
-    source
-        Where the jobs are from, for people.
-
-    Returns
-    -------
-    JobHistory
-        All of them, for all of them start.
 
     Examples
     --------

@@ -113,31 +113,17 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the jobs of a log ran.
-
-    Parameters
-    ----------
-    log
-        The log.
-    start, end
-        Seconds, in the order of its table; -1 for a job that could never start.
-    oddities
-        How many jobs what befell, by words, beside what the log says.
-    spans
-        Where jobs were resized: rows, and since when until when each held how many cores.
-    held
-        Of what the machine has beside cores, by name: how much there is, and what each job held.
-    notes
-        What the scheduler makes up about the jobs.
-    """
+    """When the jobs of a log ran."""
 
     log: Trace
-    start: NDArray[np.int64]
+    start: NDArray[np.int64]  # seconds, in the order of its table; -1 for a job that could never start
     end: NDArray[np.int64]
-    oddities: dict[str, int]
+    oddities: dict[str, int]  # how many jobs what befell, by words, beside what the log says
+    # where jobs were resized: rows, and since when until when each held how many cores
     spans: tuple[NDArray[np.int64], ...] | None = None
+    # of what the machine has beside cores, by name: how much there is, and what each job held
     held: Mapping[str, tuple[int, NDArray[np.int64]]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the scheduler makes up about the jobs
 
 
 def schedule(
@@ -145,23 +131,7 @@ def schedule(
 ) -> Schedule:
     """Schedule a log by the scheduler of a name.
 
-    Parameters
-    ----------
-    log
-        The jobs, and the machine's cores.
-    name
-        Of the scheduler.
-    settings
-        What is set of it, as text.
-    preset
-        Rules of a simulator, by name.
-    outages
-        The path of a file that `read_outages` reads; None for none.
-
-    Raises
-    ------
-    InputError
-        There is no such scheduler, setting or preset, or they do not go together.
+    Raises `InputError`: there is no such scheduler, setting or preset, or they do not go together.
     """
     from .replay import preset_rules, replay
 
@@ -245,23 +215,10 @@ def _settings(given: list[str]) -> dict[str, str]:
 def summary(done: Schedule) -> dict[str, Any]:
     """Sum a schedule up.
 
-    Parameters
-    ----------
-    done
-        What `schedule` gave.
-
-    Returns
-    -------
-    dict
-        ``trace``, ``jobs``, ``started``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``,
-        ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
-        same by width), ``usages`` (of what there is beside cores, by name), ``oddities`` and ``notes``. All but
-        ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
-
-    Raises
-    ------
-    InputError
-        No job started.
+    Returns: ``trace``, ``jobs``, ``started``, ``cores``, ``mean_wait_s``, ``median_wait_s``, ``p95_wait_s``,
+    ``bounded_slowdown`` (runs below 10 s count as 10 s), ``utilisation``, ``mean_queue_length``, ``sizes`` (the
+    same by width), ``usages`` (of what there is beside cores, by name), ``oddities`` and ``notes``. All but
+    ``jobs`` are of the jobs that started, and of the last run of those that were requeued.
     """
     import numpy as np
 

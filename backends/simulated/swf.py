@@ -605,29 +605,9 @@ def write_swf(
 
     The file is whole or not there: it is written beside its place and then renamed.
 
-    Parameters
-    ----------
-    path
-        Where to; compressed by gzip if the name ends in ``.gz``.
-    table
-        The jobs. None may be submitted before second 0 or be wider than the machine.
-    cores
-        Processors of the machine.
-    job_ids
-        Their ids in the order of the table; 1, 2, 3 and so on if not given.
-    users, groups, queues, partitions, memory_kb
-        As in `Trace`; unknown if not given.
-    waits_s
-        How long each waited; unknown if not given.
-    notes
-        Lines for the reader, without line ends.
-    unix_start_s
-        When second 0 was, in seconds since 1970-01-01 00:00 UTC.
-
-    Raises
-    ------
-    InputError
-        The file cannot be written, or the jobs would not be read back as they are.
+    `table`: the jobs. None may be submitted before second 0 or be wider than the machine.
+    `job_ids`: their ids in the order of the table; 1, 2, 3 and so on if not given.
+    Raises `InputError`: the file cannot be written, or the jobs would not be read back as they are.
 
     Notes
     -----

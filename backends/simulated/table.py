@@ -13,19 +13,9 @@ __all__ = ["LATEST_S", "LONGEST_S", "MOST_CORES", "NEVER", "UNSTARTED", "JobTabl
 class JobTable:
     """The background load as columns, one row a job, ordered by submission.
 
-    Parameters
-    ----------
-    submit, run, request
-        Whole seconds; run and request at least 1.
-    cores
-        Allocated cores, at least 1.
-    keep_overruns
-        Leave a run that is longer than its request as it is. Else it is cut to it: the job is killed at its limit.
-
-    Raises
-    ------
-    ValueError
-        A number below 1, or jobs so long or late that they might run beyond `LATEST_S`.
+    `keep_overruns`: leave a run that is longer than its request as it is. Else it is cut to it: the job is killed
+    at its limit.
+    Raises `ValueError`: a number below 1, or jobs so long or late that they might run beyond `LATEST_S`.
 
     Notes
     -----

@@ -52,35 +52,11 @@ class SlurmBackend:
     It asks for all its jobs at once, seldom while nothing happens, and answers from what it last heard. Slurm may be
     away for as long as it likes: `wait` goes on asking, and `condition` says so.
 
-    Parameters
-    ----------
-    link
-        How Slurm is reached.
-    folder
-        Where scripts, output and marks of jobs are kept; see `asa.backend.Facility.connect`.
-    capabilities
-        What the site can do.
-    defaults
-        What every job gets unless it says otherwise.
-    poll_s
-        Two looks are never closer than this, in seconds, but where a job is submitted that depends on others.
-    most_poll_s
-        While nothing happens looks are so far apart at most, in seconds, give or take a tenth.
-    settle_s
-        A job that was accepted may be missing from what Slurm shows for so many seconds.
-    queue_poll_s
-        The whole queue is looked at once in so many seconds at most.
-    clock
-        Seconds since 1970.
-    sleep
-        Sleeps so many seconds, or less. It may return True: `wait` then returns early.
-    seed
-        Of the jitter between looks.
-
-    Raises
-    ------
-    UnavailableError
-        The folder cannot be made.
+    `poll_s`: two looks are never closer than this, in seconds, but where a job is submitted that depends on others.
+    `most_poll_s`: while nothing happens looks are so far apart at most, in seconds, give or take a tenth.
+    `settle_s`: a job that was accepted may be missing from what Slurm shows for so many seconds.
+    `queue_poll_s`: the whole queue is looked at once in so many seconds at most.
+    `sleep`: sleeps so many seconds, or less. It may return True: `wait` then returns early.
     """
 
     def __init__(
@@ -213,13 +189,7 @@ class SlurmBackend:
         return script
 
     def _refuse_the_impossible(self, spec: JobSpec) -> None:
-        """Refuse what can never run.
-
-        Raises
-        ------
-        SubmitRejectedError
-            With the reason.
-        """
+        """Refuse what can never run."""
         texts = (*_texts(spec), *_texts_of(self._defaults))
         if not all(is_utf8(text) for text in texts):
             why, hint = "has text that is not UTF-8", "Rename what it names, or put the command into a file."
@@ -244,13 +214,10 @@ class SlurmBackend:
     def _passed(self, spec: JobSpec) -> Passed:
         """Decide what Slurm is told of a job's dependencies, after a look at them.
 
-        Raises
-        ------
-        SubmitRejectedError
-            Nobody knows one of them, so that Slurm might drop the dependency and start the job at once; or it can
-            never be met.
-        UnavailableError
-            Slurm cannot be asked, or does not tell of one of them, and what became of it is not certain yet.
+        Raises `SubmitRejectedError`: nobody knows one of them, so that Slurm might drop the dependency and
+        start the job at once; or it can never be met.
+        Raises `UnavailableError`: slurm cannot be asked, or does not tell of one of them, and what became of it
+        is not certain yet.
         """
         others = list(dict.fromkeys(dependency.job_id for dependency in spec.dependencies))
         if not all(self._is_fresh(job_id) for job_id in others):
@@ -271,13 +238,7 @@ class SlurmBackend:
         return pass_on(spec, {job_id: self._jobs[job_id].status for job_id in others}, self.now())
 
     def _excuse(self, spec: JobSpec, passed: Passed, error: SubmitRejectedError) -> None:
-        """Let a refused job be sent later if what it depends on has ended meanwhile, and Slurm has forgotten that.
-
-        Raises
-        ------
-        SubmitDeferredError
-            It has.
-        """
+        """Let a refused job be sent later if what it depends on has ended meanwhile, and Slurm has forgotten that."""
         if not (needed := [dependency.job_id for dependency in passed.kept]):
             return
         with suppress(BackendError):
@@ -356,13 +317,7 @@ class SlurmBackend:
             job.kept = replace(job.kept, walltime_s=walltime_s)
 
     def shrink(self, job_id: str, nodes: int) -> None:
-        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`.
-
-        Raises
-        ------
-        BackendError
-            Slurm cannot be told so in this way.
-        """
+        """Give back all but so many nodes of a running job; see `asa.backend.Adjustable`."""
         number = _number(job_id)
         if not self._link.can_shrink:
             raise BackendError(
@@ -500,12 +455,9 @@ class SlurmBackend:
     def _look(self, unseen: Collection[str] = ()) -> None:
         """Ask the controller once for all jobs that may change, and for some that were never seen.
 
-        Raises
-        ------
-        JobNotFoundError
-            Nobody knows one that was never seen; the others are heard of all the same.
-        UnavailableError
-            Slurm cannot be asked, or accounting cannot, where the controller does not know one that was never seen.
+        Raises `JobNotFoundError`: nobody knows one that was never seen; the others are heard of all the same.
+        Raises `UnavailableError`: slurm cannot be asked, or accounting cannot, where the controller does not
+        know one that was never seen.
         """
         unseen = [_number(job_id) for job_id in unseen if job_id not in self._jobs]
         live = self._live()
@@ -731,13 +683,7 @@ def _moment(record: SlurmRecord) -> tuple[float, int]:
 
 
 def _number(job_id: str) -> str:
-    """Check that something is a job's number.
-
-    Raises
-    ------
-    JobNotFoundError
-        It is none, so that there is no such job.
-    """
+    """Check that something is a job's number."""
     if not (job_id.isascii() and job_id.isdecimal()):
         raise JobNotFoundError("is no number of a job", where=f"job {job_id!r}", hint="Slurm's jobs have numbers.")
     return job_id

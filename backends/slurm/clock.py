@@ -38,15 +38,7 @@ class ClockOffset:
         return min(max(0.0, self._least_s), self._most_s)
 
     def learn(self, before_s: float, after_s: float, dated_s: float) -> None:
-        """Take in a submission.
-
-        Parameters
-        ----------
-        before_s, after_s
-            The client's clock before and after it, in seconds.
-        dated_s
-            When it happened by Slurm's clock, in whole seconds.
-        """
+        """Take in a submission."""
         least_s, most_s = dated_s - after_s, dated_s + 1.0 - before_s
         if least_s > _MOST_S or most_s < -_MOST_S:
             return

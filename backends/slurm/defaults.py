@@ -23,34 +23,21 @@ _ENDLESS = (1 << 64) - 1  # as sbatch writes it
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """What every job of a client gets, unless it says otherwise.
+    """What every job of a client gets, unless it says otherwise."""
 
-    Parameters
-    ----------
-    account, qos, partition, constraint
-        Empty for the site's default.
-    environment
-        Variables of the payload, beside the inherited ones and before them.
-    inherit
-        Whether the payload gets what it would get of the client by ``sbatch``: its variables, exported functions among
-        them, its limits and its umask. Tokens stay behind, and Slurm's variables of the job that the client may run in.
-    folder
-        Where payloads run, absolute; where the client was started, if not given.
-    secrets
-        Names of variables that are not inherited, for a token is in them.
-    options
-        What is wished for where a job leaves it open, in the words of sbatch.
-    """
-
-    account: str = ""
+    account: str = ""  # empty for the site's default
     qos: str = ""
     partition: str = ""
     constraint: str = ""
+    # variables of the payload, beside the inherited ones and before them
     environment: Mapping[str, str] = field(default_factory=dict)
+    # whether the payload gets what it would get of the client by `sbatch`: its variables, exported functions among
+    # them, its limits and its umask. Tokens stay behind, and Slurm's variables of the job that the client may run in.
     inherit: bool = True
+    # where payloads run, absolute; where the client was started, if not given
     folder: Path = field(default_factory=Path.cwd)
-    secrets: Collection[str] = ()
-    options: tuple[str, ...] = ()
+    secrets: Collection[str] = ()  # names of variables that are not inherited, for a token is in them
+    options: tuple[str, ...] = ()  # what is wished for where a job leaves it open, in the words of sbatch
 
     def variables(self) -> dict[str, str]:
         """All variables of the payload but those that Slurm sets, by their own names."""

@@ -17,40 +17,16 @@ __all__ = ["Passed", "is_unmet", "pass_on"]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What Slurm is to be told of a job's dependencies and begin time.
+    """What Slurm is to be told of a job's dependencies and begin time."""
 
-    Parameters
-    ----------
-    words
-        As in ``afterok:12,after:14+2``; empty for none.
-    begin_s
-        Not before this time, in whole seconds; None for at once.
-    kept
-        The dependencies that `words` stands for; the others are met, or turned into a begin time.
-    """
-
-    words: str
-    begin_s: int | None
+    words: str  # as in `afterok:12,after:14+2`; empty for none
+    begin_s: int | None  # not before this time, in whole seconds; None for at once
+    # the dependencies that `words` stands for; the others are met, or turned into a begin time
     kept: tuple[Dependency, ...]
 
 
 def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Passed:
-    """Decide what Slurm is told of a job's dependencies: only jobs that have not ended are named to it.
-
-    Parameters
-    ----------
-    spec
-        The job.
-    known
-        Where the jobs stand that it depends on, as of now.
-    now_s
-        Slurm's clock.
-
-    Raises
-    ------
-    SubmitRejectedError
-        A dependency can never be met; with the job's id.
-    """
+    """Decide what Slurm is told of a job's dependencies: only jobs that have not ended are named to it."""
     words, kept, begins_s = [], [], [spec.begin_s or 0.0]
     for dependency in dict.fromkeys(spec.dependencies):
         other = known[dependency.job_id]
@@ -65,19 +41,7 @@ def pass_on(spec: JobSpec, known: Mapping[str, JobStatus], now_s: float) -> Pass
 
 
 def is_unmet(dependency: Dependency, other: JobStatus, record: SlurmRecord | None, now_s: float) -> bool:
-    """Say whether a dependency is certainly not met, by what is known of the other job.
-
-    Parameters
-    ----------
-    dependency
-        On the other job.
-    other
-        Where that stands.
-    record
-        What Slurm last told of it.
-    now_s
-        Slurm's clock, which may have ticked on while it answered.
-    """
+    """Say whether a dependency is certainly not met, by what is known of the other job."""
     if other.restarts:
         return False  # it may have been met before that
     end = other.state if other.state.is_final else ended_as(record) if record is not None else None

@@ -62,11 +62,6 @@ _KILLS = {
 def considerate_poll_s(look_s: float) -> float:
     """Say how far apart looks must be so that the site is busy with them for a fiftieth of the time at most.
 
-    Parameters
-    ----------
-    look_s
-        Seconds that the site is busy with a look.
-
     Examples
     --------
     >>> [considerate_poll_s(look_s) for look_s in (0.005, 0.1, 0.5, 10.0)]
@@ -92,23 +87,7 @@ class _Found:
 
 
 class Examiner:
-    """Asks a site about itself, once.
-
-    Parameters
-    ----------
-    link
-        The way of asking.
-    settings
-        The user's; what they set is not found out.
-    place
-        What to call the system where nobody names it.
-    clock
-        This computer's clock, seconds since 1970.
-    sleep
-        Waits so many seconds.
-    timer
-        Seconds of a clock that nobody sets.
-    """
+    """Asks a site about itself, once."""
 
     def __init__(
         self,

@@ -29,11 +29,6 @@ _ADVICE = {
 def advice(reason: str) -> Advice:
     """Explain why a job is pending, or how it failed.
 
-    Parameters
-    ----------
-    reason
-        As Slurm gives it.
-
     Examples
     --------
     >>> advice("Twin").meaning

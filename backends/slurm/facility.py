@@ -41,18 +41,7 @@ _AGE_UNKNOWN = (
 class SlurmFacility:
     """Slurm, by whatever means it is asked.
 
-    Parameters
-    ----------
-    settings
-        The user's.
-    open_link
-        Opens the way of asking; nothing is asked yet.
-    place
-        What to call the system where neither the user nor Slurm names it.
-    secrets
-        Names of this process's variables that no job inherits.
-    clock
-        Seconds since 1970.
+    `place`: what to call the system where neither the user nor Slurm names it.
     """
 
     def __init__(
@@ -89,13 +78,6 @@ class SlurmFacility:
         """Open it for one run, whose scripts, output and marks are kept in a folder that compute nodes see.
 
         See `asa.backend.Facility.connect`.
-
-        Raises
-        ------
-        InputError
-            A setting does not fit the site.
-        UnavailableError
-            It cannot be asked.
         """
         from .backend import SlurmBackend  # noqa: PLC0415 - not for who only looks at a list
         from .defaults import JobDefaults  # noqa: PLC0415 - as above
@@ -142,15 +124,7 @@ class SlurmFacility:
             return Examiner(link, self.settings, place=self._place, clock=self._clock).examine(probe=probe)
 
     def history(self, since_s: float) -> JobHistory:
-        """Read from Slurm's accounting what became of jobs since a time, in seconds since 1970.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting, or it is not shown.
-        TraceError
-            It holds no job whose wait is known.
-        """
+        """Read from Slurm's accounting what became of jobs since a time, in seconds since 1970."""
         if self.settings.accounting is False:
             raise BackendError(
                 "its settings say that there is no accounting",

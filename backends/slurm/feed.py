@@ -39,11 +39,6 @@ class QueueFeed:
     A job queues since it was eligible; one that waits for something else than the queue is not told of until then, nor
     one that stands for elements of an array. A job that Slurm put back into the queue is told as submitted again, under
     another key.
-
-    Parameters
-    ----------
-    system
-        Name of the site, for `QueuedJob.system`.
     """
 
     def __init__(self, system: str) -> None:
@@ -55,18 +50,7 @@ class QueueFeed:
     ) -> Sequence[QueueEvent]:
         """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
 
-        Parameters
-        ----------
-        records
-            All jobs that the controller knows.
-        own
-            Ids of jobs to leave out.
-        now_s
-            Slurm's clock.
-        most
-            So many jobs that do not wait any more are told at the first look.
-        ends
-            Whether ends of runs are told.
+        `most`: so many jobs that do not wait any more are told at the first look.
         """
         jobs = {
             record.job_id: (record, status)

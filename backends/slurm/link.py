@@ -20,71 +20,34 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job as Slurm is told of it.
+    """A job as Slurm is told of it."""
 
-    Parameters
-    ----------
-    name
-        Unique among all jobs of the user where it must be found again: the token is part of it.
-    script
-        The batch script, beginning with ``#!``.
-    folder
-        Absolute path of the working directory.
-    cores
-        CPUs, at least 1; in tasks of `cpus_per_task` each.
-    walltime_s
-        Seconds; Slurm counts minutes, and a link rounds up.
-    stdout, stderr
-        Absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them.
-    nodes
-        Exactly so many, 0 for any number.
-    memory_bytes
-        For the whole job, 0 for what the site gives. Slurm counts it a node or a core: a link divides by `nodes`, or
-        by `cores` where those are not given.
-    gpus
-        For the whole job.
-    burst_buffer_bytes
-        For the whole job, shared by its nodes.
-    partition, account, qos, constraint
-        Empty for the site's default.
-    dependency
-        In Slurm's words, as in ``afterok:12:13,after:14+2``; empty for none.
-    begin_s
-        Not before this time, seconds since 1970.
-    held
-        Submit it on hold.
-    environment
-        Variables of the job; a link adds nothing of its own process to it.
-    comment
-        Free text.
-    cpus_per_task
-        CPUs of each task, on one node; `cores` is a multiple.
-    options
-        Further options as sbatch takes them, as in ``--exclusive`` or ``--nice=10``; what is said here overrides `qos`
-        and `constraint`.
-    """
-
-    name: str
-    script: str
-    folder: str
-    cores: int
-    walltime_s: float
-    stdout: str
+    name: str  # unique among all jobs of the user where it must be found again: the token is part of it
+    script: str  # the batch script, beginning with `#!`
+    folder: str  # absolute path of the working directory
+    cores: int  # CPUs, at least 1; in tasks of `cpus_per_task` each
+    walltime_s: float  # seconds; Slurm counts minutes, and a link rounds up
+    stdout: str  # absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them
     stderr: str
-    nodes: int = 0
+    nodes: int = 0  # exactly so many, 0 for any number
+    # for the whole job, 0 for what the site gives. Slurm counts it a node or a core: a link divides by `nodes`, or by
+    # `cores` where those are not given.
     memory_bytes: int = 0
     gpus: int = 0
-    burst_buffer_bytes: int = 0
-    partition: str = ""
+    burst_buffer_bytes: int = 0  # for the whole job, shared by its nodes
+    partition: str = ""  # empty for the site's default
     account: str = ""
     qos: str = ""
     constraint: str = ""
-    dependency: str = ""
-    begin_s: int | None = None
+    dependency: str = ""  # in Slurm's words, as in `afterok:12:13,after:14+2`; empty for none
+    begin_s: int | None = None  # not before this time, seconds since 1970
     held: bool = False
+    # variables of the job; a link adds nothing of its own process to it
     environment: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
-    cpus_per_task: int = 1
+    cpus_per_task: int = 1  # CPUs of each task, on one node; `cores` is a multiple
+    # further options as sbatch takes them, as in `--exclusive` or `--nice=10`; what is said here overrides `qos` and
+    # `constraint`
     options: tuple[str, ...] = ()
 
     @property
@@ -110,130 +73,62 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class SlurmRecord:
-    """A job as Slurm tells of it, in one vocabulary. Times are seconds since 1970, None while they are not set.
+    """A job as Slurm tells of it, in one vocabulary. Times are seconds since 1970, None while they are not set."""
 
-    Parameters
-    ----------
-    job_id
-        Its number, in digits; of an element of an array, the element's own number.
-    name, user, partition
-        As they are; a job sent to several partitions names all of them, comma-separated, while it is pending.
-    states
-        Upper case, the base state first, flags after it, as in ``("CANCELLED", "COMPLETING")``.
-    reason
-        Why it is pending or how it failed, as Slurm writes it; empty for ``None``.
-    submit_s, eligible_s, start_s, end_s
-        When that happened. `start_s` and `end_s` only if it did: a pending job has none, however precisely Slurm
-        expects them; a running job has no `end_s`.
-    accrue_s
-        Since when its age counts.
-    expected_start_s
-        When Slurm expects a pending job to start.
-    limit_s
-        Its time limit; None for no limit.
-    cores, nodes
-        What it has, or asks for while it is pending (the least, if that is a range).
-    exit_code, signal
-        How its script ended; None until then, and where it is not known.
-    restarts
-        How often it was put back into the queue after a start.
-    dependency
-        What it still waits for, in Slurm's words, as in ``afterok:12(unfulfilled)``.
-    comment
-        Free text.
-    is_array
-        It stands for several pending elements of an array.
-    """
-
-    job_id: str
-    name: str
+    job_id: str  # its number, in digits; of an element of an array, the element's own number
+    name: str  # as they are; a job sent to several partitions names all of them, comma-separated, while it is pending
     user: str
-    states: tuple[str, ...]
+    states: tuple[str, ...]  # upper case, the base state first, flags after it, as in `("CANCELLED", "COMPLETING")`
+    # when that happened. `start_s` and `end_s` only if it did: a pending job has none, however precisely Slurm expects
+    # them; a running job has no `end_s`.
     submit_s: float
-    reason: str = ""
+    reason: str = ""  # why it is pending or how it failed, as Slurm writes it; empty for `None`
     eligible_s: float | None = None
-    accrue_s: float | None = None
+    accrue_s: float | None = None  # since when its age counts
     start_s: float | None = None
     end_s: float | None = None
-    expected_start_s: float | None = None
-    limit_s: float | None = None
-    cores: int = 1
+    expected_start_s: float | None = None  # when Slurm expects a pending job to start
+    limit_s: float | None = None  # its time limit; None for no limit
+    cores: int = 1  # what it has, or asks for while it is pending (the least, if that is a range)
     nodes: int = 0
     partition: str = ""
-    exit_code: int | None = None
+    exit_code: int | None = None  # how its script ended; None until then, and where it is not known
     signal: int | None = None
-    restarts: int = 0
-    dependency: str = ""
+    restarts: int = 0  # how often it was put back into the queue after a start
+    dependency: str = ""  # what it still waits for, in Slurm's words, as in `afterok:12(unfulfilled)`
     comment: str = ""
-    is_array: bool = False
+    is_array: bool = False  # it stands for several pending elements of an array
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmPartition:
-    """A partition's limits; None for none, or not known.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    is_default
-        Whether it takes jobs that name none.
-    is_up
-        Whether it takes jobs at all.
-    max_walltime_s, default_walltime_s
-        Seconds.
-    max_nodes, min_nodes
-        Of one job.
-    nodes, cores
-        Of the partition; 0 where that is not told.
-    """
+    """A partition's limits; None for none, or not known."""
 
     name: str
-    is_default: bool = False
-    is_up: bool = True
+    is_default: bool = False  # whether it takes jobs that name none
+    is_up: bool = True  # whether it takes jobs at all
     max_walltime_s: float | None = None
     default_walltime_s: float | None = None
     max_nodes: int | None = None
     min_nodes: int | None = None
-    nodes: int = 0
+    nodes: int = 0  # of the partition; 0 where that is not told
     cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """What of a node matters to a client.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    cores
-        How many.
-    memory_bytes
-        Bytes.
-    states
-        In capitals, with their flags.
-    partitions
-        Those that it is in.
-    gpus
-        How many.
-    """
+    """What of a node matters to a client."""
 
     name: str
     cores: int
     memory_bytes: int
-    states: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()  # in capitals, with their flags
+    partitions: tuple[str, ...] = ()  # those that it is in
     gpus: int = 0
 
 
 def count_gpus(gres: str) -> int:
     """Count the GPUs among a node's generic resources.
-
-    Parameters
-    ----------
-    gres
-        What Slurm gives as ``Gres``.
 
     Examples
     --------
@@ -245,54 +140,28 @@ def count_gpus(gres: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SlurmAbout:
-    """Who answers.
+    """Who answers."""
 
-    Parameters
-    ----------
-    means
-        How it was asked, in words, such as ``REST API v0.0.42 at unix:/run/slurmrestd.sock``.
-    version
-        Of Slurm, as in ``22.05.8``; empty if not told.
-    cluster
-        Name of the cluster; empty if not told.
-    controller_up
-        Whether slurmctld answers.
-    accounting
-        Whether slurmdbd's records can be read.
-    token_ends_s
-        When the token in use ends, seconds since 1970; None without one, or if it does not say.
-    """
-
-    means: str
-    version: str = ""
-    cluster: str = ""
+    means: str  # how it was asked, in words, such as `REST API v0.0.42 at unix:/run/slurmrestd.sock`
+    version: str = ""  # of Slurm, as in `22.05.8`; empty if not told
+    cluster: str = ""  # name of the cluster; empty if not told
     controller_up: bool = True
-    accounting: bool = False
+    accounting: bool = False  # whether slurmdbd's records can be read
+    # when the token in use ends, seconds since 1970; None without one, or if it does not say
     token_ends_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmLimits:
-    """What accounting lets somebody have.
+    """What accounting lets somebody have."""
 
-    Parameters
-    ----------
-    limits
-        Those that are set, by Slurm's own names, such as ``MaxSubmitJobs`` or ``GrpTRES``, as it writes them.
-    user, account, partition
-        Of the association; without a user, of the account as a whole.
-    quality
-        Name of the quality of service (QOS), if they are of one.
-    qualities
-        Those that the association may use.
-    """
-
+    # those that are set, by Slurm's own names, such as `MaxSubmitJobs` or `GrpTRES`, as it writes them
     limits: Mapping[str, str]
-    user: str = ""
+    user: str = ""  # of the association; without a user, of the account as a whole
     account: str = ""
     partition: str = ""
-    quality: str = ""
-    qualities: tuple[str, ...] = ()
+    quality: str = ""  # name of the quality of service (QOS), if they are of one
+    qualities: tuple[str, ...] = ()  # those that the association may use
 
 
 class SlurmLink(Protocol):
@@ -322,18 +191,7 @@ class SlurmLink(Protocol):
         ...
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
-        """Tell the limits of this user, their accounts and qualities of service, as far as a user may ask.
-
-        Parameters
-        ----------
-        cluster
-            On which; accounting may know others.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting, or it does not tell.
-        """
+        """Tell the limits of this user, their accounts and qualities of service, as far as a user may ask."""
         ...
 
     def partitions(self) -> Sequence[SlurmPartition]:
@@ -347,16 +205,8 @@ class SlurmLink(Protocol):
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; return its id.
 
-        Raises
-        ------
-        SubmitRejectedError
-            Slurm will never accept it; with Slurm's words.
-        SubmitDeferredError
-            A limit of the user's, the account's or the controller's jobs is reached.
-        SubmitInDoubtError
-            The request was sent, and no answer that can be understood came back.
-        UnavailableError
-            It certainly was not accepted.
+        Raises `SubmitDeferredError`: a limit of the user's, the account's or the controller's jobs is reached.
+        Raises `SubmitInDoubtError`: the request was sent, and no answer that can be understood came back.
         """
         ...
 
@@ -384,28 +234,11 @@ class SlurmLink(Protocol):
         ...
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others.
-
-        Returns
-        -------
-        str
-            Text as `asa.backends.slurm.accounting.read_history` reads it.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting.
-        """
+        """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others."""
         ...
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, nothing.
-
-        Raises
-        ------
-        JobNotFoundError
-            Slurm does not know it.
-        """
+        """Cancel a job; of one that has ended, nothing."""
         ...
 
     def update(
@@ -413,12 +246,7 @@ class SlurmLink(Protocol):
     ) -> None:
         """Change a job: hold or release it, give it another time limit, shrink it to so many nodes.
 
-        Raises
-        ------
-        JobNotFoundError
-            Slurm does not know it.
-        BackendError
-            Slurm refuses, with its words; or it says that it did and did not.
+        Raises `BackendError`: slurm refuses, with its words; or it says that it did and did not.
         """
         ...
 

@@ -69,18 +69,7 @@ _NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin
 
 
 def unsaid(job: SlurmJob) -> frozenset[str]:
-    """Name what asa does not tell Slurm of a job, so that its options may: what is meant for each node, or of a type.
-
-    Parameters
-    ----------
-    job
-        The job.
-
-    Returns
-    -------
-    frozenset of str
-        Of ``nodes``, ``gpus``, ``mem`` and ``mem-per-cpu``.
-    """
+    """Name what asa does not tell Slurm of a job, so that its options may: what is per node, or of a type."""
     memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
     return frozenset(memory | (set() if job.nodes else {"nodes"}) | (set() if job.gpus else {"gpus"}))
 
@@ -88,24 +77,8 @@ def unsaid(job: SlurmJob) -> frozenset[str]:
 def checked(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> list[tuple[str, str | None]]:
     """Take options apart into names and values.
 
-    Parameters
-    ----------
-    options
-        Each as ``--name=value`` or ``--name``.
-    job
-        Whose they are, for the message.
-    free
-        What of asa's own the options may say: see `unsaid`.
-
-    Returns
-    -------
-    list of (str, str or None)
-        Name and value, in order; None for an option without one.
-
-    Raises
-    ------
-    SubmitRejectedError
-        One is written otherwise, or says what asa says itself, perhaps in short: sbatch takes ``--part`` as well.
+    Raises `SubmitRejectedError`: one is written otherwise, or says what asa says itself, perhaps in short: sbatch
+    takes ``--part`` as well.
 
     Examples
     --------
@@ -136,28 +109,7 @@ def rest_keys(
 ) -> dict[str, Any]:
     """Say options to slurmrestd.
 
-    Parameters
-    ----------
-    options
-        As for `checked`.
-    keys
-        The words of this version.
-    version
-        Its name, for the message.
-    job
-        Whose they are, for the message.
-    free
-        As for `checked`.
-
-    Returns
-    -------
-    dict
-        What is put into the body of a submission.
-
-    Raises
-    ------
-    SubmitRejectedError
-        As `checked`, or this version has no word for one of them, or not for its value.
+    Raises `SubmitRejectedError`: as `checked`, or this version has no word for one of them, or not for its value.
 
     Examples
     --------
@@ -191,16 +143,6 @@ def _no_word(name: str, value: str | None, version: str, job: str) -> SubmitReje
 
 def variables(options: Iterable[str], job: str, free: Collection[str] = frozenset()) -> dict[str, str]:
     """Give the variables that sbatch itself, and not Slurm's daemons, sets for a job of such options.
-
-    Parameters
-    ----------
-    options, job, free
-        As for `checked`.
-
-    Returns
-    -------
-    dict of str to str
-        Values by name.
 
     Examples
     --------
@@ -258,13 +200,7 @@ def keys_of_38() -> Keys:
 
 
 def keys_of_40(number: Callable[[int], Any]) -> Keys:
-    """Give the words of Slurm 23.11 and later.
-
-    Parameters
-    ----------
-    number
-        Writes a number that may be unset.
-    """
+    """Give the words of Slurm 23.11 and later."""
 
     def signal(value: str) -> dict[str, Any]:
         match = re.fullmatch(r"(B:)?([A-Za-z0-9]+)(?:@(\d+))?", value)

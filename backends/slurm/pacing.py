@@ -14,19 +14,8 @@ _MOST_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
 def interval_s(quiet_s: float, failures: int, *, least_s: float, most_s: float) -> float:
     """Say how long to wait between two looks, before jitter.
 
-    Parameters
-    ----------
-    quiet_s
-        Seconds between the last change that concerns this client and the last look; negative if the change is later.
-    failures
-        Looks that failed since the last one that did not.
-    least_s, most_s
-        Bounds in seconds.
-
-    Returns
-    -------
-    float
-        Seconds, within the bounds.
+    `quiet_s`: seconds between the last change that concerns this client and the last look; negative if the change
+    is later.
 
     Examples
     --------
@@ -42,19 +31,7 @@ def interval_s(quiet_s: float, failures: int, *, least_s: float, most_s: float) 
 
 
 class Pacer:
-    """When the next look is due. All times are seconds on the client's own clock.
-
-    Parameters
-    ----------
-    at_s
-        Now.
-    least_s
-        Looks are never closer than this.
-    most_s
-        They are never much further apart, give or take the jitter.
-    seed
-        Of the jitter, which keeps many clients from looking in step.
-    """
+    """When the next look is due. All times are seconds on the client's own clock."""
 
     def __init__(self, at_s: float, *, least_s: float, most_s: float, seed: int) -> None:
         self._least_s = least_s

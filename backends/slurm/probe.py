@@ -25,13 +25,6 @@ _NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
 def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
     """Say by how much another clock of whole seconds is ahead at least; 0 if the two may agree.
 
-    Parameters
-    ----------
-    before_s, after_s
-        Readings of this computer's clock, around an event.
-    dated_s
-        The other clock's whole second of the event.
-
     Examples
     --------
     >>> clock_offset_s(100.2, 100.0, 100.4), clock_offset_s(100.2, 160.0, 100.4), clock_offset_s(100.2, 40.0, 100.4)
@@ -43,43 +36,18 @@ def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Revelation:
-    """What a job told that never ran.
-
-    Parameters
-    ----------
-    job_id
-        Which.
-    offset_s
-        By how much Slurm's clock is ahead of this computer's; None if the job was never listed.
-    accrues
-        Whether its age counted while it could not start; None if that was not wanted, or not told in time.
-    partition
-        Where it was sent; empty if that is not known.
-    left_over
-        Words about a job that could not be cancelled; empty if all went well.
-    """
+    """What a job told that never ran."""
 
     job_id: str
-    offset_s: float | None
+    offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed
+    # whether its age counted while it could not start; None if that was not wanted, or not told in time
     accrues: bool | None
-    partition: str = ""
-    left_over: str = ""
+    partition: str = ""  # where it was sent; empty if that is not known
+    left_over: str = ""  # words about a job that could not be cancelled; empty if all went well
 
 
 class Prober:
-    """Submits the job and sees that it goes, also when something is in the way.
-
-    Parameters
-    ----------
-    link
-        The way of asking.
-    settings
-        Where the user's jobs go.
-    clock
-        This computer's clock, seconds since 1970.
-    sleep
-        Waits so many seconds.
-    """
+    """Submits the job and sees that it goes, also when something is in the way."""
 
     def __init__(
         self,
@@ -95,15 +63,7 @@ class Prober:
     def probe(self, *, age: bool) -> Revelation:
         """Submit, look, cancel.
 
-        Parameters
-        ----------
-        age
-            Whether to wait, up to a minute or so, until Slurm tells of the job's age.
-
-        Raises
-        ------
-        BackendError
-            The job was not accepted.
+        `age`: whether to wait, up to a minute or so, until Slurm tells of the job's age.
         """
         with self._held_job() as (job_id, before_s, after_s):
             record = self._look(job_id, age=age)

@@ -225,15 +225,8 @@ _DETAIL = re.compile(r"[,:(;]")
 def advice(reason: str) -> Advice:
     """Explain a reason: why a job is pending, or how it failed.
 
-    Parameters
-    ----------
-    reason
-        As Slurm writes it, with its details, if there are any; or the name of a job's state.
-
-    Returns
-    -------
-    Advice
-        What it means, and what to do. A reason that is not known is told as Slurm writes it.
+    `reason`: as Slurm writes it, with its details, if there are any; or the name of a job's state.
+    Returns: what it means, and what to do. A reason that is not known is told as Slurm writes it.
 
     Examples
     --------
@@ -252,11 +245,6 @@ def advice(reason: str) -> Advice:
 
 def kind(reason: str) -> Kind:
     """Tell what a reason calls for.
-
-    Parameters
-    ----------
-    reason
-        As Slurm gives it.
 
     Examples
     --------

@@ -130,12 +130,7 @@ _NEVER_WORDS: Final = (
 def meaning_of(number: int | None, words: str) -> Meaning:
     """Say what an answer to a submission means.
 
-    Parameters
-    ----------
-    number
-        Slurm's, None where only words were told.
-    words
-        What Slurm said, a limit's name among it where it tells one.
+    `words`: what Slurm said, a limit's name among it where it tells one.
 
     Examples
     --------

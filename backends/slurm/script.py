@@ -75,28 +75,13 @@ share() {
 
 
 def batch_script(payload: Payload) -> str:
-    """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`.
-
-    Parameters
-    ----------
-    payload
-        What the job is to run.
-    """
+    """Write the batch script of a payload; see `asa.backends.shell.script.batch_script`."""
     functions = _FUNCTIONS.replace("SHORT_EXIT", str(SHORT_EXIT))
     return script.batch_script(payload, "SLURM_JOB_ID", functions=functions)
 
 
 def before_step(step: Step, spec: JobSpec, cores_per_node: int) -> list[str]:
     """Write what a job does before a step: it gives back what it needs no more, and shows the step its share.
-
-    Parameters
-    ----------
-    step
-        The step.
-    spec
-        The job.
-    cores_per_node
-        Of the site; 0 where that is not known.
 
     Examples
     --------

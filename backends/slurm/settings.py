@@ -92,37 +92,15 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 class SlurmSettings(BaseModel):
     """What is set alike for all ways of talking to Slurm; None or empty where the site is asked.
 
-    Parameters
-    ----------
-    system
-        Name of the machine, under which waits are learned; the cluster's name if not given.
-    partition, account, qos, constraint
-        What jobs ask for that do not say.
-    environment
-        Variables of every job.
-    inherit
-        Whether jobs get the client's own variables, limits and umask, as with sbatch; tokens stay behind. Best false
-        where the client is on another computer than the cluster's.
-    poll
-        Least time between two looks at the queue.
-    most_poll
-        Most time between two looks.
-    cores_per_node, max_cores
-        Where what the site tells of its nodes is not what its users get.
-    age_accrues
-        Whether a job gains priority while a dependency keeps it from starting.
-    accounting
-        Whether records of past jobs can be read.
-    min_job_age
-        How long the controller remembers a job that has ended.
-    kill_invalid_depend
-        Whether the site cancels jobs whose dependency cannot be met any more.
-    shrink
-        Whether a running job may give nodes back, by `scontrol` on its first node.
-    most_queued
-        Jobs that the site lets its user have in the queue at a time.
-    charges
-        What a user pays for: all that is ``allocated``, or only what is ``used``.
+    `system`: name of the machine, under which waits are learned; the cluster's name if not given.
+    `inherit`: whether jobs get the client's own variables, limits and umask, as with sbatch; tokens stay behind.
+    Best false where the client is on another computer than the cluster's.
+    `cores_per_node`, `max_cores`: where what the site tells of its nodes is not what its users get.
+    `age_accrues`: whether a job gains priority while a dependency keeps it from starting.
+    `kill_invalid_depend`: whether the site cancels jobs whose dependency cannot be met any more.
+    `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
+    `most_queued`: jobs that the site lets its user have in the queue at a time.
+    `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -158,24 +136,13 @@ class SlurmSettings(BaseModel):
 class RestSettings(SlurmSettings):
     """How Slurm's REST daemon is reached, beside what holds for any Slurm.
 
-    Parameters
-    ----------
-    url
-        ``https://host:port``, or ``unix:///path/of/the.socket``.
-    user
-        On whose behalf; whom the token names, if not given.
-    token_env, token_file, token_command
-        Where the token is read from, at most one of them; the variable ``SLURM_JWT``, if it is set.
-    bearer
-        Whether the token travels as ``Authorization: Bearer``, as some proxies want it.
-    verify
-        Whether the server's certificate is checked, or a file of the authorities that may sign it.
-    api
-        A version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
-    timeout
-        How long an answer may take.
-    allow_insecure
-        Whether the token may be sent to another host without TLS, for whoever listens on the way to use.
+    `token_env`, `token_file`, `token_command`: where the token is read from, at most one of them; the variable
+    ``SLURM_JWT``, if it is set.
+    `bearer`: whether the token travels as ``Authorization: Bearer``, as some proxies want it.
+    `verify`: whether the server's certificate is checked, or a file of the authorities that may sign it.
+    `api`: a version of the interface such as ``v0.0.42``; the newest that both sides know, if not given.
+    `allow_insecure`: whether the token may be sent to another host without TLS, for whoever listens on the way to
+    use.
     """
 
     url: str
@@ -203,15 +170,7 @@ class RestSettings(SlurmSettings):
 
 
 class CommandSettings(SlurmSettings):
-    """How Slurm's commands are run, beside what holds for any Slurm.
-
-    Parameters
-    ----------
-    prefix
-        What stands before every command, such as ``ssh login.example.org``.
-    timeout
-        How long a command may take.
-    """
+    """How Slurm's commands are run, beside what holds for any Slurm."""
 
     prefix: Words = ()
     timeout: Duration = 60.0
@@ -223,17 +182,7 @@ _Model = TypeVar("_Model", bound=SlurmSettings)
 def check(model: type[_Model], settings: Mapping[str, Any]) -> _Model:
     """Read settings, as a site file or the command line gives them.
 
-    Parameters
-    ----------
-    model
-        `RestSettings` or `CommandSettings`.
-    settings
-        Values by name; text will do for all of them.
-
-    Raises
-    ------
-    InputError
-        There is no such setting, one is missing, or one makes no sense; `where` is its name.
+    Raises `InputError`: there is no such setting, one is missing, or one makes no sense; `where` is its name.
 
     Examples
     --------

@@ -71,21 +71,8 @@ def _state_of(record: SlurmRecord) -> JobState | None:
 def status_of(record: SlurmRecord, now_s: float, *, ran: bool = False, kept_back: bool = False) -> JobStatus | None:
     """Say in the client's words what Slurm tells of a job.
 
-    Parameters
-    ----------
-    record
-        What it tells.
-    now_s
-        Its clock.
-    ran
-        The job was seen running.
-    kept_back
-        Something but the queue was to keep it from starting: a dependency, a begin time, a hold.
-
-    Returns
-    -------
-    JobStatus or None
-        With the payload's start taken for the job's. None if Slurm's word for its state is not known.
+    `kept_back`: something but the queue was to keep it from starting: a dependency, a begin time, a hold.
+    Returns: with the payload's start taken for the job's. None if Slurm's word for its state is not known.
 
     Notes
     -----

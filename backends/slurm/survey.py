@@ -80,23 +80,9 @@ def capabilities(
 ) -> Capabilities:
     """Work out what the site can do; what its user has set wins.
 
-    Parameters
-    ----------
-    system
-        Its name.
-    partitions, nodes
-        As Slurm tells them.
-    settings
-        The user's.
-    accrues
-        Whether a job gains priority while a dependency keeps it back.
-    can_shrink
-        Whether a running job's nodes can be given back from outside it, by the means by which Slurm is reached.
-
-    Raises
-    ------
-    InputError
-        The user's partition is not there, or Slurm does not tell how large the machine is.
+    `can_shrink`: whether a running job's nodes can be given back from outside it, by the means by which Slurm is
+    reached.
+    Raises `InputError`: the user's partition is not there, or Slurm does not tell how large the machine is.
     """
     limits = {partition.name: partition_limits(partition, nodes) for partition in partitions}
     if settings.partition and limits and settings.partition not in limits:

@@ -35,36 +35,17 @@ _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that come an
 
 @dataclass(slots=True)
 class TrackedJob:
-    """A job of this client.
-
-    Parameters
-    ----------
-    kept
-        What it is.
-    status
-        What is known of it.
-    heard_s
-        When that was confirmed, on the client's clock.
-    sent_s
-        The client's clock before and after its submission, until Slurm shows the job.
-    dependencies
-        Those that Slurm was told of, until they were seen to be kept.
-    record
-        What Slurm told last.
-    held_here
-        It is on hold because this client wants it.
-    released_s, cancelled_s
-        When this client last released or cancelled it, on the client's clock.
-    """
+    """A job of this client."""
 
     kept: Kept
-    status: JobStatus
-    heard_s: float
+    status: JobStatus  # what is known of it
+    heard_s: float  # when that was confirmed, on the client's clock
+    # the client's clock before and after its submission, until Slurm shows the job
     sent_s: tuple[float, float] | None = None
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()  # those that Slurm was told of, until they were seen to be kept
     record: SlurmRecord | None = None
-    held_here: bool = False
-    released_s: float | None = None
+    held_here: bool = False  # it is on hold because this client wants it
+    released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
     cancelled_s: float | None = None
     _told: JobStatus | None = None
     _ran: bool = False
@@ -98,13 +79,8 @@ class TrackedJob:
     def hear(self, record: SlurmRecord, folder: RunFolder, now_s: float, clock_s: float) -> bool:
         """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
 
-        Raises
-        ------
-        ValueError
-            Slurm's word for the state is not known; nothing changes.
-        UnavailableError
-            The job has ended, and its marks cannot be read: whether its payload began is not known, and that it ended
-            not told of yet.
+        Raises `UnavailableError`: the job has ended, and its marks cannot be read: whether its payload began is
+        not known, and that it ended not told of yet.
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
@@ -119,22 +95,6 @@ class TrackedJob:
         """Take in that Slurm does not know the job, and return whether something changed.
 
         What the marks tell is believed. Without them it is gone only after some looks over some time.
-
-        Parameters
-        ----------
-        folder
-            With its marks.
-        now_s
-            Slurm's clock.
-        clock_s
-            The client's clock.
-        certain
-            Accounting was asked, too, or there is none.
-
-        Raises
-        ------
-        UnavailableError
-            The marks cannot be read.
         """
         if (ended := folder.ended(self.job_id, self.kept.token)) is not None and self._is_recent(ended):
             return self._become(self._ended_by(ended, folder))
@@ -160,11 +120,6 @@ class TrackedJob:
 
         So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
         would run looks for the marks first, and does nothing; but it may be on hold until somebody lets it go.
-
-        Raises
-        ------
-        UnavailableError
-            The marks cannot be read.
         """
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:

@@ -43,11 +43,6 @@ _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 def wished_settings(variables: Mapping[str, str]) -> dict[str, str]:
     """Read account, partition, quality of service and constraint, as far as they are wished.
 
-    Parameters
-    ----------
-    variables
-        Of the client.
-
     Examples
     --------
     >>> wished_settings({"SBATCH_ACCOUNT": "astro", "HOME": "/home/ada"})
@@ -58,11 +53,6 @@ def wished_settings(variables: Mapping[str, str]) -> dict[str, str]:
 
 def wished_options(variables: Mapping[str, str]) -> tuple[str, ...]:
     """Read the other options, in the words of sbatch.
-
-    Parameters
-    ----------
-    variables
-        Of the client.
 
     Examples
     --------
@@ -84,18 +74,6 @@ def wished_options(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     """Let options fill in for what a job leaves open, as sbatch does.
-
-    Parameters
-    ----------
-    job
-        The job.
-    options
-        What is wished, see `wished_options`.
-
-    Raises
-    ------
-    SubmitRejectedError
-        An option of the job itself is refused, see `checked`.
 
     Examples
     --------

@@ -101,12 +101,7 @@ def gantt(run: Timeline, title: str = "") -> str:
 
     Each bar can be chosen by the keyboard, and tells its details.
 
-    Parameters
-    ----------
-    run
-        What its jobs did.
-    title
-        What is drawn, for who does not see it; made of the run's name if not given.
+    `title`: what is drawn, for who does not see it; made of the run's name if not given.
     """
     left = 16 + 7.2 * max((len(_lane_name(lane.stages)) for lane in run.lanes), default=4)
     left = min(left, 210.0)
@@ -231,18 +226,11 @@ def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], x: float = 12, 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, which may be of parts; and the interval of its end, if it has one.
+    """A bar, which may be of parts; and the interval of its end, if it has one."""
 
-    Parameters
-    ----------
-    parts
-        Name and height of each, from the bottom up; a bar of one part needs no name for it.
-    low, high
-        Bounds of the interval; nan if there is none.
-    """
-
+    # name and height of each, from the bottom up; a bar of one part needs no name for it
     parts: tuple[tuple[str, float], ...]
-    low: float = math.nan
+    low: float = math.nan  # bounds of the interval; nan if there is none
     high: float = math.nan
 
 
@@ -255,14 +243,7 @@ def bars(
 ) -> str:
     """Draw bars side by side in groups: of one colour each, or of parts that have one each.
 
-    Parameters
-    ----------
-    groups
-        By the group's name, then by the bar's.
-    title, unit
-        What is drawn, and in what.
-    published
-        What somebody else found, by group and bar: a mark beside it.
+    `published`: what somebody else found, by group and bar: a mark beside it.
     """
     marks = published or {}
     series = list(dict.fromkeys(name for group in groups.values() for name in group))
@@ -356,38 +337,20 @@ def _curve(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point with its intervals, if it has any, and what it is called.
+    """A point with its intervals, if it has any, and what it is called."""
 
-    Parameters
-    ----------
-    name
-        What is written beside it.
-    x, y
-        Where it lies.
-    x_interval, y_interval
-        Lower and upper bound, drawn as whiskers; None if there is no interval.
-    colour
-        Which of the palette, as in other drawings of the same things; the place among the points if not given.
-    """
-
-    name: str
+    name: str  # what is written beside it
     x: float
     y: float
+    # lower and upper bound, drawn as whiskers; None if there is no interval
     x_interval: tuple[float, float] | None = None
     y_interval: tuple[float, float] | None = None
+    # which of the palette, as in other drawings of the same things; the place among the points if not given
     colour: int | None = None
 
 
 def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> str:
-    """Draw points with names: what is nearer the lower left corner costs less of both.
-
-    Parameters
-    ----------
-    points
-        What there is.
-    title, x_words, y_words
-        What is drawn, and what is told off on the axes.
-    """
+    """Draw points with names: what is nearer the lower left corner costs less of both."""
     left, top, plot, right = 76.0, 16.0, 330.0, 120.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(points)} points")
     xs = [v for p in points for v in (p.x, *(p.x_interval or ()))]
@@ -443,16 +406,7 @@ def curves(
 ) -> str:
     """Draw curves over a common axis.
 
-    Parameters
-    ----------
-    lines
-        Points, by the curve's name.
-    title, x_words, y_words
-        What is drawn, and what is told off on the axes.
-    steps
-        Whether a value holds until the next.
-    powers
-        Whether the upright axis goes in powers of ten; values of 0 or less are drawn at its foot.
+    `powers`: whether the upright axis goes in powers of ten; values of 0 or less are drawn at its foot.
     """
     if powers:
         least = min((b for points in lines.values() for _, b in points if b > 0), default=1.0)
@@ -496,16 +450,7 @@ def strips(
 ) -> str:
     """Draw a row for each thing, with a mark for each of its values: where it lies, and how far these lie apart.
 
-    Parameters
-    ----------
-    rows
-        By the thing's name, then by what the value is of.
-    title, x_words
-        What is drawn, and what is told off on the axis.
-    goal
-        Where values should lie: a line.
-    intervals
-        Of values, by the same two names: whiskers, for which each mark has a line of its own in its row.
+    `intervals`: of values, by the same two names: whiskers, for which each mark has a line of its own in its row.
     """
     whiskers = intervals or {}
     of = list(dict.fromkeys(name for values in rows.values() for name in values))
@@ -609,17 +554,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title: str) -> str:
-    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better.
-
-    Parameters
-    ----------
-    methods
-        By name, a value from 0 to 1 for each axis.
-    axes
-        What is told off on each, clockwise from the top.
-    title
-        What is drawn.
-    """
+    """Draw methods on several axes at once, from 0 in the centre to 1: what reaches farther out is better."""
     names = _rows(list(methods))
     top, radius = 14 + _LINE * len(names) + 30, 130.0
     cx, cy = _WIDTH / 2, top + radius

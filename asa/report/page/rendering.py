@@ -33,20 +33,7 @@ _SIGNS = {"good": "✓", "bad": "✗", "best": "★"}
 
 
 def render(page: Page, around: Around | None = None) -> str:
-    """Write a page as HTML that needs nothing else: no network, no other file.
-
-    Parameters
-    ----------
-    page
-        What it says.
-    around
-        The pages that it links to, if it stands among others.
-
-    Raises
-    ------
-    MissingExtraError
-        jinja2 is not installed.
-    """
+    """Write a page as HTML that needs nothing else: no network, no other file."""
     around = around or Around()
     about = {
         "title": page.title,
@@ -66,29 +53,15 @@ def render(page: Page, around: Around | None = None) -> str:
 
 
 def check_installed() -> None:
-    """Refuse early, where pages will be wanted, that what writes them is not there.
-
-    Raises
-    ------
-    MissingExtraError
-        jinja2 is not installed.
-    """
+    """Refuse early, where pages will be wanted, that what writes them is not there."""
     _template()
 
 
 def told_by(html: str) -> dict[str, Any] | None:
     """Give what a page tells of itself.
 
-    Parameters
-    ----------
-    html
-        The whole file, whoever wrote it.
-
-    Returns
-    -------
-    dict or None
-        Its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``; None if
-        `render` did not write it.
+    Returns: its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``;
+    None if `render` did not write it.
     """
     reader = _About()
     with suppress(AssertionError):  # which the reader has for some markup that is none

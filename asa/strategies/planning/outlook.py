@@ -41,35 +41,22 @@ _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a user wants.
+    """What a user wants."""
 
-    Parameters
-    ----------
-    price_s
-        Seconds that a core-hour is worth. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of
-        its makespan.
-    at_most
-        Core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price.
-    deadline_s
-        The clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten.
-    grow
-        Whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now
-        and then costs a long wait in the middle of a job, which no estimate foretold.
-    """
-
+    # seconds that a core-hour is worth. If not given, one percent of Per-Stage's core-hours is worth 0.8 percent of its
+    # makespan.
     price_s: float | None = None
+    # core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
+    # the clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten
     deadline_s: float | None = None
+    # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
+    # then costs a long wait in the middle of a job, which no estimate foretold.
     grow: bool = False
 
 
 def read_aim(settings: Mapping[str, str]) -> Aim:
     """Read an aim: ``price`` in seconds a core-hour, ``at-most``, ``deadline`` in ISO 8601 or seconds, ``grow``.
-
-    Raises
-    ------
-    InputError
-        One is not known, or means nothing.
 
     Examples
     --------
@@ -121,20 +108,11 @@ def _moment(text: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A job that was submitted: its stages, when it is expected to have its cores, and to begin and to end.
-
-    Parameters
-    ----------
-    block
-        What it runs.
-    phase
-        Where it stands.
-    ready_s, start_s, end_s
-        Samples of when what it follows has ended, and of its payload's beginning and its end, in seconds from now.
-    """
+    """A job that was submitted: its stages, when it is expected to have its cores, and to begin and to end."""
 
     block: Block
     phase: Phase
+    # samples of when what it follows has ended, and of its payload's beginning and its end, in seconds from now
     ready_s: Samples
     start_s: Samples
     end_s: Samples
@@ -142,31 +120,15 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is to be expected of a run from now on.
-
-    Parameters
-    ----------
-    now_s
-        The clock.
-    under_way
-        Jobs that were submitted, in the workflow's order.
-    question
-        What the search was asked for the rest.
-    sketch
-        The plan for the rest.
-    per_stage_hours, per_stage_s
-        Core-hours and expected makespan of what is planned with a job a stage, as a measure.
-    planned, left_out
-        Stages without a job that are planned, and that are not yet, for there are too many.
-    """
+    """What is to be expected of a run from now on."""
 
     now_s: float
-    under_way: tuple[UnderWay, ...]
-    question: Question
-    sketch: Sketch
-    per_stage_hours: float
+    under_way: tuple[UnderWay, ...]  # jobs that were submitted, in the workflow's order
+    question: Question  # what the search was asked for the rest
+    sketch: Sketch  # the plan for the rest
+    per_stage_hours: float  # core-hours and expected makespan of what is planned with a job a stage, as a measure
     per_stage_s: float
-    planned: int = 0
+    planned: int = 0  # stages without a job that are planned, and that are not yet, for there are too many
     left_out: int = 0
 
     @property
@@ -202,15 +164,6 @@ def fair_price_s(makespan_s: float, hours: float) -> float:
 
 def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Outlook:
     """Plan what is left of a run.
-
-    Parameters
-    ----------
-    view
-        What is true now.
-    forecast
-        The waits.
-    aim
-        What is wanted.
 
     Notes
     -----

@@ -29,56 +29,27 @@ _SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not ex
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one job would run, and what it would take.
-
-    Parameters
-    ----------
-    stages
-        In order.
-    cores
-        Its width at the beginning.
-    walltime_s
-        What it asks for.
-    run_s
-        How long it is expected to run.
-    core_hours
-        What it is expected to hold while it does; less if it shrinks.
-    shrinks
-        Whether it gives back what its stages that are left do not need.
-    spread
-        How far its run time strays: about the standard deviation of the logarithm.
-    widths
-        Where it grows: its cores during each of its stages.
-    spare_s
-        What of its walltime is for standing still.
-    late_s
-        Samples of how long it will, in order; until another job has its stages, where it would for too long. What it
-        holds meanwhile is in its core-hours.
-    """
+    """What one job would run, and what it would take."""
 
     stages: tuple[str, ...]
-    cores: int
+    cores: int  # its width at the beginning
     walltime_s: float
-    run_s: float
-    core_hours: float
-    shrinks: bool
-    spread: float = 0.0
-    widths: tuple[int, ...] = ()
-    spare_s: float = 0.0
+    run_s: float  # how long it is expected to run
+    core_hours: float  # what it is expected to hold while it does; less if it shrinks
+    shrinks: bool  # whether it gives back what its stages that are left do not need
+    spread: float = 0.0  # how far its run time strays: about the standard deviation of the logarithm
+    widths: tuple[int, ...] = ()  # where it grows: its cores during each of its stages
+    spare_s: float = 0.0  # what of its walltime is for standing still
+    # samples of how long it will, in order; until another job has its stages, where it would for too long. What it
+    # holds meanwhile is in its core-hours.
     late_s: NDArray[np.float64] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Pieces one after the other: each a stage, or the branches of a fork side by side.
+    """Pieces one after the other: each a stage, or the branches of a fork side by side."""
 
-    Parameters
-    ----------
-    pieces
-        Names of stages, or tuples of the branches that lie side by side.
-    """
-
-    pieces: tuple[str | tuple[Series, ...], ...]
+    pieces: tuple[str | tuple[Series, ...], ...]  # names of stages, or tuples of the branches that lie side by side
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -93,25 +64,12 @@ def _stages(piece: str | tuple[Series, ...]) -> tuple[str, ...]:
 class Parts:
     """The pieces of a workflow's stages that are still to be asked for.
 
-    Parameters
-    ----------
-    workflow
-        The whole.
-    names
-        The stages to plan, with all that follow them; all if not given.
-    cores_per_node
-        For stages that ask for nodes.
-    shrink_by
-        In multiples of how many cores the site takes cores back; 0 if it does not.
-    most_walltime_s
-        Gives the longest walltime of a partition; empty for the one that stages get that name none.
-    widths
-        Where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes them; 0
-        where it cannot.
-    most_cores
-        The machine's.
-    more_s
-        Gives samples, in order, of the wait for cores of a stage, of how many and for how long.
+    `names`: the stages to plan, with all that follow them; all if not given.
+    `shrink_by`: in multiples of how many cores the site takes cores back; 0 if it does not.
+    `most_walltime_s`: gives the longest walltime of a partition; empty for the one that stages get that name none.
+    `widths`: where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes
+    them; 0 where it cannot.
+    `more_s`: gives samples, in order, of the wait for cores of a stage, of how many and for how long.
     """
 
     def __init__(
@@ -313,13 +271,6 @@ def take_apart(names: Iterable[str], after: Mapping[str, Iterable[str]]) -> Seri
 
     What follows everything before it begins a new piece of a series; what is not connected is side by side. A piece
     that is neither is taken stage by stage, in order: each then waits for all before it, which is safe but pessimistic.
-
-    Parameters
-    ----------
-    names
-        The stages, each after those that it follows.
-    after
-        For each the stages that it follows, none but these.
 
     Notes
     -----

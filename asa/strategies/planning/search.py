@@ -68,32 +68,16 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be planned.
-
-    Parameters
-    ----------
-    parts
-        The stages.
-    waits_s
-        Samples of the wait of a block's job, sorted.
-    bounds_s
-        By stage, samples of when what it follows and what is under way will have ended, in seconds from now.
-    price_s
-        Seconds that a core-hour is worth.
-    age_accrues
-        Whether a job that a dependency keeps back gains priority.
-    modes
-        Ways to keep a job back that may be used.
-    handover_s
-        What passes at least from the end of one job to the beginning of the next, beside its wait.
-    """
+    """What is to be planned."""
 
     parts: Parts
-    waits_s: Callable[[Sequence[Block]], Samples]
+    waits_s: Callable[[Sequence[Block]], Samples]  # samples of the wait of a block's job, sorted
+    # by stage, samples of when what it follows and what is under way will have ended, in seconds from now
     bounds_s: Mapping[str, Samples]
-    price_s: float
-    age_accrues: bool
-    modes: frozenset[Mode] = frozenset(Mode)
+    price_s: float  # seconds that a core-hour is worth
+    age_accrues: bool  # whether a job that a dependency keeps back gains priority
+    modes: frozenset[Mode] = frozenset(Mode)  # ways to keep a job back that may be used
+    # what passes at least from the end of one job to the beginning of the next, beside its wait
     handover_s: float = 0.0
 
     def bound_s(self, stages: Iterable[str]) -> Samples | None:
@@ -104,29 +88,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of a plan; times in seconds from now.
-
-    Parameters
-    ----------
-    block
-        What it runs.
-    mode
-        What keeps it back.
-    submit_s
-        When it is submitted; for `Mode.READY` when that is expected.
-    ready_s, start_s, run_s
-        Samples of when its stages may begin, and do, and of how long they run.
-    idle_s
-        How long its cores are expected to idle.
-    """
+    """A job of a plan; times in seconds from now."""
 
     block: Block
     mode: Mode
-    submit_s: float
-    ready_s: Samples
+    submit_s: float  # when it is submitted; for `Mode.READY` when that is expected
+    ready_s: Samples  # samples of when its stages may begin, and do, and of how long they run
     start_s: Samples
     run_s: Samples
-    idle_s: float = 0.0
+    idle_s: float = 0.0  # how long its cores are expected to idle
 
     @property
     def end_s(self) -> Samples:
@@ -136,20 +106,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A whole plan: its jobs, and what it is expected to cost.
-
-    Parameters
-    ----------
-    jobs
-        In order.
-    end_s
-        Samples of when all have ended, in seconds from now.
-    core_hours
-        Expected.
-    """
+    """A whole plan: its jobs, and what it is expected to cost."""
 
     jobs: tuple[Job, ...]
-    end_s: Samples
+    end_s: Samples  # samples of when all have ended, in seconds from now
     core_hours: float
 
     @property
@@ -170,11 +130,6 @@ class Sketch:
 def search(question: Question) -> Sketch:
     """Find the plan that costs least.
 
-    Parameters
-    ----------
-    question
-        The workflow, the waits and the price.
-
     Notes
     -----
     O(n^2) blocks for n pieces in a row, each tried after a handful of ways to get there; 50 stages take some tens of
@@ -185,33 +140,12 @@ def search(question: Question) -> Sketch:
 
 
 def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
-    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first.
-
-    Parameters
-    ----------
-    question
-        As for `search`; its own price does not count.
-    prices_s
-        Seconds of makespan that a core-hour is worth.
-    """
+    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first."""
     return [sketch for _, sketch in priced_frontier(question, prices_s)]
 
 
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
-    """Find the best plans at several prices as `frontier` does, each with a price at which it is the best.
-
-    Parameters
-    ----------
-    question
-        As for `search`; its own price does not count.
-    prices_s
-        Seconds of makespan that a core-hour is worth.
-
-    Returns
-    -------
-    list of (float, Sketch)
-        Price and plan, the cheapest plan first.
-    """
+    """Find the best plans at several prices as `frontier` does, each with a price at which it is the best."""
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
     different = {
         (sketch.shape, *(job.block.widths for job in sketch.jobs)): (price_s, sketch) for price_s, sketch in found
@@ -227,18 +161,6 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]])
     """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
     A job grows if it is to cost less then.
-
-    Parameters
-    ----------
-    question
-        The workflow, the waits and the price.
-    shape
-        Stages of each job, and what keeps it back.
-
-    Raises
-    ------
-    InputError
-        Some stages cannot share a job.
     """
     ends: dict[str, Samples] = {}
     jobs: list[Job] = []
@@ -396,14 +318,7 @@ class _Extension:
 def aged(ready_s: Samples, usual_s: Samples, left_s: Samples) -> Samples:
     """Give samples of the start of a job that gained priority while it was kept back.
 
-    Parameters
-    ----------
-    ready_s
-        When it is let go.
-    usual_s
-        What such a job waits that comes anew.
-    left_s
-        What is left of its own wait, had it not been kept back.
+    `left_s`: what is left of its own wait, had it not been kept back.
     """
     return np.maximum(ready_s + _AGED * usual_s, left_s)
 
@@ -413,20 +328,7 @@ _Way = tuple[float, Sketch | _Extension, int, int]
 
 
 def runs_s(blocks: Sequence[Block], salt: int) -> Samples:
-    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still.
-
-    Parameters
-    ----------
-    blocks
-        What the jobs run, n of them.
-    salt
-        Makes the samples of one job independent of another's.
-
-    Returns
-    -------
-    ndarray of shape (n, SAMPLES)
-        Seconds.
-    """
+    """Give samples of blocks' run times: log-normal about what is expected, and how long they stand still."""
     usual = np.array([block.run_s for block in blocks])[:, None]
     spreads = np.array([block.spread for block in blocks])[:, None]
     made: Samples = np.broadcast_to(usual, (len(blocks), SAMPLES))

@@ -25,21 +25,11 @@ class Fate(IntEnum):
 
 
 class Told(NamedTuple):
-    """News of a client's job.
-
-    Parameters
-    ----------
-    job
-        Its number.
-    fate
-        What became of it.
-    again
-        It is back in the queue.
-    """
+    """News of a client's job."""
 
     job: int
     fate: Fate
-    again: bool = False
+    again: bool = False  # it is back in the queue
 
 
 class Core(Protocol):

@@ -29,17 +29,6 @@ class FastCore:
 
     Jobs are numbered: the background's by their rows, clients' from ``len(table)`` on.
 
-    Parameters
-    ----------
-    capacity
-        Cores of the machine.
-    table
-        The background's jobs.
-    backfill
-        Whether jobs go ahead (EASY).
-    now
-        Where the clock begins, in seconds.
-
     Notes
     -----
     Forks share the background's columns; what is copied is a start a row, the queue and the running jobs.
@@ -243,22 +232,7 @@ def _numbered(rows: int) -> int:
 def schedule_all(
     columns: list[NDArray[np.int64]], capacity: int, rules: tuple[bool, ...] | None = None
 ) -> NDArray[np.int64]:
-    """Start of each job of a whole log, without a client, under any of the kernel's conventions.
-
-    Parameters
-    ----------
-    columns
-        Submit, run, request and cores.
-    capacity
-        Cores of the machine.
-    rules
-        As the kernel has them.
-
-    Returns
-    -------
-    ndarray of shape (jobs,)
-        Seconds; UNSTARTED for one that never starts.
-    """
+    """Start of each job of a whole log, without a client, under any of the kernel's conventions."""
     rows = _numbered(len(columns[0]))
     # with cores free by expected ends, more may run for a moment than there is room for
     most = min(rows, capacity) if rules is None or not rules[3] else rows

@@ -260,32 +260,18 @@ def run_events(
 ) -> None:
     """Live through events until `until`, or until something happened to a client's job.
 
-    Parameters
-    ----------
-    s
-        The scalars.
-    submit, run, request, cores, start
-        The background's columns, a row a job.
-    jobs, widths, lasts
-        The queue from ``HEAD`` to ``TAIL``: a job's number, its width and the duration that it is tested with.
-    releases, release_widths
-        Of running jobs, sorted: ``(requested end, number)`` and width.
-    ends
-        Heap of ``(end, number)``, or of ``(end, order of start)`` with a pass an event.
-    by_sequence
-        With a pass an event, who started as which.
-    over, begun
-        The client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in the middle of a
-        second in which one ended, and at the end of one in which one started.
-    phase
-        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on; ``BEGIN``: set the
-        clock to `until`, let end what ends then, and stop.
-    rules
-        Conventions, as `Rules` names them: whether by the second, ends first, all extra, expected free, tested by run
-        time, backfilling at all; and whether a reservation lasts until something ends. It does not where who starts
-        under it would not be counted again as it was when it was made: where candidates are tested by their run time,
-        only the least extra counts, or overdue jobs are expected to end in a second ever anew. None for the default,
-        which is compiled apart, and faster for it.
+    `jobs`, `widths`, `lasts`: the queue from ``HEAD`` to ``TAIL``: a job's number, its width and the duration that
+    it is tested with.
+    `ends`: heap of ``(end, number)``, or of ``(end, order of start)`` with a pass an event.
+    `over`, `begun`: the client's jobs that ended and started, ``ENDED`` and ``STARTED`` of them. The loop stops in
+    the middle of a second in which one ended, and at the end of one in which one started.
+    `phase`: ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on;
+    ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
+    `rules`: conventions, as `Rules` names them: whether by the second, ends first, all extra, expected free, tested
+    by run time, backfilling at all; and whether a reservation lasts until something ends. It does not where who
+    starts under it would not be counted again as it was when it was made: where candidates are tested by their run
+    time, only the least extra counts, or overdue jobs are expected to end in a second ever anew. None for the
+    default, which is compiled apart, and faster for it.
 
     Notes
     -----

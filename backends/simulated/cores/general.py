@@ -44,15 +44,6 @@ _SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told"
 class GeneralCore:
     """Queue, running jobs and clock; see `Core` for what each method does.
 
-    Parameters
-    ----------
-    load
-        The background's jobs, and the machine.
-    policy
-        The discipline.
-    now
-        Where the clock begins.
-
     Notes
     -----
     A fork copies the columns that change, O(rows), and shares the others until a client submits a job: that has a row

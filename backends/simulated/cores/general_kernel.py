@@ -697,20 +697,9 @@ def _change(s: Any, a: Any) -> None:
 def run_events(s: Any, a: Any, until: int, phase: int) -> int:
     """Live through events until `until`, or until something happened to a client's job.
 
-    Parameters
-    ----------
-    s, a
-        Scalars and arrays.
-    until
-        Seconds, including it.
-    phase
-        ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on; ``BEGIN``: set the
-        clock to `until`, let end what ends then, and stop.
-
-    Returns
-    -------
-    int
-        ``WANTED`` where somebody outside has to do this second's pass (or its scores), else ``DONE``.
+    `phase`: ``RUN``: go on; ``REST``: what is left of a second after the client's part of it, then go on;
+    ``BEGIN``: set the clock to `until`, let end what ends then, and stop.
+    Returns: ``WANTED`` where somebody outside has to do this second's pass (or its scores), else ``DONE``.
 
     Notes
     -----

@@ -62,20 +62,10 @@ class CommandLink:
     Variables such as ``SBATCH_ACCOUNT`` go on filling in for what a job leaves open. A job's environment is exactly
     `SlurmJob.environment` and what Slurm sets itself.
 
-    Parameters
-    ----------
-    prefix
-        What goes before every command, as in ``["ssh", "login.example.org"]``.
-    timeout_s
-        After so many seconds a command is killed, with whatever it started here. ``sbatch`` by itself would go on
-        trying for two minutes while Slurm has too many jobs: such a submission ends in doubt.
-    run
-        Runs a command, in place of a subprocess.
-    clock
-        Seconds since 1970.
-    remote_shell
-        Whether what comes after the prefix is read by a shell, and must be quoted for it; if not given, it is where
-        the prefix begins with ``ssh``. The shell must be of Bourne's family.
+    `timeout_s`: after so many seconds a command is killed, with whatever it started here. ``sbatch`` by itself
+    would go on trying for two minutes while Slurm has too many jobs: such a submission ends in doubt.
+    `remote_shell`: whether what comes after the prefix is read by a shell, and must be quoted for it; if not given,
+    it is where the prefix begins with ``ssh``. The shell must be of Bourne's family.
 
     Examples
     --------
@@ -207,18 +197,7 @@ class CommandLink:
         }
 
     def accounting(self, since_s: float, until_s: float) -> str:
-        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does.
-
-        Parameters
-        ----------
-        since_s, until_s
-            Seconds since 1970.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting, or none for this user.
-        """
+        """Ask accounting for the jobs of a span of time, as `SACCT_COMMAND` does."""
         _, program, *options = shlex.split(SACCT_COMMAND)
         options[options.index("-S") + 1] = f"uts{math.floor(since_s)}"
         done = self._ask("accounting", clean(program, *options, "-E", f"uts{math.ceil(until_s)}"))

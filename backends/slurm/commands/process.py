@@ -16,17 +16,9 @@ _LAST_WORDS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended.
+    """How a command ended."""
 
-    Parameters
-    ----------
-    returncode
-        Its exit status; negative if a signal ended it.
-    stdout, stderr
-        What it printed.
-    """
-
-    returncode: int
+    returncode: int  # its exit status; negative if a signal ended it
     stdout: str = ""
     stderr: str = ""
 
@@ -44,26 +36,7 @@ def run(command: Sequence[str], stdin: str, timeout_s: float) -> Done:
     It has a session of its own: no terminal that ssh could ask for a password, and whatever it started can be ended
     together with it.
 
-    Parameters
-    ----------
-    command
-        The program and its arguments.
-    stdin
-        What it reads.
-    timeout_s
-        After so many seconds it is killed, with all its children.
-
-    Returns
-    -------
-    Done
-        How it ended.
-
-    Raises
-    ------
-    TimeoutError
-        It took longer; with what it had printed as errors until then.
-    OSError
-        It could not be started.
+    Raises `TimeoutError`: it took longer; with what it had printed as errors until then.
 
     Examples
     --------

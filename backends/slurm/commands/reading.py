@@ -61,11 +61,6 @@ class QueueFormat:
     nobody can know beforehand: its number, then what holds no free text, with the name at the end, then the comment.
     A width of 0 prints a field as it is, neither cut nor filled up.
 
-    Parameters
-    ----------
-    mark
-        Made anew if not given, as is right but in tests.
-
     Examples
     --------
     >>> QueueFormat(mark="@").option[:40]
@@ -136,11 +131,6 @@ class RecordFormat:
 
     As `QueueFormat`, with the mark behind every field. No ``Reason`` and no ``Restarts``: older versions know neither;
     how often a job was put back is counted from its records.
-
-    Parameters
-    ----------
-    mark
-        Made anew if not given, as is right but in tests.
     """
 
     _FIELDS = (
@@ -216,13 +206,7 @@ def read_job_id(printed: str) -> str | None:
 
 
 def read_limits(printed: str) -> list[SlurmLimits]:
-    """Read what sacctmgr printed of associations, or of qualities of service, under its own headings.
-
-    Parameters
-    ----------
-    printed
-        A line of headings, and one for each.
-    """
+    """Read what sacctmgr printed of associations, or of qualities of service, under its own headings."""
     lines = [line.split("|") for line in printed.splitlines() if "|" in line]
     headings = [_SHORT_LIMITS.get(name, name) for name in lines[0]] if lines else []
     found = []

@@ -64,17 +64,7 @@ def as_this_user(command: Sequence[str]) -> list[str]:
 
 
 def sacctmgr(what: str, fields: Sequence[str], *conditions: str) -> list[str]:
-    """Write a question about accounting's tables, which is answered with a heading and a line each.
-
-    Parameters
-    ----------
-    what
-        Of which table.
-    fields
-        Its columns.
-    conditions
-        Which lines, as in ``account=astro``.
-    """
+    """Write a question about accounting's tables, which is answered with a heading and a line each."""
     return clean("sacctmgr", "-P", "-r", "show", what, *conditions, f"format={','.join(fields)}")
 
 
@@ -128,10 +118,7 @@ def sbatch(job: SlurmJob, timeout_s: float) -> list[str]:
 def sbatch_command(job: SlurmJob) -> list[str]:
     """Write sbatch with its options; a stage's own come last, so that they count.
 
-    Raises
-    ------
-    SubmitRejectedError
-        One of those says what another key of a stage is for.
+    Raises `SubmitRejectedError`: one of those says what another key of a stage is for.
     """
     checked(job.options, job.name, unsaid(job))
     options: dict[str, object] = {
@@ -163,11 +150,6 @@ def sbatch_input(job: SlurmJob) -> str:
     """Write the script and, behind it, the environment.
 
     ``SLURM_JOB_NAME`` is among what Slurm sets, but 22.05 forgets it with ``--export-file``.
-
-    Raises
-    ------
-    SubmitRejectedError
-        A text has a zero byte, or a variable no name.
     """
     _refuse_null("the script", job.script)
     variables = {"SLURM_JOB_NAME": job.name} | dict(job.environment)

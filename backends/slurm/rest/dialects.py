@@ -41,13 +41,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class Dialect(ABC):
-    """How one API version is spoken to.
-
-    Parameters
-    ----------
-    number
-        N of v0.0.N.
-    """
+    """How one API version is spoken to."""
 
     can_shrink: ClassVar[bool]
     """Whether nodes of a running job can be given back."""
@@ -60,13 +54,7 @@ class Dialect(ABC):
         self.name = f"v0.0.{number}"
 
     def submission(self, job: SlurmJob) -> dict[str, Any]:
-        """Make the body that submits a job.
-
-        Raises
-        ------
-        SubmitRejectedError
-            An option cannot be said in this version.
-        """
+        """Make the body that submits a job."""
         asked: dict[str, Any] = {
             "name": job.name,
             "current_working_directory": job.folder,
@@ -103,22 +91,7 @@ class Dialect(ABC):
         return self.wrapped(asked, job.script)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
-        """Make the body that changes a job.
-
-        Parameters
-        ----------
-        held
-            Whether it is to be held; None for no change.
-        walltime_s
-            Seconds; None for no change.
-        nodes
-            How many it is to keep; None for no change.
-
-        Raises
-        ------
-        BackendError
-            This version cannot make jobs smaller.
-        """
+        """Make the body that changes a job."""
         asked: dict[str, Any] = {}
         if held is not None:
             asked["hold"] = held
@@ -285,29 +258,12 @@ _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("
 
 
 def dialect(number: int) -> Dialect:
-    """Give the dialect of v0.0.N.
-
-    Parameters
-    ----------
-    number
-        N, one of `KNOWN`.
-    """
+    """Give the dialect of v0.0.N."""
     return _Dialect38(number) if number < 40 else _Dialect40(number) if number < 42 else _Dialect42(number)
 
 
 def number_of(name: str) -> int:
-    """Read the N of ``v0.0.N``, one of those that are known.
-
-    Parameters
-    ----------
-    name
-        With or without its ``v``.
-
-    Raises
-    ------
-    InputError
-        It is none of them.
-    """
+    """Read the N of ``v0.0.N``, one of those that are known."""
     match = re.fullmatch(r"v?0\.0\.(\d+)", name)
     if match is None or int(match[1]) not in KNOWN:
         raise InputError(

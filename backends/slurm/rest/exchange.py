@@ -41,21 +41,11 @@ class LostAnswerError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back.
-
-    Parameters
-    ----------
-    status
-        Of HTTP.
-    body
-        As it came.
-    content_type
-        As its header says; empty if it has none.
-    """
+    """What came back."""
 
     status: int
     body: bytes
-    content_type: str = ""
+    content_type: str = ""  # as its header says; empty if it has none
 
     def document(self) -> dict[str, Any]:
         """Decode it; an empty object if it is none."""
@@ -71,25 +61,7 @@ class Answer:
 
 
 class Exchange:
-    """A connection to slurmrestd, kept alive between requests.
-
-    Parameters
-    ----------
-    url
-        ``http://host:port``, ``https://host:port``, perhaps with a path behind it, or ``unix:///path/to.sock``.
-    token
-        None where none is needed, as on a unix socket.
-    user
-        Who asks; empty for whom the token or the socket names.
-    verify
-        Whether certificates are checked, or by which file of authorities.
-    timeout_s
-        Most seconds for one request and its whole answer.
-    allow_insecure
-        Whether a token may be sent to another host without TLS.
-    transport
-        Another way to send, for tests.
-    """
+    """A connection to slurmrestd, kept alive between requests."""
 
     def __init__(
         self,
@@ -125,26 +97,9 @@ class Exchange:
     ) -> Answer:
         """Send a request and wait for the answer; once more with a new token if the first was refused.
 
-        Parameters
-        ----------
-        caller
-            For whom it is counted in `calls`.
-        method, path, query, body
-            The request; `body` becomes JSON.
-        once
-            It must not be carried out twice: only the status of the answer is believed to say that it was not. In an
-            answer that tells of an authentication that failed it may be that of the controller's answer.
-
-        Raises
-        ------
-        AccessError
-            Slurm does not let us in; the request was not carried out.
-        InClearError
-            Nothing was sent.
-        LostAnswerError
-            It was sent and may have been carried out.
-        UnavailableError
-            It was not sent, or nobody answered who carries out requests.
+        `once`: it must not be carried out twice: only the status of the answer is believed to say that it was
+        not. In an answer that tells of an authentication that failed it may be that of the controller's answer.
+        Raises `AccessError`: slurm does not let us in; the request was not carried out.
         """
         is_shut_out = _has_no_access if once else _is_unauthorised
         answer = self._send(caller, method, path, query, body)
@@ -284,11 +239,6 @@ class Exchange:
 
 def is_in_clear(url: str) -> bool:
     """Say whether what is sent to an address leaves this host without TLS.
-
-    Parameters
-    ----------
-    url
-        As for `Exchange`.
 
     Examples
     --------

@@ -21,15 +21,7 @@ _SEPARATORS = str.maketrans({"|": "?", "\n": " ", "\r": " "})
 def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
     """Write jobs in the form that `asa.backends.slurm.accounting.read_history` reads; a job told twice is told once.
 
-    Parameters
-    ----------
-    jobs
-        As ``/slurmdb/v0.0.N/jobs`` tells them, in any version.
-
-    Returns
-    -------
-    str
-        The line of column names, then a line a job. Times are seconds since 1970.
+    Returns: the line of column names, then a line a job. Times are seconds since 1970.
     """
     lines: dict[tuple[str, str, str], str] = {}
     for job in jobs:

@@ -37,17 +37,7 @@ _QUALITY: Final[Mapping[str, _Place]] = {
 
 
 def of_associations(told: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
-    """Read the limits of a user's associations, and those of their accounts as a whole.
-
-    Parameters
-    ----------
-    told
-        All associations.
-    user
-        Whose.
-    cluster
-        On which; any if empty.
-    """
+    """Read the limits of a user's associations, and those of their accounts as a whole."""
     here = [one for one in told if cluster in ("", reading.text(one.get("cluster")))]
     own = [one for one in here if reading.text(one.get("user")) == user]
     accounts = {reading.text(one.get("account")) for one in own}
@@ -65,15 +55,7 @@ def of_associations(told: Iterable[Mapping[str, Any]], user: str, cluster: str) 
 
 
 def of_qualities(told: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
-    """Read the limits of some qualities of service.
-
-    Parameters
-    ----------
-    told
-        All of them.
-    names
-        Of those that are wanted.
-    """
+    """Read the limits of some qualities of service."""
     wanted = set(names)
     return [
         SlurmLimits(quality=name, limits=_read(reading.nested(one, "limits", "max"), _QUALITY))

@@ -77,32 +77,9 @@ class RestLink:
       (less where the site allows less);
     - `accounting` asks for a day at a time; `about` asks both sides.
 
-    Parameters
-    ----------
-    url
-        ``http://host:port``, ``https://host:port`` or ``unix:///path/to.sock``.
-    token
-        None where none is needed, as on a unix socket.
-    user
-        Who asks; empty for whom the token or the socket names.
-    api
-        A version such as ``v0.0.42`` that is used unasked.
-    verify
-        Whether the certificates of https are checked, or by which file of authorities.
-    timeout_s
-        Most seconds for a request and its whole answer. With its controller down slurmrestd answers only after
-        Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
-    allow_insecure
-        Whether a token may be sent to another host without TLS.
-    transport
-        Another way to send, for tests.
-    clock
-        Seconds since 1970.
-
-    Raises
-    ------
-    InputError
-        The address or the version is none.
+    `verify`: whether the certificates of https are checked, or by which file of authorities.
+    `timeout_s`: most seconds for a request and its whole answer. With its controller down slurmrestd answers only
+    after Slurm's ``MessageTimeout`` (10 s, at some sites 60 s and more).
     """
 
     def __init__(
@@ -169,13 +146,7 @@ class RestLink:
         return {}
 
     def limits(self, cluster: str) -> Sequence[SlurmLimits]:
-        """Tell the limits of this user on a cluster, of their accounts and qualities of service.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting.
-        """
+        """Tell the limits of this user on a cluster, of their accounts and qualities of service."""
         what = "limits cannot be read"
         document = self._checked(self._ask("limits", "GET", "/slurmdb", "/associations/"), what)
         of_user = limits.of_associations(_objects(document, "associations"), self._user() or getuser(), cluster)
@@ -197,13 +168,7 @@ class RestLink:
         return [reading.node(told) for told in _objects(document, "nodes")]
 
     def submit(self, job: SlurmJob) -> str:
-        """Submit a job; it is accepted if, and only if, the answer names a job.
-
-        Raises
-        ------
-        SubmitInDoubtError
-            Nobody knows whether it was accepted.
-        """
+        """Submit a job; it is accepted if, and only if, the answer names a job."""
         body = self._versions.get().submission(job)
         try:
             answer = self._ask("submit", "POST", "/slurm", "/job/submit", body=body, once=True)
@@ -285,16 +250,6 @@ class RestLink:
         """Ask accounting for everybody's jobs of a span of time, or one's own where a site shows no others.
 
         v0.0.38 tells only the last run of a job that was requeued.
-
-        Parameters
-        ----------
-        since_s, until_s
-            Seconds since 1970.
-
-        Raises
-        ------
-        BackendError
-            There is no accounting.
         """
         jobs: list[Mapping[str, Any]] = []
         begin_s = since_s
@@ -308,15 +263,7 @@ class RestLink:
         return as_sacct(jobs)
 
     def cancel(self, job_id: str) -> None:
-        """Cancel a job; of one that has ended, nothing.
-
-        Raises
-        ------
-        JobNotFoundError
-            Slurm does not know it.
-        UnavailableError
-            The answer is no JSON.
-        """
+        """Cancel a job; of one that has ended, nothing."""
         self._memory.forget(job_id)
         what = f"job {job_id} cannot be cancelled"
         answer = self._ask("cancel", "DELETE", "/slurm", f"/job/{_number(job_id)}")
@@ -335,15 +282,7 @@ class RestLink:
     def update(
         self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
     ) -> None:
-        """Change a job. An answer that names an error, or a field that was ignored, is no success.
-
-        Raises
-        ------
-        BackendError
-            Slurm ignored a field.
-        UnavailableError
-            The answer is no JSON.
-        """
+        """Change a job. An answer that names an error, or a field that was ignored, is no success."""
         self._memory.forget(job_id)
         what = f"job {job_id} cannot be changed"
         body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)

@@ -43,15 +43,7 @@ class Memory:
         return [job_id for job_id in job_ids if self._is_old(job_id, now_s)]
 
     def stale(self, states: Mapping[str, Collection[str]], now_s: float) -> list[str]:
-        """Say which jobs must be read anew, given their states now.
-
-        Parameters
-        ----------
-        states
-            Of every job asked for that the controller knows.
-        now_s
-            Now.
-        """
+        """Say which jobs must be read anew, given their states now."""
         changed = {job_id for job_id, now in states.items() if self._has_changed(job_id, now)}
         return [job_id for job_id in states if job_id in changed or self._is_due(job_id, changed, now_s)]
 

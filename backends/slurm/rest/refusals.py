@@ -34,17 +34,9 @@ _NO_REASON = -1  # what a site's own check of jobs gives, beside its words
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """An error or a warning in an answer: Slurm's number, None if it has none, and words.
+    """An error or a warning in an answer: Slurm's number, None if it has none, and words."""
 
-    Parameters
-    ----------
-    number
-        Slurm's; None if it has none.
-    words
-        What it says.
-    """
-
-    number: int | None
+    number: int | None  # slurm's; None if it has none
     words: str
 
     @property

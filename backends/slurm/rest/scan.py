@@ -27,23 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._+-]+")
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Decode an answer that is an object.
-
-    Parameters
-    ----------
-    body
-        As it came, in any encoding.
-
-    Returns
-    -------
-    dict
-        The object.
-
-    Raises
-    ------
-    ValueError
-        It is none.
-    """
+    """Decode an answer that is an object."""
     found = read_json(body.decode("utf-8", "replace"))  # a job's name may be in any encoding
     if not isinstance(found, dict):
         raise ValueError("no object")  # noqa: TRY004 - one error for all that is no answer
@@ -53,19 +37,7 @@ def parse(body: bytes) -> dict[str, Any]:
 def find(body: bytes, key: str, values: Collection[int | str]) -> list[Mapping[str, Any]] | None:
     """Find the jobs of a listing whose `key`, at the top of the job, has one of some values.
 
-    Parameters
-    ----------
-    body
-        A listing as slurmrestd sends it.
-    key
-        ``job_id`` or ``name``.
-    values
-        Numbers, or texts of letters, digits and ``._+-``.
-
-    Returns
-    -------
-    list of mapping or None
-        In their order; None if this cannot be told without decoding the whole.
+    Returns: in their order; None if this cannot be told without decoding the whole.
     """
     if any(isinstance(value, str) and not _PLAIN.fullmatch(value) for value in values) or not _is_sound(body, key):
         return None

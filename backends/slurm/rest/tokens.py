@@ -27,18 +27,7 @@ _AGAIN_S = 15.0
 class TokenSource:
     """A token that is read again before it ends, and when it was refused.
 
-    Parameters
-    ----------
-    read
-        Gives the token as text, perhaps as ``SLURM_JWT=...``; may raise `AccessError`.
-    name
-        Where it comes from, in words, for messages.
-    bearer
-        Send it as ``Authorization: Bearer``, as some proxies want it, and not in Slurm's own header.
-    margin_s
-        So many seconds before its end it is read again.
-    clock
-        Seconds since 1970.
+    `bearer`: send it as ``Authorization: Bearer``, as some proxies want it, and not in Slurm's own header.
 
     Examples
     --------
@@ -129,13 +118,7 @@ class TokenSource:
         return user if isinstance(user, str) else ""
 
     def current(self) -> str:
-        """Give the token, a fresh one if the old one ends soon.
-
-        Raises
-        ------
-        AccessError
-            There is none.
-        """
+        """Give the token, a fresh one if the old one ends soon."""
         if not self._token:
             self._take()
         elif self.ends_s is not None and self._clock() > max(self.ends_s - self._margin_s, self._again_s):

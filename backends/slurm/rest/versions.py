@@ -19,12 +19,7 @@ _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
 class Versions:
     """The API version in use, found at the first need.
 
-    Parameters
-    ----------
-    exchange
-        Who is asked.
-    forced
-        A version such as ``v0.0.42`` that is used unasked; empty to find one.
+    `forced`: a version such as ``v0.0.42`` that is used unasked; empty to find one.
     """
 
     def __init__(self, exchange: Exchange, forced: str) -> None:
@@ -35,10 +30,7 @@ class Versions:
     def get(self) -> Dialect:
         """Give it.
 
-        Raises
-        ------
-        UnavailableError
-            No version is served that is known here, or this is no slurmrestd.
+        Raises `UnavailableError`: no version is served that is known here, or this is no slurmrestd.
         """
         if self._dialect is None:
             self._dialect = self._found()
