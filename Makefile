@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types examples bench growth clean help
+.PHONY: demo test full lint types examples bench growth clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made.
@@ -45,6 +45,9 @@ $(VENV)/.warm: $(VENV)/.dev
 	@touch $@
 
 test: $(VENV)/.warm  ## Run the tests.
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"
+
+full: $(VENV)/.warm  ## Run the tests, and those that take long: grids, and whole commands.
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
