@@ -31,6 +31,7 @@ _MEASURED = frozenset({"us_per_job", "decision_s", "worst_decision_s", "seconds"
 
 _SMALL = "--jobs 1 --json"
 _TWO = "--system hpc2n --seeds 2 --seed 5 --history 300"
+_SITE = "--backend simulated --set system=hpc2n --bank {data}/bank"
 _OF_LOG = f"--trace {LOG} --json --jobs 1"
 
 CASES: dict[str, str] = {
@@ -64,8 +65,8 @@ CASES: dict[str, str] = {
     "advise": "advise {data}/flow.toml --bank {data}/runbank --output json",
     # plans
     "plan": "plan montage --cores 28 --backend simulated --set system=hpc2n --bank none --output json",
-    "plan-bank": "plan {data}/flow.toml --backend simulated --set system=hpc2n --bank {data}/bank --at-most 1.1 --output json",
-    "dry-run": "run {data}/flow.toml --dry-run --backend simulated --set system=hpc2n --bank {data}/bank --output json",
+    "plan-bank": f"plan {{data}}/flow.toml {_SITE} --at-most 1.1 --output json",
+    "dry-run": f"run {{data}}/flow.toml --dry-run {_SITE} --output json",
     # schedulers
     **{
         f"simulate-{name.replace(':', '-').replace('=', '-')}": f"simulate {LOG} --scheduler {name} --json"
@@ -120,9 +121,7 @@ def kept(name: str) -> Path:
 def differences(was: Any, now: Any, where: str = "") -> Iterator[str]:
     """Tell where what is printed now differs from what was kept."""
     if isinstance(was, dict) and isinstance(now, dict):
-        for key in dict.fromkeys([*was, *now]):
-            if key in _MEASURED:
-                continue
+        for key in (key for key in dict.fromkeys([*was, *now]) if key not in _MEASURED):
             if key not in was or key not in now:
                 yield f"{where}.{key}: {'is new' if key not in was else 'is gone'}"
             else:

@@ -46,7 +46,8 @@ def toml(steps: tuple[Step, ...], payload: Path) -> str:
     lines = ['name = "t"']
     first = {step.name: next(iter(step.parts)) for step in steps}
     for step in steps:
-        lines += ["", "[[stage]]", f'name = "{step.name}"', f"cores = {step.cores}", 'walltime = "2min"']
+        lines += ["", "[[stage]]", f'name = "{step.name}"', f"cores = {step.cores}"]
+        lines += ['walltime = "5min"' if step.seconds > 100 else 'walltime = "2min"']
         expects = max(1, round(step.expects or step.seconds))
         lines += [f'expected = "{expects}s"', f"after = {json.dumps(step.after)}"]
         directly = "exec " * (step.how in TOLD)  # a shell between would die of the signal
