@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asa import flow
-from asa.documents import read_json
+from asa.core.documents import read_json
 
 __all__ = ["main"]
 

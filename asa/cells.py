@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from asa.documents import read_file, read_json
+from asa.core.documents import read_file, read_json
+from asa.core.parallel import available_cores, pool
 from asa.errors import InputError, JournalError, StateError
-from asa.parallel import available_cores, pool
 
 __all__ = ["CellLike", "Kind", "code_digest", "digest", "fill", "sealed", "unsealed"]
 

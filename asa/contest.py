@@ -9,9 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import cast
 
-from asa import plugins
 from asa.backend import Site
 from asa.cells import Kind, code_digest, digest, fill
+from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.experiment import workflow_maker

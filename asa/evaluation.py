@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asa import plugins
+from asa.core import plugins
+from asa.core.parallel import available_cores, pool, shared
 from asa.errors import AsaError, InputError, RunError, TraceError, UnknownNameError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
 from asa.history import JobHistory, opened
-from asa.parallel import available_cores, pool, shared
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitEstimator, WaitObservation, at_least, exactly
 
 __all__ = [

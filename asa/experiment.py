@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from asa import plugins
 from asa.backend import Site
+from asa.core import plugins
+from asa.core.parallel import available_cores, pool
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
-from asa.parallel import available_cores, pool
 from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy

@@ -13,8 +13,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from asa import plugins
-from asa.documents import open_file
+from asa.core import plugins
+from asa.core.documents import open_file
 from asa.errors import InputError, TraceError
 
 __all__ = ["JobHistory", "opened", "read_history"]

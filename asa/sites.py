@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asa import plugins
 from asa.backend import Facility, Setting
-from asa.documents import read_text, read_toml
+from asa.core import plugins
+from asa.core.documents import read_text, read_toml
 from asa.errors import InputError, UnknownNameError, near
 
 __all__ = [

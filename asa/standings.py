@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from asa.intervals import Interval, as_ratio, beyond_chance, mean_interval, pooled_interval
+from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval, pooled_interval
 
 __all__ = [
     "MARGIN",

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 from asa.estimators import PAPER_ALTERNATIVES_S, Asa
 
 ITERATIONS, PERIOD = 1000, 200

@@ -39,8 +39,9 @@ from growth import exponent, measured
 from rich.console import Console
 from rich.table import Table
 
-from asa import WaitBank, plugins
+from asa import WaitBank
 from asa.backend import Capabilities
+from asa.core import plugins
 from asa.estimators import Asa
 from asa.evaluation import evaluate, installed
 from asa.history import JobHistory

@@ -103,7 +103,7 @@ def plain_cores():
     def load(name):
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, "numba", None)
-            patch.delitem(sys.modules, "asa.compiled", raising=False)  # which looks for numba
+            patch.delitem(sys.modules, "asa.core.compiled", raising=False)  # which looks for numba
             return importlib.import_module(f"{package.__name__}.{name}")
 
     return load

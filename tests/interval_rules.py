@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from asa.intervals import student_quantile
+from asa.core.intervals import student_quantile
 
 DRAWS, RESAMPLES = 4000, 999
 RULES = ("Student's", "percentile", "BCa", "bootstrap-t")

@@ -47,8 +47,8 @@ from asa.backend import (
     JobStatus,
     StepTimes,
 )
+from asa.core.locks import is_running
 from asa.errors import InputError, JobNotFoundError, SubmitRejectedError
-from asa.locks import is_running
 from asa.runner import RunFolder, RunPlan, drive
 from asa.testing import check_backend
 from asa.waits import QueuedJob, QueueEvent

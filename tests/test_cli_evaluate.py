@@ -8,8 +8,8 @@ import sys
 import forked
 import pytest
 
-from asa import plugins
 from asa.cli.evaluate import evaluate
+from asa.core import plugins
 from asa.errors import InputError, TraceError, UnknownNameError
 from asa.evaluation import installed
 

@@ -19,7 +19,7 @@ from asa.cli.logs import last_lines, log_file
 from asa.cli.runs import latest_job
 from asa.cli.screen import draw, summary
 from asa.cli.standing import metrics_of, stand
-from asa.locks import Holder
+from asa.core.locks import Holder
 from asa.runner import Run, RunFolder, RunPlan, run_all
 from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Stopped, Told
 from asa.runner.state import RunState

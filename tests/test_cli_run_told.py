@@ -25,8 +25,8 @@ from asa.cli.runs import advice_on, facility_of, remedy_on, retry_command
 from asa.cli.screen import draw, summary
 from asa.cli.standing import stand
 from asa.cli.status import _headings, runs
+from asa.core.locks import Holder
 from asa.errors import InputError
-from asa.locks import Holder
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
 from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told, Unsent

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from asa import contest
 from asa.cli.experiment import app
 from asa.contest import Contest, Trial, hold, peak_sizes, standings
+from asa.core.intervals import Interval
 from asa.errors import InputError, StateError
-from asa.intervals import Interval
 from asa.report.contest import frontier
 from asa.standings import Standing
 

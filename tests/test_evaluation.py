@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from asa import plugins
+from asa.core import plugins
 from asa.errors import InputError, RunError, TraceError, UnknownNameError
 from asa.estimators import Asa, Prediction, nearest
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S

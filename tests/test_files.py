@@ -9,8 +9,8 @@ from asa.backends.shell.marks import RunFolder as Marks
 from forked import Command
 from local_queue import Queue
 
+from asa.core.files import open_file, read_file
 from asa.errors import UnavailableError
-from asa.files import open_file, read_file
 
 FLOW = """
 name = "secretive"

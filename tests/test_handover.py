@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from asa.core.handover import Held, Memory
+from asa.core.parallel import pool
 from asa.errors import UnavailableError
 from asa.experiment import Comparison, compare, workflow_maker
-from asa.handover import Held, Memory
-from asa.parallel import pool
 from asa.sites import open_facility
 
 VALUES = st.recursive(

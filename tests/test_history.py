@@ -9,7 +9,7 @@ import pytest
 from asa.backends.slurm.accounting import SACCT_COMMAND
 
 from asa import history as histories
-from asa import plugins
+from asa.core import plugins
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, read_history
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa.intervals import (
+from asa.core.intervals import (
     Interval,
     as_ratio,
     beyond_chance,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import asa
-from asa import plugins
+from asa.core import plugins
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa import plugins, sites
+from asa import sites
 from asa.backend import Capabilities, Facility
+from asa.core import plugins
 from asa.errors import InputError, UnknownNameError
 from asa.runner import RunFolder, RunPlan
 from asa.sites import open_facility, read_site, save_site, site_names, sites_folder

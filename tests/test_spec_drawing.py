@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asa import plugins
+from asa.core import plugins
 from asa.spec.drawing import draw_graph
 from asa.workflow import Stage, Workflow
 

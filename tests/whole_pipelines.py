@@ -37,12 +37,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from asa import plugins
 from asa.backend import Backend
+from asa.core import plugins
+from asa.core.parallel import available_cores
 from asa.errors import AsaError
 from asa.experiment import Comparison, compare
 from asa.metrics import RunMetrics, measure
-from asa.parallel import available_cores
 from asa.report.comparison import render
 from asa.runner import RunFolder, drive
 from asa.runner.begin import plan_run

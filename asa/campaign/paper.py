@@ -67,8 +67,8 @@ from asa.campaign.verdicts import (
     levelled,
     of_claim,
 )
+from asa.core.intervals import Interval, mean_interval
 from asa.evaluation import closest
-from asa.intervals import Interval, mean_interval
 from asa.units import core_hours
 
 __all__ = [

@@ -26,11 +26,11 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from asa import plugins
 from asa.backend import Backend, Foresight, JobSpec, Site
 from asa.campaign.published import NAIVE, PROBES, SIZES, STRATEGIES, TABLE_2, WORKFLOWS
 from asa.campaign.runs import measured
 from asa.cells import Kind, code_digest, fill
+from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import OwnJob, WaitBank
 from asa.experiment import workflow_maker

@@ -11,7 +11,7 @@ from asa.campaign.paper_cells import Campaign
 from asa.campaign.published import METRICS
 from asa.campaign.records import as_plain
 from asa.campaign.verdicts import RULE, Compared, Verdict, count
-from asa.intervals import Interval
+from asa.core.intervals import Interval
 from asa.timeline import Timeline
 
 __all__ = [

@@ -19,7 +19,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from asa import plugins
 from asa.backend import Site
 from asa.campaign.graph import graph
 from asa.campaign.others import Lot, beside, lot_of
@@ -27,10 +26,11 @@ from asa.campaign.records import as_plain
 from asa.campaign.runs import measured, typical
 from asa.cells import Kind, code_digest, digest, fill
 from asa.contest import peak_sizes
+from asa.core import plugins
+from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.experiment import workflow_maker
-from asa.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.runner import Run, run_all
 from asa.standings import QUICK_BASE, THRIFTY_BASE, by_world, in_all, paired, standings
 from asa.standings import Standing as Paired

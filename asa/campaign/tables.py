@@ -15,7 +15,7 @@ from asa.campaign.paper import Accuracy, Breakdown, Claim, PaperResults, Usage
 from asa.campaign.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
 from asa.campaign.schedulers import SchedulerResults, Standing
 from asa.campaign.verdicts import VERDICTS, Compared, Verdict
-from asa.intervals import Interval
+from asa.core.intervals import Interval
 from asa.standings import MARGIN
 
 __all__ = ["of_paper", "of_schedulers"]

@@ -32,7 +32,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from asa.intervals import Interval, mean_interval
+from asa.core.intervals import Interval, mean_interval
 
 __all__ = [
     "RULE",

@@ -13,7 +13,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from asa import plugins
 from asa.cli.advise import advise
 from asa.cli.bank import app as bank_app
 from asa.cli.campaign import app as campaign_app
@@ -36,6 +35,7 @@ from asa.cli.schema import schema
 from asa.cli.show import show
 from asa.cli.status import runs, status
 from asa.cli.terminal import make_usable
+from asa.core import plugins
 from asa.errors import AsaError, InputError
 
 __all__ = ["app", "run_command"]

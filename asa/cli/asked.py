@@ -159,8 +159,8 @@ def read_asked(
     quiet: bool = False,
 ) -> Asked:
     """Read what is to run, check it, and find where; tell of what may go wrong, and where it will be, unless quiet."""
-    from asa import plugins
     from asa.cli.revising import bank_folder
+    from asa.core import plugins
     from asa.runner.begin import check_bank, check_text
     from asa.sites import open_facility
 
@@ -232,7 +232,7 @@ def _warn_of(workflow: str, parameters: dict[str, str]) -> None:
 
 def _workflow_of(given: str, cores: int | None, parameters: dict[str, str], *, only_look: bool) -> Workflow:
     """Read a workflow's file, or make an installed workflow, which may only be looked at."""
-    from asa import plugins
+    from asa.core import plugins
     from asa.runner.begin import check_commands
     from asa.spec import load_workflow
 

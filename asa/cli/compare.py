@@ -209,7 +209,7 @@ def _refuse_failed(runs: Sequence[CompareRun]) -> None:
 
 
 def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int | None, rules: dict[str, Any]) -> Site:
-    from asa import plugins
+    from asa.core import plugins
 
     if system is not None and trace is not None:
         raise InputError(
@@ -231,7 +231,7 @@ def _site(backend: str, system: str | None, trace: Path | None, trace_cores: int
 
 def _simulators() -> list[str]:
     """Name the backends that are installed and open equal worlds; one that cannot be loaded is none."""
-    from asa import plugins
+    from asa.core import plugins
 
     found = []
     for name in plugins.names("asa.backends"):
@@ -253,7 +253,7 @@ class _Fixed:
 def _workflow(
     given: str, cores: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
-    from asa import plugins
+    from asa.core import plugins
     from asa.experiment import workflow_maker
     from asa.spec import load_workflow
 
@@ -286,7 +286,7 @@ def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
 def _check_files(results: Path | None, plot: Path | None, page: Path | None) -> None:
     """Refuse before anything is simulated what could not be written."""
     if plot is not None:
-        from asa.drawing import check_figure_path
+        from asa.core.drawing import check_figure_path
 
         check_figure_path(plot)
     if results is not None and (results.is_dir() or not results.absolute().parent.is_dir()):

@@ -138,7 +138,7 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
     """Refuse what cannot be written, before anything takes long; and say what will take longer than it need."""
     check_page(page, "accuracy")
     if plot is not None:
-        from asa.drawing import check_figure_path
+        from asa.core.drawing import check_figure_path
 
         check_figure_path(plot)
     if csv_file is not None and not csv_file.absolute().parent.is_dir():

@@ -17,7 +17,7 @@ from asa.units import MOST_JOBS, MOST_RUNS
 
 if TYPE_CHECKING:
     from asa.contest import Trial
-    from asa.intervals import Interval
+    from asa.core.intervals import Interval
     from asa.standings import Standing
 
 __all__ = ["app"]
@@ -88,7 +88,7 @@ def strategies(
     from asa.pool.executors import executor_of
 
     if plot is not None:
-        from asa.drawing import check_figure_path
+        from asa.core.drawing import check_figure_path
 
         check_figure_path(plot)
     contest = Contest(

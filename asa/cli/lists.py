@@ -13,7 +13,7 @@ def lists() -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from asa import plugins
+    from asa.core import plugins
     from asa.errors import InputError
 
     console = Console()

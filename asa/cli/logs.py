@@ -27,8 +27,8 @@ from asa.cli.runs import (
     read_state,
     stage_of,
 )
+from asa.core.files import open_file
 from asa.errors import JournalError, RunError
-from asa.files import open_file
 from asa.units import MOST_JOBS
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa import plugins
 from asa.cli.asked import (
     Asked,
     BankOption,
@@ -31,6 +30,7 @@ from asa.cli.asked import (
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.cli.screen import clock
+from asa.core import plugins
 from asa.errors import InputError
 from asa.units import format_duration, parse_duration
 
@@ -119,7 +119,7 @@ def plan(
     Exit codes: 0 done, 1 the site cannot be asked, 2 the input cannot be used.
     """
     from asa.cli.weighing import weigh
-    from asa.drawing import check_figure_path
+    from asa.core.drawing import check_figure_path
 
     if picture is not None:
         check_figure_path(picture, "--picture")

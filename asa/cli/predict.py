@@ -138,7 +138,7 @@ def _seconds(text: str, option: str) -> float:
 
 
 def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
-    from asa.plugins import unknown_name
+    from asa.core.plugins import unknown_name
 
     known = sorted({record.job.system for record in records})
     if wanted is None:
@@ -153,7 +153,7 @@ def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
 
 
 def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
-    from asa.plugins import unknown_name
+    from asa.core.plugins import unknown_name
 
     known = sorted({record.job.partition for record in records})
     if wanted is not None:

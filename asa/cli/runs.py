@@ -90,7 +90,7 @@ def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
 
 def stage_of(state: RunState, name: str) -> str:
     """Check that a run has a stage of this name."""
-    from asa.plugins import unknown_name
+    from asa.core.plugins import unknown_name
 
     if name not in state.stages:
         raise unknown_name("stage", name, list(state.workflow.order))

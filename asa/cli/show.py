@@ -55,7 +55,7 @@ def show(
 
 
 def _workflow(given: str, cores: int | None, parameters: dict[str, str]) -> Workflow:
-    from asa import plugins
+    from asa.core import plugins
     from asa.spec import load_workflow
 
     if given.endswith(".toml") or "/" in given:

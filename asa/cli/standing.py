@@ -16,7 +16,7 @@ from asa.strategies.base import Keep, Phase
 
 if TYPE_CHECKING:
     from asa.backend import Condition, JobStatus
-    from asa.locks import Holder
+    from asa.core.locks import Holder
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import Job, RunState
     from asa.strategies.base import PlannedJob, StageView

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Self
 
-from asa.documents import read_json
+from asa.core.documents import read_json
+from asa.core.parallel import available_cores
 from asa.errors import InputError
-from asa.parallel import available_cores
 
 from .protocol import ADDRESS, JOB, MOST_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
 

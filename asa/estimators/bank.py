@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asa import plugins
+from asa.core import plugins
 from asa.estimators.store import WaitRecord, WaitStore, user_in_store
 from asa.history import JobHistory
 from asa.waits import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from asa.compiled import COMPILED, kernel
+from asa.core.compiled import COMPILED, kernel
 from asa.estimators import contextual_plain as plain
 
 __all__ = ["decide", "enqueue", "learn", "predict"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from asa import plugins
+from asa.core import plugins
 from asa.errors import InputError, StateError
 from asa.estimators.contextual import ContextualAsa
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation

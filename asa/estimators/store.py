@@ -37,9 +37,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
-from asa.documents import open_file, read_json
+from asa.core.documents import open_file, read_json
+from asa.core.locks import FileLock, is_running, machine, write_at_once
 from asa.errors import InputError, LeaseError, StateError
-from asa.locks import FileLock, is_running, machine, write_at_once
 from asa.waits import LEVELS, QueuedJob, WaitObservation
 
 __all__ = ["WaitRecord", "WaitStore", "default_folder", "user_in_store"]

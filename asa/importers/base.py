@@ -12,7 +12,7 @@ from pathlib import Path
 
 import networkx as nx
 
-from asa.documents import read_file, read_toml
+from asa.core.documents import read_file, read_toml
 from asa.errors import InputError, near
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, cast
 
 import networkx as nx
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import InputError
 from asa.workflow import Stage, Workflow
 

@@ -68,7 +68,7 @@ class Elsewhere(Executor):
         return self._client.submit(_given, value, pure=False)
 
     def keep(self, function: Callable[[Any], _T], each: Iterable[Any]) -> list[_OnWorkers[_T]]:
-        """See `asa.parallel.Keeping`: what was returned goes from worker to worker, and not by here."""
+        """See `asa.core.parallel.Keeping`: what was returned goes from worker to worker, and not by here."""
         kept: list[_OnWorkers[_T]] = []
         for one in each:
             kept.append(_OnWorkers(len(self._kept)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

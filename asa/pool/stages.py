@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import (
     BackendError,
     InputError,

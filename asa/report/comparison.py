@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from asa.campaign.verdicts import average_above_best
+from asa.core.intervals import Interval, beyond_chance, mean_interval
 from asa.experiment import CompareRun, group
-from asa.intervals import Interval, beyond_chance, mean_interval
 from asa.metrics import RunMetrics
 
 __all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from asa.drawing import new_figure, save_figure
-from asa.intervals import Interval
+from asa.core.drawing import new_figure, save_figure
+from asa.core.intervals import Interval
 from asa.standings import Standing
 
 __all__ = ["frontier"]

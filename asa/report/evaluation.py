@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 from asa.errors import InputError
 from asa.evaluation import Score
 from asa.waits import LEVELS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 from asa.strategies.planning import Mode, Outlook, Parts, Question, Sketch, sketch_of
 from asa.units import format_duration
 

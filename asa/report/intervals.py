@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from asa.intervals import Interval
+from asa.core.intervals import Interval
 
 __all__ = ["ends", "plain", "written"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.cells import sealed, unsealed
-from asa.documents import read_text
+from asa.core.documents import read_text
 from asa.errors import InputError
 from asa.experiment import CompareRun, group
 from asa.report.comparison_page import comparison_page

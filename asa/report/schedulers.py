@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from asa.campaign.schedulers import Place, SchedulerResults, Side, Standing
-from asa.intervals import Interval
+from asa.core.intervals import Interval
 from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips

@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from asa import plugins
 from asa.backend import Capabilities, Setting
+from asa.core import plugins
 from asa.errors import InputError
 from asa.runner.folder import RunPlan
 from asa.runner.outlook import check_possible, check_strategy

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asa import plugins
 from asa.backend import (
     Adjustable,
     Advice,
@@ -25,6 +24,7 @@ from asa.backend import (
     StepTimes,
     Troubleshooting,
 )
+from asa.core import plugins
 from asa.errors import BackendError
 from asa.waits import QueueEvent
 from asa.workflow import Stage

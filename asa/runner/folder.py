@@ -21,9 +21,9 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
+from asa.core.files import create_file, open_file, read_file
+from asa.core.locks import FileLock, Holder
 from asa.errors import InputError, JournalError, LeaseError
-from asa.files import create_file, open_file, read_file
-from asa.locks import FileLock, Holder
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal

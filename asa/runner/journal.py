@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from asa.core.files import read_file
 from asa.errors import JournalError, LeaseError
-from asa.files import read_file
 from asa.runner.entries import Entry, read_entry, write_entry
 
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.intervals import student_quantile
 from asa.errors import InputError
-from asa.intervals import student_quantile
 
 if TYPE_CHECKING:
     from asa.runtimes.log import RunTime

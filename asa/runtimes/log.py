@@ -26,9 +26,9 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from asa.documents import read_json
+from asa.core.documents import read_json
+from asa.core.locks import FileLock
 from asa.errors import InputError, LeaseError, StateError
-from asa.locks import FileLock
 from asa.runtimes.forecast import RunForecast, forecast_run
 
 __all__ = ["RunTime", "RunTimes"]

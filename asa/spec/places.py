@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
-from asa.documents import read_toml
+from asa.core.documents import read_toml
 
 __all__ = ["Location", "Places"]
 

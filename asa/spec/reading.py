@@ -14,7 +14,7 @@ import networkx as nx
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from asa.documents import TooDeepError, read_text, read_toml
+from asa.core.documents import TooDeepError, read_text, read_toml
 from asa.errors import InputError, WorkflowError, near, nearest
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 from asa.spec.parameters import PLACEHOLDER, Parameter, fill, is_text_of_script, read_as

@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Protocol, cast, runtime_checkable
 
-from asa import plugins
 from asa.backend import Capabilities, DependencyType
+from asa.core import plugins
 from asa.errors import InputError
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow

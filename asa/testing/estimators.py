@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import InputError
 from asa.waits import (
     LEVELS,

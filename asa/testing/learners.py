@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.estimators import WaitLearner, WaitObservation, at_least, at_most, exactly
 
 __all__ = ["check_learner"]

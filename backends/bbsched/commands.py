@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.drawing import make_figure_folder
+from asa.core.drawing import make_figure_folder
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import MOST_JOBS, MOST_PROCESSES
 
@@ -119,7 +119,7 @@ def compare(
     from rich.console import Console
     from rich.progress import Progress
 
-    from asa.parallel import available_cores
+    from asa.core.parallel import available_cores
 
     from .comparison import Case
     from .comparison import compare as run
@@ -191,7 +191,7 @@ def gd(
     from .windows import fullest, harvest
 
     if plot is not None:
-        from asa.drawing import check_figure_path
+        from asa.core.drawing import check_figure_path
 
         check_figure_path(plot)
     of = _one_workload(workload, theta, theta_buffer_tb)

@@ -14,8 +14,8 @@ from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER
 from numpy.typing import NDArray
 
+from asa.core.parallel import pool, shared
 from asa.errors import InputError
-from asa.parallel import pool, shared
 
 from .methods import METHODS, load_method, load_solver
 from .problem import Selection, Window

@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import exact_kernel as k

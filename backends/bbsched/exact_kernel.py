@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asa.compiled import At, kernel
+from asa.core.compiled import At, kernel
 
 __all__ = ["BUCKET", "FULL", "OUT_OF_WORK", "add_up", "attain", "grow", "plant", "search", "wasted"]
 

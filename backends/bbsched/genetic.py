@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import genetic_kernel as k

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asa.compiled import At, kernel
+from asa.core.compiled import At, kernel
 
 __all__ = ["backfill", "fitting", "place", "shadow"]
 

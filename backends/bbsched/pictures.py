@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 
 import numpy as np
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 
 from .comparison import Outcome
 from .distance import Distance

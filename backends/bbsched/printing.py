@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from asa.intervals import Interval, mean_interval
+from asa.core.intervals import Interval, mean_interval
 
 from .comparison import Outcome
 from .distance import Distance

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError, UnknownNameError, near
 
 from .system import LARGEST, NODES, Free, Integers, System

@@ -25,7 +25,7 @@ from asa.backends.simulated.policies import QueueView
 from asa.backends.simulated.table import LATEST_S, JobTable
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import pass_kernel as k

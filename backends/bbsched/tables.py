@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.intervals import Interval, mean_interval
+from asa.core.intervals import Interval, mean_interval
 
 from .comparison import Outcome, Part
 from .paper import WINDOW

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.drawing import make_figure_folder
+from asa.core.drawing import make_figure_folder
 from asa.errors import InputError
 from asa.units import MOST_RUNS
 

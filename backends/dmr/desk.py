@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from asa.core.documents import read_json
 from asa.dmr.protocol import MOST_BYTES
-from asa.documents import read_json
 from asa.errors import InputError
 
 __all__ = ["Clerk", "Desk"]

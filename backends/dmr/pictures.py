@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 
 from .series import Comparison, Evolution
 from .study import Study

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 from asa.backends.simulated.table import JobTable
 
+from asa.core.plugins import unknown_name
 from asa.errors import InputError
-from asa.plugins import unknown_name
 
 from .core import DmrCore
 from .mechanics import Checkpoints, Costs

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import InputError, UnavailableError
 from asa.units import MOST_CORES, MOST_PROCESSES
 

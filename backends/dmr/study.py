@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from asa.parallel import available_cores, pool
+from asa.core.parallel import available_cores, pool
 
 from .applications import Kind
 from .cluster import Cluster, Record

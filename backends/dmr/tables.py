@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.intervals import Interval, mean_interval, statistic_interval
+from asa.core.intervals import Interval, mean_interval, statistic_interval
 
 from .paper import TABLE_2, TABLE_3, TABLE_4, TABLE_4_MEASURES
 from .study import VERSIONS, Actions, Study, Version, Which

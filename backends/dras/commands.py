@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from asa.drawing import check_figure_path, make_figure_folder
+from asa.core.drawing import check_figure_path, make_figure_folder
 from asa.errors import InputError
 from asa.units import MOST_CORES, MOST_DAYS, MOST_JOBS, MOST_RUNS, MOST_SEED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from asa.intervals import Interval
+    from asa.core.intervals import Interval
 
     from .asked import Order
     from .evaluation import Outcome, Split
@@ -413,7 +413,7 @@ def _check_out(order: Order, *, resume: bool) -> None:
 
 def _fill_all(orders: Sequence[Order], elsewhere: Executor | None) -> dict[str, list[Episode]]:
     """Do several trainings side by side, and tell of each as it ends; give them in their order."""
-    from asa.parallel import available_cores, pool
+    from asa.core.parallel import available_cores, pool
 
     from .asked import best_of, fill
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 
 from .evaluation import Outcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes

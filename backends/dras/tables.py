@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.intervals import Interval, mean_interval
+from asa.core.intervals import Interval, mean_interval
 
 from .evaluation import Outcome, Part, Share
 

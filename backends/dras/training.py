@@ -21,7 +21,7 @@ from asa.backends.simulated.policies import PassScheduler
 from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import InputError, StateError
 
 from .agents import Learning, learner

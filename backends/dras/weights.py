@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import StateError
 
 from .agents import Actor

@@ -27,7 +27,7 @@ from asa.backend import (
     JobStatus,
     StepTimes,
 )
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 

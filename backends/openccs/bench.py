@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 
 from .jobs import Entry, Phase
 from .plan import Plan

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import node_kernel as k

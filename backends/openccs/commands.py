@@ -131,7 +131,7 @@ def plan(
 
     Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used.
     """
-    from asa.drawing import check_figure_path
+    from asa.core.drawing import check_figure_path
 
     from .request_file import Made, last_moment, read_given
 

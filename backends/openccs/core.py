@@ -11,7 +11,7 @@ from asa.backends.simulated.cores.base import Fate, InPython, Told
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 
 from . import queue_kernel
 from . import rusv_kernel as k

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import InputError, StateError
 
 from .jobs import Entry

@@ -43,7 +43,7 @@ def bench(
     from .bench import measure
 
     if plot is not None:
-        from asa.drawing import check_figure_path
+        from asa.core.drawing import check_figure_path
 
         check_figure_path(plot)
     speed = measure(_say, jobs=jobs)
@@ -100,7 +100,7 @@ def _figure(one: Figure) -> str:
 
 
 def _draw(speed: Speed, path: Path) -> None:
-    from asa.drawing import new_figure, save_figure
+    from asa.core.drawing import new_figure, save_figure
 
     figure = new_figure(8, 4)
     pair = figure.subplots(1, 2, sharey=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asa.compiled import kernel
+from asa.core.compiled import kernel
 
 from .rusv_kernel import FOREVER, earliest, last_at
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.drawing import new_figure, save_figure
+from asa.core.drawing import new_figure, save_figure
 
 from .jobs import Job
 from .requests import iso

@@ -11,7 +11,7 @@ from typing import Any
 
 from asa.backends.simulated.swf import read_swf
 
-from asa.documents import read_text
+from asa.core.documents import read_text
 from asa.errors import InputError, near
 from asa.units import format_duration, parse_duration
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from . import rusv_kernel as k

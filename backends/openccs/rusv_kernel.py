@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asa.compiled import kernel
+from asa.core.compiled import kernel
 
 __all__ = [
     "ADD",

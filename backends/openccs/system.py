@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asa import documents
+from asa.core import documents
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 

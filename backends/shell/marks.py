@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from asa.documents import read_json
+from asa.core.documents import read_json
+from asa.core.files import create_file, read_file
 from asa.errors import InputError, UnavailableError
-from asa.files import create_file, read_file
 
 from .script import is_utf8, traits
 

@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 

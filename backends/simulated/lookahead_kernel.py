@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from asa.compiled import At, kernel
+from asa.core.compiled import At, kernel
 
 from .cores import fast_kernel as engine
 from .cores.heap import BITS, MASK, push

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from asa.documents import read_file, read_json
+from asa.core.documents import read_file, read_json
 from asa.errors import InputError
 
 from .fitted import LONGEST_CAMPAIGN, MOST_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread

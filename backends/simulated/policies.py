@@ -50,8 +50,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.plugins import load, unknown_name
 from asa.errors import InputError
-from asa.plugins import load, unknown_name
 from asa.units import parse_duration
 
 from .cores.base import Core

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from asa.core.plugins import unknown_name
 from asa.errors import InputError
-from asa.plugins import unknown_name
 
 from .machine import SYSTEMS
 from .workload import WorkloadModel

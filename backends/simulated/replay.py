@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.plugins import unknown_name
 from asa.errors import InputError
 from asa.history import JobHistory
-from asa.plugins import unknown_name
 
 from .table import JobTable
 

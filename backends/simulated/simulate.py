@@ -72,7 +72,7 @@ def simulate(
 
     Slurm's way: `asa simulate CTC-SP2.swf.gz --scheduler multifactor --set half_life_s=14d --set size=2000`
     """
-    from asa.drawing import check_figure_path
+    from asa.core.drawing import check_figure_path
 
     from .swf import read_swf
 
@@ -188,7 +188,7 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
 @contextmanager
 def _telling_of_compilation() -> Iterator[None]:
     """Say why nothing happens for a while, if it is because a loop is used for the first time."""
-    from asa.compiled import is_ready
+    from asa.core.compiled import is_ready
 
     def tell() -> None:
         loops = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
@@ -342,7 +342,7 @@ def _print(done: Schedule, title: str) -> None:
 
 def _draw(done: Schedule, title: str, path: Path) -> None:
     """Utilisation above, waiting jobs below, over the days of the log; means of 400 parts."""
-    from asa.drawing import new_figure, save_figure
+    from asa.core.drawing import new_figure, save_figure
 
     busy, waiting, edges = _over_time(done, _PARTS_OF_A_FIGURE)
     days = (edges - edges[0]) / 86400

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
+from asa.core.parallel import Keeping, Kept
+from asa.core.plugins import load
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
-from asa.parallel import Keeping, Kept
-from asa.plugins import load
 from asa.waits import QueueEvent
 
 from .cluster import BURST_BUFFER, Cluster, Load

@@ -13,8 +13,8 @@ from asa.backends.simulated.replay import replay
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asa.core.plugins import load
 from asa.errors import InputError, StateError
-from asa.plugins import load
 from asa.testing import check_estimator
 from asa.waits import QueuedJob, Surroundings, at_least, at_most, exactly
 
@@ -537,7 +537,7 @@ import sys
 if sys.argv[1] == "plain":
     sys.modules["numba"] = None
 from asa.backends.simulated.lookahead import QueueSimulation
-from asa.compiled import COMPILED
+from asa.core.compiled import COMPILED
 from asa.waits import QueuedJob, exactly
 queue, said = QueueSimulation(64), []
 for i in range(60):

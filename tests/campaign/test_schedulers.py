@@ -14,8 +14,8 @@ from asa.campaign.graph import graph
 from asa.campaign.others import beside, lot_of
 from asa.campaign.schedulers import Campaign, LeftOut, Trial, conclude, run_campaign
 from asa.cli.campaign import app
+from asa.core.intervals import Interval
 from asa.errors import InputError
-from asa.intervals import Interval
 from asa.timeline import Timeline
 
 

@@ -14,7 +14,7 @@ from asa.campaign.verdicts import (
     levelled,
     of_claim,
 )
-from asa.intervals import Interval
+from asa.core.intervals import Interval
 
 NAMES = ("big-job", "per-stage", "asa")
 

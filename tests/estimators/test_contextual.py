@@ -67,7 +67,7 @@ def plain_contextual():
     package.__path__ = list(estimators.__path__)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "numba", None)
-        for name in ("asa.compiled", "asa.estimators.contextual_kernel", "asa.estimators.contextual"):
+        for name in ("asa.core.compiled", "asa.estimators.contextual_kernel", "asa.estimators.contextual"):
             patch.delitem(sys.modules, name, raising=False)
         module = importlib.import_module("asa.estimators.contextual")
     estimators.contextual = contextual

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa import plugins
+from asa.core import plugins
 from asa.errors import InputError, StateError
 from asa.estimators.algorithm1 import Asa
 from asa.estimators.calibration import coverage

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa import locks
+from asa.core import locks
 from asa.errors import InputError, StateError
 from asa.estimators import store as module
 from asa.estimators.store import WaitRecord, WaitStore, default_folder

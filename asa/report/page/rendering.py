@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import MissingExtraError
 
 from .document import Around, Column, Figure, Folded, Links, Page, Table, Text

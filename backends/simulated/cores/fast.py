@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 from ..table import NEVER, UNSTARTED, JobTable

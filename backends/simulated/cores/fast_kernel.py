@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from asa.compiled import COMPILED, At, kernel
+from asa.core.compiled import COMPILED, At, kernel
 
 from ..table import NEVER
 from .heap import BITS, MASK, pop, push

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from asa.compiled import At, kernel
+from asa.core.compiled import At, kernel
 
 from ..table import NEVER, UNSTARTED
 from .heap import BITS, MASK, forget, pop, push

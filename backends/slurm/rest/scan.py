@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 
 __all__ = ["find", "parse"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from asa.documents import read_json
+from asa.core.documents import read_json
 from asa.errors import AccessError
 
 __all__ = ["TokenSource"]

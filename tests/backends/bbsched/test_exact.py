@@ -271,7 +271,7 @@ from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
 from asa.backends.bbsched.system import Kind, System
-from asa.compiled import COMPILED
+from asa.core.compiled import COMPILED
 system = System([Kind(1000, {"ssd": 128}), Kind(1000, {"ssd": 256})], {"bb": 10_000})
 rng, said = np.random.default_rng(0), []
 for own in (False, True):

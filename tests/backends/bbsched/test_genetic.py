@@ -13,7 +13,7 @@ from asa.backends.bbsched.system import Kind, System
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asa.compiled import seen
+from asa.core.compiled import seen
 from asa.errors import InputError
 
 SYSTEM = System([Kind(500, {"ssd": 128}), Kind(500, {"ssd": 256})], {"bb": 1000})

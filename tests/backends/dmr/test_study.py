@@ -21,8 +21,8 @@ from asa.backends.dmr.tables import Row, table_2, table_3, table_4
 from asa.backends.dmr.workloads import measure, preliminary, throughput
 from typer.testing import CliRunner
 
+from asa.core.intervals import mean_interval
 from asa.errors import InputError
-from asa.intervals import mean_interval
 
 SEEDS = 6
 

@@ -16,8 +16,8 @@ from asa.backends.simulated.policies import easy
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 
+from asa.core.intervals import mean_interval
 from asa.errors import InputError
-from asa.intervals import mean_interval
 
 NODES = 16
 MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=3.7, log2_widest=4.0)

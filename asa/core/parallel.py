@@ -13,8 +13,8 @@ from functools import lru_cache
 from multiprocessing import get_context, parent_process, resource_tracker
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from asa.core.handover import Held, Memory
 from asa.errors import UnavailableError
-from asa.handover import Held, Memory
 
 __all__ = ["Keeping", "Kept", "Processes", "available_cores", "pool", "shared"]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from asa.documents import read_json
+from asa.core.documents import read_json
+from asa.core.files import open_file
 from asa.errors import LeaseError
-from asa.files import open_file
 
 __all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
 

@@ -1,0 +1,1 @@
+"""What everything stands on: files, locks, processes, plug-ins, compiled code, intervals."""
