@@ -9,7 +9,7 @@ from asa.backend import Capabilities, JobSpec, JobState
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.records import Ended, Predicted, Record
-from asa.runner.entries import Begun, Entry
+from asa.runner.entries import Accepted, Begun, Entry
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
 from asa.runner.state import Demand, Job, Observation, RunState, queued_since
@@ -106,6 +106,8 @@ class Active:
         """Write down what happened, and let it change the state; learn what there is to learn."""
         if self.run.journal is not None:
             self.run.journal.append(entry)
+        if isinstance(entry, Accepted):  # a controller that lost its latest state gives numbers out again
+            self.told.pop(entry.status.job_id, None)
         for news in self.state.apply(entry):
             self.note(news.record if isinstance(news, Observation) else news)
             if isinstance(news, Observation):

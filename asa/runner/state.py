@@ -527,6 +527,8 @@ class RunState:
         job = self.jobs[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(
             planned, spec, pending, observed=observed
         )
+        if former is None:
+            self._growths.pop(status.job_id, None)  # of one that had the number before
         if planned.keep is Keep.AWAIT:
             self._early.append(job)
         elif spec.max_await_s is not None and not planned.joins:

@@ -132,6 +132,32 @@ def test_a_job_that_is_back_in_the_queue_though_it_ended_well_is_waited_for_no_l
     assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
 
 
+class Reuses(FakeLink):
+    """One that gives the numbers of cancelled jobs out again, as a controller does that lost its latest state."""
+
+    def submit(self, job):
+        gone = [one for one, other in self.all.items() if other.state == "CANCELLED"]
+        self._next_id = min(map(int, gone), default=max(map(int, self.all), default=0) + 1)
+        self.all.pop(str(self._next_id), None)
+        return super().submit(job)
+
+
+@pytest.mark.parametrize("strategy", ["chained", "asa", "elastic"])
+def test_a_number_that_another_job_had_is_cancelled_again(tmp_path, strategy):
+    """The first attempt's followers are cancelled, those of the second have their numbers, and must be, too."""
+    stages = [
+        replace(stage("a", "sleep 5; exit 1"), retries=2),
+        *(replace(stage(name, "sleep 5", after=("a",)), partition="other") for name in "bc"),
+    ]
+    place = Place(tmp_path, stages, strategy, link=Reuses, fail_fast=False)
+    began_s = place.clock()
+    result = place.go()
+    assert result.outcome == "failed"
+    assert sum(job.name.startswith("x_a") for job in place.link.submitted) == 3
+    assert place.clock() - began_s < 600
+    assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
+
+
 class AwayOnceCancelled(FakeLink):
     """One that is away for two minutes from its first cancellation on."""
 
