@@ -190,6 +190,7 @@ def main() -> int:
     os.umask(0)  # the cluster's user is not this script's, and writes into its folders
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # clients go on ignoring what is ignored where they are started
     verdicts: list[Verdict] = []
     trials = chosen(options)
 

@@ -9,6 +9,7 @@ well, which leaves a mark.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shlex
@@ -346,7 +347,9 @@ class StagesBackend:
         key = "distributed.scheduler.default-task-durations"
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
-        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
+        # what becomes of stages is told by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
+        told = {"silence_logs": logging.CRITICAL}
+        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster", **told}
         maximum = self._options.pop("maximum", math.inf)
         self._cluster = AsaCluster(**{**options, **self._options})
         self._cluster.adapt(minimum=0, maximum=maximum)

@@ -164,6 +164,8 @@ def _controller_killed(fault: Fault, operator: Operator) -> None:
     _lasts(fault, operator)
     cluster.slurm.start_controller()
     operator.note("mended", "slurmctld killed")
+    operator.over.wait(10.0)
+    cluster.mend()  # it may have forgotten that a node is up
 
 
 def _rest_daemon(operator: Operator) -> str:
