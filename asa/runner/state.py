@@ -741,6 +741,8 @@ class RunState:
         first = job.planned.stages[0]
         if self.stages[first].ended_s is not None:
             return  # it ended well before the job was put back into the queue
+        if len(job.planned.stages) == 1 and job.status.steps:  # so did this one
+            at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
         self.stages.put(first, replace(self.stages[first], started_s=began_s))
         if len(job.planned.stages) == 1:  # of several, when each began is told in the end
@@ -749,9 +751,9 @@ class RunState:
     def _tell_steps(self, job: Job, told: Sequence[StepTimes]) -> None:
         """Note when stages began and ended that share a job, which is done only when it ends; what was told stands."""
         known = set(told)
-        for step in job.status.steps:
+        for step in job.status.steps if len(job.planned.stages) > 1 else ():
             view = self.stages[step.name]
-            is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING and len(job.planned.stages) > 1
+            is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING
             if is_its and step not in known and view.ended_s is None:
                 self._note_times(step.name, step.start_s, step.end_s)
 
@@ -961,7 +963,10 @@ class RunState:
                 yield from self._stage_done(job, slot.stage, start, end)
                 continue
             known = self.stages[slot.stage].started_s
-            _, end = self._note_times(slot.stage, began_s if known is None else known, end_s)
+            ended_s = job.status.steps[0].end_s if job.status.steps else None
+            _, end = self._note_times(
+                slot.stage, began_s if known is None else known, end_s if ended_s is None else ended_s
+            )
             self.stages.put(slot.stage, replace(self.stages[slot.stage], phase=Phase.DONE))
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job_id)
         yield from self._end_if_settled(end_s)

@@ -202,8 +202,10 @@ class TrackedJob:
 
         Those that ended before the job was put back into the queue keep the times of their marks.
         """
-        if status.start_s is None or not self.kept.steps:
+        if status.start_s is None:
             return ()
+        if not self.kept.steps:
+            return self._before_requeue(status, folder)
         start_s, most_s = status.start_s, math.inf if status.end_s is None else status.end_s
         marks = folder.steps(status.job_id, self.kept.token, len(self.kept.steps))
 
@@ -220,6 +222,15 @@ class TrackedJob:
             for name, (began, ended) in zip(self.kept.steps, marks, strict=False)
             if self.kept.token or began.time_s >= start_s - _CLOCKS_S
         )
+
+    def _before_requeue(self, status: JobStatus, folder: RunFolder) -> tuple[StepTimes, ...]:
+        """Tell when a payload of one step ran that ended well before its job was put back into the queue."""
+        if not (status.restarts and self.kept.token and status.start_s is not None):
+            return ()
+        began, ended = (look(status.job_id, self.kept.token) for look in (folder.began, folder.ended))
+        if began is None or ended is None or ended.exit_code != 0 or ended.time_s >= status.start_s:
+            return ()
+        return (StepTimes("", began.time_s, ended.time_s),)
 
     def _is_recent(self, mark: Mark) -> bool:
         """Say whether a mark is of this job's last run: not of an earlier job of its number, nor before a requeue."""

@@ -132,6 +132,30 @@ def test_a_job_that_is_back_in_the_queue_though_it_ended_well_is_waited_for_no_l
     assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
 
 
+class RequeuesLate(FakeLink):
+    """One that puts the first job back as it ends well, and starts it at once: it finds that, and ends again."""
+
+    def _mark(self, job, kind, code=None):
+        if not job.restarts:
+            super()._mark(job, kind, code)
+
+    def _end(self, job, state, code):
+        super()._end(job, state, code)
+        if job.job_id == "1" and not job.restarts:
+            job.state, job.restarts, job.run_s, job.end_s = "RUNNING", 1, 1.0, None
+            job.start_s = job.payload_s = self.now_s + 20
+
+
+def test_a_stage_whose_job_is_requeued_as_it_ends_ran_when_it_ran(tmp_path):
+    stages = [stage("a", "sleep 500"), stage("b", "sleep 7", after=("a",))]
+    place = Place(tmp_path, stages, link=RequeuesLate)
+    result = place.go()
+    assert result.outcome == "completed", result.reason
+    assert place.link.all["1"].restarts == 1
+    view = place.folder.state()[0].stages["a"]
+    assert view.ended_s - view.started_s == pytest.approx(500, abs=5)
+
+
 class Reuses(FakeLink):
     """One that gives the numbers of cancelled jobs out again, as a controller does that lost its latest state."""
 
