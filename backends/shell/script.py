@@ -369,6 +369,7 @@ run() {{
     number=$((number + 1))
     eval "set -- \\"\\$@\\" \\"\\$entry_$number\\""
   done
+  [ "$signals" -eq 0 ] || {{ code=143; return; }} # told to end while this was prepared: nothing is begun
   env "$@" $seen $shell -c -- "$text" &
   child=$!
   [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :

@@ -187,6 +187,23 @@ def test_the_payload_is_told_to_end(start, folder, tmp_path, everybody, handled)
     assert not list(folder.posts.iterdir()), "who was told to end has not ended well"
 
 
+@pytest.mark.parametrize("steps", [(), (Step("one", "touch begun", post="p"),)], ids=["payload", "step"])
+def test_a_job_that_is_told_to_end_before_its_payload_begins_begins_none(start, folder, tmp_path, steps):
+    """What would begin then might outlive the script: a signal to its shell is none to what that has started."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    slow = tools / "uname"
+    slow.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(tmp_path / 'preparing'))}\nsleep 1\nexec /bin/uname \"$@\"\n")
+    slow.chmod(0o755)
+    process = start("touch begun", token="a", path=f"{tools}:{os.environ['PATH']}", steps=steps)
+    until((tmp_path / "preparing").exists, what="its preparation")
+    process.terminate()
+    code, *_ = done(process)
+    assert code == 143
+    assert not (tmp_path / "where it works" / "begun").exists()
+    assert folder.ended("7", "a").exit_code == 143
+
+
 def test_a_payload_may_take_its_time_to_end(start, folder, tmp_path):
     command = f"trap 'sleep 0.5; echo late; exit 9' TERM; touch '{tmp_path}/up'; while :; do sleep 0.1; done"
     process = start(command, token="a")
