@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from asa.estimators.contextual import PARTS, ContextualAsa
-from asa.evaluation import evaluate
 from asa.history import JobHistory, read_history
+from asa.studies.accuracy import evaluate
 from asa.waits import Surroundings, WaitEstimator
 
 Make = Callable[[Surroundings], WaitEstimator]

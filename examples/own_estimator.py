@@ -21,7 +21,7 @@ from asa.backends.simulated.replay import replayed
 from rich.console import Console
 
 from asa.errors import InputError
-from asa.evaluation import evaluate, installed
+from asa.studies.accuracy import evaluate, installed
 from asa.testing import check_estimator
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 

@@ -43,7 +43,6 @@ from asa import WaitBank
 from asa.backend import Capabilities
 from asa.core import plugins
 from asa.estimators import Asa
-from asa.evaluation import evaluate, installed
 from asa.history import JobHistory
 from asa.runner import Run, run_all
 from asa.runner.active import queued
@@ -51,6 +50,7 @@ from asa.runner.forecasts import LearnedForecast
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob, load_strategy
 from asa.strategies.planning import look_ahead
+from asa.studies.accuracy.study import evaluate, installed
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, exactly
 from asa.workflow import Stage, Workflow
 

@@ -28,10 +28,10 @@ from slurm_testbed import Testbed, missing
 
 import asa
 from asa.backend import Backend
-from asa.experiment import CompareRun
 from asa.metrics import measure
-from asa.report.comparison import render
 from asa.runner import RunFolder, RunPlan, drive
+from asa.studies.compare.study import CompareRun
+from asa.studies.compare.table import render
 from asa.workflow import Stage, Workflow
 
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive")

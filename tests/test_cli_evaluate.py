@@ -11,7 +11,7 @@ import pytest
 from asa.cli.evaluate import evaluate
 from asa.core import plugins
 from asa.errors import InputError, TraceError, UnknownNameError
-from asa.evaluation import installed
+from asa.studies.accuracy.study import installed
 
 LOG = "; MaxProcs: 64\n" + "".join(
     f"{i} {i * 300} {7919 * i % 4000 if i % 3 else 0} {200 + 997 * i % 3000} 8 -1 -1 "

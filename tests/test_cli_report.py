@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from forked import asa
 
-from asa.cells import sealed, unsealed
 from asa.errors import InputError
-from asa.report.kept import KeptComparison
+from asa.studies.compare.kept import KeptComparison
+from asa.studies.harness import sealed, unsealed
 
 FLOW = """
 name = "small"

@@ -17,8 +17,8 @@ from hypothesis.extra import numpy as arrays
 from asa.core.handover import Held, Memory
 from asa.core.parallel import pool
 from asa.errors import UnavailableError
-from asa.experiment import Comparison, compare, workflow_maker
 from asa.sites import open_facility
+from asa.studies.compare.study import Comparison, compare, workflow_maker
 
 VALUES = st.recursive(
     st.integers() | st.text() | st.binary() | arrays.arrays(st.sampled_from("iqfd?"), arrays.array_shapes(min_side=0)),

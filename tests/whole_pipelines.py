@@ -41,14 +41,14 @@ from asa.backend import Backend
 from asa.core import plugins
 from asa.core.parallel import available_cores
 from asa.errors import AsaError
-from asa.experiment import Comparison, compare
 from asa.metrics import RunMetrics, measure
-from asa.report.comparison import render
 from asa.runner import RunFolder, drive
 from asa.runner.begin import plan_run
 from asa.runner.beside import with_local_stages
 from asa.sites import open_facility
 from asa.spec import load_workflow
+from asa.studies.compare.study import Comparison, compare
+from asa.studies.compare.table import render
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 

@@ -136,10 +136,10 @@ def paper(
 
     As in: `asa campaign paper --results paper.jsonl`
     """
-    from asa.campaign.paper import Campaign, conclude, run_campaign
-    from asa.campaign.tables import of_paper
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
+    from asa.studies.paper.findings import Campaign, conclude, run_campaign
+    from asa.studies.tables import of_paper
 
     check_page(page, "paper")
     campaign = Campaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
@@ -153,7 +153,7 @@ def paper(
     told = conclude(campaign, outcomes)
     _print(told, of_paper, as_json=as_json)
     if page is not None:
-        from asa.report.paper import paper_page, workflow_pages
+        from asa.studies.paper.page import paper_page, workflow_pages
 
         how = _made(seed, seeds, estimator)
         write_page(page, "paper", paper_page(told, made=how), lambda: workflow_pages(told, made=how))
@@ -186,10 +186,10 @@ def schedulers(
 
     On a log: `asa campaign schedulers --trace KTH-SP2.swf.gz --schedulers easy,wfp --workflows montage,graph`
     """
-    from asa.campaign.schedulers import SCHEDULERS, STRATEGIES, Campaign, conclude, run_campaign
-    from asa.campaign.tables import of_schedulers
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
+    from asa.studies.schedulers.study import SCHEDULERS, STRATEGIES, Campaign, conclude, run_campaign
+    from asa.studies.tables import of_schedulers
     from asa.units import parse_duration
 
     check_page(page, "schedulers")
@@ -217,7 +217,7 @@ def schedulers(
     told = conclude(campaign, trials, left_out)
     _print(told, of_schedulers, as_json=as_json)
     if page is not None:
-        from asa.report.schedulers import scheduler_pages, schedulers_page
+        from asa.studies.schedulers.page import scheduler_pages, schedulers_page
 
         how = _made(seed, seeds, estimator)
         write_page(page, "schedulers", schedulers_page(told, made=how), lambda: scheduler_pages(told, made=how))

@@ -18,7 +18,7 @@ from asa.units import MOST_CORES, MOST_JOBS, MOST_POLL_S, MOST_PROCESSES, MOST_R
 
 if TYPE_CHECKING:
     from asa.backend import Site
-    from asa.experiment import CompareRun, Comparison
+    from asa.studies.compare.study import CompareRun, Comparison
     from asa.workflow import Workflow
 
 __all__ = ["compare"]
@@ -146,9 +146,9 @@ def compare(
     Where half of the others' jobs can shrink and grow: `asa compare montage --backend dmr --set malleable=0.5`
     """
     from asa.cli.progress import with_progress
-    from asa.experiment import Comparison
-    from asa.experiment import compare as run_comparison
     from asa.pool.executors import executor_of
+    from asa.studies.compare.study import Comparison
+    from asa.studies.compare.study import compare as run_comparison
 
     _check(as_json=as_json, as_csv=as_csv)
     _check_files(results, plot, page)
@@ -254,8 +254,8 @@ def _workflow(
     given: str, cores: str | None, parameters: dict[str, str], site: Site
 ) -> tuple[Callable[[int], Workflow], tuple[int, ...]]:
     from asa.core import plugins
-    from asa.experiment import workflow_maker
     from asa.spec import load_workflow
+    from asa.studies.compare.study import workflow_maker
 
     if given.endswith(".toml") or "/" in given:
         if cores is not None:
@@ -275,7 +275,7 @@ def _workflow(
 def _print_tables(runs: Sequence[CompareRun], site: Site, seeds: int) -> None:
     from rich.console import Console
 
-    from asa.report.comparison import render
+    from asa.studies.compare.table import render
 
     console = Console()
     console.print(render(runs, seeds=seeds))
@@ -297,7 +297,7 @@ def _check_files(results: Path | None, plot: Path | None, page: Path | None) -> 
 def _write_files(
     results: Path | None, plot: Path | None, page: Path | None, runs: Sequence[CompareRun], comparison: Comparison
 ) -> None:
-    from asa.report.kept import KeptComparison
+    from asa.studies.compare.kept import KeptComparison
 
     of = comparison.seeds
     seeds = f"{of[0]} to {of[-1]}, one estimator (`{comparison.estimator}`) over them in this order"
@@ -305,7 +305,7 @@ def _write_files(
     if results is not None:
         write_to(results, "--results", lambda file: file.write(kept.text()))
     if plot is not None:
-        from asa.report.figures import makespan_bars
+        from asa.studies.compare.figures import makespan_bars
 
         makespan_bars(runs, plot)
         sys.stderr.write(f"Figure written to {plot}\n")

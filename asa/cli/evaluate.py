@@ -15,8 +15,8 @@ from asa.errors import AsaError, InputError
 from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_SEED
 
 if TYPE_CHECKING:
-    from asa.evaluation import Score, StartEstimates
     from asa.history import JobHistory
+    from asa.studies.accuracy.study import Score, StartEstimates
 
 __all__ = ["evaluate"]
 
@@ -75,8 +75,8 @@ def evaluate(
     A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
     """
     from asa.cli.progress import with_progress
-    from asa.evaluation import evaluate as run_evaluation
-    from asa.evaluation import installed, score_start_estimates
+    from asa.studies.accuracy.study import evaluate as run_evaluation
+    from asa.studies.accuracy.study import installed, score_start_estimates
 
     _check_asked(by)
     names = None if estimators is None else _names(estimators)
@@ -117,7 +117,7 @@ def evaluate(
     for failure in failures:
         sys.stderr.write(f"asa: failed: {failure}\n")
     if plot is not None:
-        from asa.report.evaluation import draw
+        from asa.studies.accuracy.table import draw
 
         draw(scores, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
@@ -158,8 +158,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:
     """Read each file as what it is, by its name."""
-    from asa.evaluation import read_start_estimates
     from asa.history import read_history
+    from asa.studies.accuracy.study import read_start_estimates
 
     histories: dict[str, JobHistory] = {}
     estimates: dict[str, StartEstimates] = {}
@@ -177,7 +177,7 @@ def _print_tables(
 ) -> None:
     from rich.console import Console
 
-    from asa.report.evaluation import render
+    from asa.studies.accuracy.table import render
 
     console = Console()
     console.print(render(scores))
@@ -196,8 +196,8 @@ def _oddities(
 def _write_page(
     place: Path, scores: Sequence[Score], oddities: Mapping[str, Mapping[str, int]], seed: int, limit: int | None
 ) -> None:
-    from asa.campaign.convergence import converge
-    from asa.report.accuracy import accuracy_page
+    from asa.studies.accuracy.convergence import converge
+    from asa.studies.accuracy.page import accuracy_page
 
     taken = "all of each log" if limit is None else f"the first {limit:,} of each log"
     followed = converge(range(seed, seed + _COURSES))

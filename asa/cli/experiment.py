@@ -16,9 +16,9 @@ from asa.cli.campaign import JobsOption, ResultsOption
 from asa.units import MOST_JOBS, MOST_RUNS
 
 if TYPE_CHECKING:
-    from asa.contest import Trial
     from asa.core.intervals import Interval
-    from asa.standings import Standing
+    from asa.studies.logs.study import Trial
+    from asa.studies.standings import Standing
 
 __all__ = ["app"]
 
@@ -84,8 +84,8 @@ def strategies(
     As in: `asa experiment strategies --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """
     from asa.cli.progress import with_progress
-    from asa.contest import Contest, hold, standings
     from asa.pool.executors import executor_of
+    from asa.studies.logs.study import Contest, hold, standings
 
     if plot is not None:
         from asa.core.drawing import check_figure_path
@@ -113,7 +113,7 @@ def strategies(
     told = standings(trials)
     _print_table(told, contest.starts, contest.estimator, shrink=shrink)
     if plot is not None:
-        from asa.report.contest import frontier
+        from asa.studies.logs.figure import frontier
 
         frontier(told, plot)
         sys.stderr.write(f"Figure written to {plot}\n")

@@ -111,7 +111,7 @@ class _Told:
 
 
 def _of_comparison(file: Path) -> _Told:
-    from asa.report.kept import KeptComparison
+    from asa.studies.compare.kept import KeptComparison
 
     kept = KeptComparison.read(file)
     return _Told(kept.name, kept.of, kept.trace_events, kept.rows, kept.page)

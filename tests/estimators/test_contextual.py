@@ -426,8 +426,8 @@ def test_the_queue_aware_listens_to_its_adviser_and_hands_on_what_it_hears():
 @pytest.mark.parametrize("name", ["KTH-SP2-1996-2-unfiltered", "HPC2N-2002-2.2-cln", "theta_2022"])
 def test_the_begin_of_a_real_log_is_covered_as_stated(data, name):
     """Also where what was first seen is unlike what follows."""
-    from asa.evaluation import prequential
     from asa.history import read_history
+    from asa.studies.accuracy.study import prequential
 
     history = read_history(data / "swf" / f"{name}.swf.gz").first(6000)
     shares = coverage(prequential(history, contextual_asa).quantiles_s, history.wait_s)[history.started].mean(axis=0)

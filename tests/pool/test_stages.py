@@ -20,12 +20,12 @@ from this_machine import Place
 
 from asa.backend import JobSpec
 from asa.errors import InputError, SubmitRejectedError, UnavailableError
-from asa.experiment import Comparison, compare, workflow_maker
 from asa.pool import demand
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
 from asa.pool.stages import PoolOfStages, _needs, _once, _Order, _unless_done, run_part
 from asa.sites import open_facility
+from asa.studies.compare.study import Comparison, compare, workflow_maker
 from asa.workflow import Stage, Workflow
 
 POOL = ("--strategy", "pool")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from asa.backend import JobSpec, JobState, Planning
 from asa.errors import InputError
-from asa.experiment import Comparison, workflow_maker
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
+from asa.studies.compare.study import Comparison, workflow_maker
 from asa.testing import check_backend
 from asa.workflow import Stage, Workflow
 

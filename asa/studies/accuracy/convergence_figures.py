@@ -1,0 +1,43 @@
+"""Fig. 5 of the paper on a page: how each policy of Algorithm 1 follows a wait that changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from asa.report.page import Figure
+from asa.report.page.drawing import curves
+from asa.studies.accuracy.convergence import Convergence
+
+__all__ = ["convergence_figures", "followed"]
+
+
+def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
+    """Draw what each policy predicts beside what came true, for the first course of waits.
+
+    `convergences`: one a policy, each of which has a figure of its own.
+    """
+    figures = []
+    for one in convergences:
+        lines = {one.policy: _thin(one.predicted_s), "what came true": _thin(one.true_s)}
+        drawn = curves(
+            lines, title=f"Policy {one.policy}", x_words="iterations", y_words="wait, s", steps=True, powers=True
+        )
+        figures.append(Figure(drawn, f"Policy {followed(one)}"))
+    return figures
+
+
+def followed(one: Convergence) -> str:
+    """Say how often a policy was right, and how soon after a change."""
+    hits = sum(one.hits_percent) / max(len(one.hits_percent), 1)
+    found = "never" if math.isnan(one.found_after) else f"mostly after {one.found_after:.0f} submissions"
+    lost = one.lost_after_drops_percent
+    missed = sum(lost) / len(lost) if lost else 0.0
+    drops = f"; {missed:.0f} % of the drops it does not find before the next change" if missed >= 1 else ""
+    return f"`{one.policy}`: {hits:.0f} % of its predictions are the closest; it finds a new wait {found}{drops}."
+
+
+def _thin(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Give the points of a stepped line, without those at which nothing changes."""
+    points = [(float(x), y) for x, y in enumerate(values) if not x or y != values[x - 1]]
+    return [*points, (float(len(values) - 1), values[-1])]

@@ -1,0 +1,294 @@
+"""The page of an evaluation: who predicts waits best on which log, and whether what is stated of them holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page.drawing import curves, strips
+from asa.studies.accuracy.convergence import Convergence
+from asa.studies.accuracy.convergence_figures import convergence_figures, followed
+from asa.studies.accuracy.study import Score
+from asa.studies.accuracy.table import (
+    ACCURACY,
+    ACCURACY_NOTE,
+    COST,
+    COST_NOTE,
+    REFERENCES,
+    SECONDS,
+    SECONDS_NOTE,
+    Measure,
+    best_of,
+    by_geometry,
+    short_names,
+)
+from asa.waits import LEVELS
+
+__all__ = ["accuracy_page"]
+
+_DRAWN = 4
+_HOLDS = 0.05
+
+
+def _within(level: float) -> Callable[[Score], float]:
+    """Percent of waits within a stated quantile."""
+    return lambda one: 100 * one.coverage_at(level)
+
+
+_HOW = (
+    "Each job of a log is predicted when it is submitted, from what was known at that moment and no more; its wait is "
+    "learned when it starts. So these are the figures that a user would have met."
+)
+_STATED = (
+    "An estimator states nine quantiles of each wait. Of those that say the truth, p90 holds nine waits of ten, and "
+    "p50 every second. Off by: the mean distance of the nine shares from what they should be."
+)
+
+
+def accuracy_page(
+    scores: Sequence[Score],
+    convergences: Sequence[Convergence] = (),
+    *,
+    oddities: Mapping[str, Mapping[str, int]] | None = None,
+    made: Mapping[str, str] | None = None,
+) -> Page:
+    """Put together the page of an evaluation.
+
+    `convergences`: what Algorithm 1 does with waits that change, as the paper's Fig. 5 has it.
+    """
+    names = short_names(list(dict.fromkeys(score.trace for score in scores)))
+    whole = [one for one in scores if not one.geometry and not math.isnan(one.log10_error)]
+    ranked = _ranked(whole)
+    sections = []
+    if ranked:
+        sections += [
+            Section(
+                "best",
+                "Who comes closest" if len(ranked) > 1 else "How far it is off",
+                [*_errors(whole, ranked, names), Text((_HOW,), is_small=True)],
+            ),
+            Section("stated", "Whether stated quantiles hold", _coverage(whole, ranked, names)),
+        ]
+        reading = Text((ACCURACY_NOTE, COST_NOTE, "Oracle: the truth as prediction, for reference."))
+        sections.append(Section("columns", "What the columns below mean", [reading]))
+    for place, (trace, name) in enumerate(names.items(), start=1):
+        here = [score for score in scores if score.trace == trace]
+        parts = list(_of_log(here, ranked) if any(one.trace == trace for one in whole) else _of_scheduler(here))
+        if odd := (oddities or {}).get(trace):
+            parts.append(Text(tuple(f"{count:,} jobs: {words}." for words, count in odd.items()), is_small=True))
+        sections.append(Section(f"log-{place}", _plain(name), parts))
+    if convergences:
+        sections.append(Section("figure-5", _FIGURE_5, [Text((_POLICIES,)), *convergence_figures(convergences)]))
+    summary = [*_said(whole, ranked), *(f"Algorithm 1, policy {followed(one)}" for one in convergences)]
+    return Page("How well waits are predicted", summary, sections, made or {})
+
+
+_FIGURE_5 = "The paper's Figure 5: how Algorithm 1 follows a wait that changes"
+_POLICIES = (
+    "Algorithm 1 alone, without a queue: 1000 waits, drawn anew after each 200 from its 53 alternatives. It predicts "
+    "each, and learns it by one of three policies."
+)
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".swf")
+
+
+def _ranked(whole: Sequence[Score]) -> list[str]:
+    """Give the estimators, the closest first, by their mean error over all logs; an estimator that failed is last."""
+    of: dict[str, list[float]] = {}
+    for one in whole:
+        if one.estimator not in REFERENCES:
+            of.setdefault(one.estimator, []).append(one.log10_error)
+    return sorted(of, key=lambda name: (-len(of[name]), sum(of[name]) / len(of[name])))
+
+
+def _off(score: Score) -> float:
+    return sum(abs(share - level) for share, level in zip(score.coverage, LEVELS, strict=True)) / len(LEVELS)
+
+
+def _mean_off(whole: Sequence[Score], name: str) -> float:
+    of = [_off(one) for one in whole if one.estimator == name]
+    return sum(of) / len(of)
+
+
+# ---------------------------------------------------------------------- in words
+
+
+def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
+    if not ranked:
+        return
+    traces = list(dict.fromkeys(one.trace for one in whole))
+    of = {name: [one for one in whole if one.estimator == name] for name in ranked}
+    best, *others = ranked
+    waits = sum(max(one.jobs for one in whole if one.trace == trace) for trace in traces)
+    where = "one log" if len(traces) == 1 else f"{len(traces)} logs"
+    yield f"{waits:,} waits of {where}, each predicted by {_many(len(ranked), 'estimator')} as it was submitted."
+    first = sum(_is_closest(one, whole) for one in of[best])
+    on = f" on {'all' if first == len(traces) else first} of them" if len(traces) > 1 else ""
+    off = f"off by a factor of {_span(of[best], _factor, 1)}"
+    yield f"`{best}` comes closest{on}: in the mean it is {off}." if others else f"`{best}` is {off} in the mean."
+    if others:
+        second, last = others[0], others[-1]
+        after = f", last `{last}` ({_span(of[last], _factor, 0)})" if len(others) > 1 else ""
+        yield f"Next is `{second}` ({_span(of[second], _factor, 1)}){after}."
+    hits = _span(of[best], lambda one: 100 * one.hit_ratio, 0)
+    yield f"`{best}` finds the closest of the paper's 53 alternatives for {hits} % of the waits."
+    p50, p90 = (_span(of[best], _within(level), 1) for level in (0.5, 0.9))
+    held = sum(all(_holds(one, level) for level in (0.5, 0.9)) for one in of[best])
+    does = "holds" if held == len(of[best]) else f"holds on {held} of them only" if held else "does not hold"
+    yield f"What it states {does}: of the waits {p90} % are within its p90, and {p50} % within its p50."
+    if known := [one.coverage_p90_range for one in of[best] if not math.isnan(one.coverage_p90_range[0])]:
+        low, high = min(low for low, _ in known), max(high for _, high in known)
+        yield f"In tenths of a log, one after the other, its p90 holds {100 * low:.0f} to {100 * high:.0f} %."
+    if loose := [name for name in ranked if not all(_holds(one, 0.9) for one in of[name])]:
+        told = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
+        yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {told}."
+    half = _span(of[best], lambda one: one.abs_error_p50_s, 0)
+    yield f"Half of `{best}`'s predictions are off by less than {half} s."
+
+
+def _holds(one: Score, level: float) -> bool:
+    return abs(one.coverage_at(level) - level) <= _HOLDS
+
+
+def _many(count: int, words: str) -> str:
+    return f"one {words}" if count == 1 else f"{count} {words}s"
+
+
+def _is_closest(one: Score, whole: Sequence[Score]) -> bool:
+    rivals = [s.log10_error for s in whole if s.trace == one.trace and s.estimator not in REFERENCES]
+    return one.log10_error <= min(rivals)
+
+
+def _factor(one: Score) -> float:
+    return math.pow(10.0, one.log10_error)
+
+
+def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int) -> str:
+    """Write the least and the largest of some figures, as one where they look equal."""
+    low, high = (f"{edge(map(value, scores)):,.{digits}f}" for edge in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
+# ---------------------------------------------------------------------- figures and tables
+
+
+def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str]) -> list[Part]:
+    told = _by_log(whole, ranked, names, lambda one: one.log10_error)
+    drawn = strips(told, title="Error", x_words="error, powers of ten: 0.3 is a factor of 2, 1 a factor of 10")
+    logs = list(dict.fromkeys(log for row in told.values() for log in row))
+    rows: list[list[str | float | None]] = [
+        [name, *(told[name].get(log) for log in logs), _mean(told[name])] for name in ranked
+    ]
+    columns = [Column("Estimator"), *(Column(log, 3) for log in logs), Column("Mean", 3, "Over the logs")]
+    marks = {}
+    for place in range(1, len(columns)):
+        known = [(row[place], number) for number, row in enumerate(rows) if isinstance(row[place], float)]
+        if len(rows) > 1 and known:
+            marks[min(known)[1], place] = "best"
+    words = "Mean distance between predicted and real wait, in powers of ten; the nearer to 0 the better."
+    if len(logs) == 1:
+        rows, columns = [row[:-1] for row in rows], columns[:-1]
+    return [Figure(drawn, words), Table(columns, rows, "The same in figures.", marks)]
+
+
+def _mean(row: Mapping[str, float]) -> float:
+    return sum(row.values()) / len(row)
+
+
+def _by_log(
+    whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str], value: Callable[[Score], float]
+) -> dict[str, dict[str, float]]:
+    return {name: {_plain(names[one.trace]): value(one) for one in whole if one.estimator == name} for name in ranked}
+
+
+def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str]) -> list[Part]:
+    worst = sorted(ranked[1:], key=lambda name: -_mean_off(whole, name))[: _DRAWN - 1]
+    lines: dict[str, list[tuple[float, float]]] = {"as it should be": [(0.0, 0.0), (100.0, 100.0)]}
+    for name in (ranked[0], *worst):
+        of = [one.coverage for one in whole if one.estimator == name]
+        shares = [100 * sum(shares) / len(of) for shares in zip(*of, strict=True)]
+        lines[name] = [(100 * level, share) for level, share in zip(LEVELS, shares, strict=True)]
+    curve = curves(lines, title="Reliability", x_words="stated, %", y_words="waits within, %")
+    held = _by_log(whole, ranked, names, _within(0.9))
+    strip = strips(held, title="Within p90", x_words="waits within the stated p90, %", goal=90.0)
+    rows: list[list[str | float | None]] = [
+        [one.estimator, _plain(names[one.trace]), *(100 * share for share in one.coverage), 100 * _off(one)]
+        for name in ranked
+        for one in whole
+        if one.estimator == name
+    ]
+    columns = [Column("Estimator"), Column("Log"), *(Column(f"p{100 * level:.0f}", 1) for level in LEVELS)]
+    columns.append(Column("Off by, points", 1))
+    return [
+        Text((_STATED,)),
+        Figure(curve, f"Reliability, mean over logs: `{ranked[0]}`, and those whose quantiles are farthest off."),
+        Figure(strip, "Share of waits within the stated p90, which should be 90 %: the dashed line."),
+        Table(columns, rows, "Percent of waits within each stated quantile."),
+    ]
+
+
+def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
+    (_, whole), *geometries = by_geometry(scores)
+    drawn = [one for name in ranked for one in whole if one.estimator == name and one.course][:_DRAWN]
+    yield from (
+        _measured(whole, ACCURACY, f"{max(one.jobs for one in whole):,} waits."),
+        _measured(whole, COST, "What relying on it costs."),
+    )
+    if drawn:
+        lines = {
+            one.estimator: list(zip(one.course.day, one.course.log10_error, strict=True)) for one in drawn if one.course
+        }
+        x_words = "days since the first submission"
+        which = f": the {len(drawn)} that come closest over all" if len(drawn) > 1 else ""
+        yield Figure(
+            curves(lines, title="Error over time", x_words=x_words, y_words="error, powers of ten"),
+            f"Error over time, in blocks of equally many jobs{which}.",
+        )
+        best = drawn[0]
+        assert best.course is not None
+        shares = {"p90": best.course.coverage_p90, "p50": best.course.coverage_p50}
+        held = {
+            f"within {name}": [(day, 100 * share) for day, share in zip(best.course.day, of, strict=True)]
+            for name, of in shares.items()
+        }
+        yield Figure(
+            curves(held, title="Coverage over time", x_words=x_words, y_words="waits within, %"),
+            f"Coverage over time: of the waits of a block, those within `{best.estimator}`'s p90 and p50.",
+        )
+    if geometries:
+        yield Folded("By geometry", [_geometries(geometries)])
+
+
+def _measured(scores: Sequence[Score], measures: Sequence[Measure], caption: str) -> Table:
+    """Make a table as a terminal has it; what is a range there is words here."""
+    told = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
+    marks = {
+        (scores.index(one), 1 + place): "best" for place, measure in enumerate(told) for one in best_of(scores, measure)
+    }
+    columns = [Column("Estimator"), *(_column(m, scores) for m in told)]
+    rows = [[one.estimator, *(_value(m, one) for m in told)] for one in scores]
+    return Table(columns, rows, caption, marks)
+
+
+def _column(measure: Measure, scores: Sequence[Score]) -> Column:
+    is_range = any(len(measure.values(one)) > 1 for one in scores)
+    return Column(measure.heading, None if is_range else measure.decimals)
+
+
+def _value(measure: Measure, score: Score) -> str | float:
+    values = measure.values(score)
+    return values[0] if len(values) == 1 else measure.text(score)
+
+
+def _geometries(sections: Sequence[tuple[str, Sequence[Score]]]) -> Table:
+    columns = [Column("Jobs of"), Column("Estimator"), *(_column(m, sections[0][1]) for m in ACCURACY)]
+    rows = [[label, one.estimator, *(_value(m, one) for m in ACCURACY)] for label, of in sections for one in of]
+    return Table(columns, rows, "The geometries that have most jobs.")
+
+
+def _of_scheduler(scores: Sequence[Score]) -> Iterator[Part]:
+    yield _measured(scores, SECONDS, "A scheduler's own estimates.")
+    yield Text((SECONDS_NOTE,), is_small=True)

@@ -1,0 +1,127 @@
+"""What `asa compare` found, as a file: its page, a trace and a spreadsheet can be made of it later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from asa.core.documents import read_text
+from asa.errors import InputError
+from asa.report.page import Page
+from asa.studies.compare.page import comparison_page
+from asa.studies.compare.study import CompareRun, group
+from asa.studies.harness import sealed, unsealed
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["KeptComparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptComparison:
+    """A comparison of one workflow on one system."""
+
+    asa_comparison: Literal[1]  # version of what is kept
+    of: str  # by which command: its page takes the place of an earlier one of the same
+    made: dict[str, str]  # how it was made, for the foot of a page
+    notes: tuple[str, ...]  # what is to be known of the system
+    runs: tuple[CompareRun, ...]  # all runs; of each strategy and core count the first has its timeline
+
+    @classmethod
+    def read(cls, file: Path) -> KeptComparison:
+        """Read it.
+
+        Raises `InputError`: the file cannot be read, was damaged or changed, or holds something else; or its
+        runs are no comparison.
+        """
+        where = str(file)
+        try:
+            text = unsealed(read_text(file, errors="replace").strip())
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=where, hint="Name another file.") from error
+        if text is None:
+            hint = "Name a run, or compare anew: asa compare --results FILE.json."
+            raise InputError("is damaged, or no comparison that this version kept", where=where, hint=hint)
+        try:
+            told = _adapter().validate_json(text)
+        except ValueError as error:
+            hint = "Name a run, or a file that `asa compare --results` of this version wrote."
+            raise InputError("is no comparison that this version kept", where=where, hint=hint) from error
+        if wrong := told.flaw():
+            raise InputError(wrong, where=where, hint="Compare anew: asa compare --results FILE.json.")
+        return told
+
+    def text(self) -> str:
+        """Write it as JSON, with a checksum at its end."""
+        return sealed(_adapter().dump_json(self, indent=1).decode()) + "\n"
+
+    def flaw(self) -> str:
+        """Say what keeps the runs from being held against each other, as it goes on after a file's name; else empty."""
+        if not self.runs:
+            return "has no runs"
+        if len({(run.workflow, run.system, run.age_accrues) for run in self.runs}) > 1:
+            return "has runs of several workflows, systems or rules of age"
+        told = {cell: [run.seed for run in members] for cell, members in group(self.runs).items()}
+        first = next(iter(told.values()))
+        for cores in dict.fromkeys(cores for cores, _ in told):
+            for strategy in dict.fromkeys(strategy for _, strategy in told):
+                seeds = told.get((cores, strategy), [])
+                if len(set(seeds)) < len(seeds):
+                    return f"has several runs of {strategy} on {cores} cores at the same moment"
+                if seeds != first:
+                    return f"has runs that are not paired: {strategy} on {cores} cores began at other moments"
+        for run in self.runs:
+            if not _is_finite(asdict(run)):
+                return f"has a figure that is no number: {run.strategy} on {run.cores} cores, seed {run.seed}"
+        return ""
+
+    @property
+    def name(self) -> str:
+        """What its page is called."""
+        first = self.runs[0]
+        return f"compare-{first.workflow}-{first.system}"
+
+    def page(self) -> Page:
+        """Put its page together."""
+        return comparison_page(self.runs, notes=self.notes, made=self.made)
+
+    def trace_events(self) -> dict[str, Any]:
+        """Give what jobs did as trace events: a process for each strategy and core count, a track for each job."""
+        events: list[dict[str, Any]] = []
+        for process, (run, told) in enumerate(self._told("trace_events"), start=1):
+            mine = [{**event, "pid": process} for event in told["traceEvents"]]
+            for event in mine:
+                if event["name"] == "process_name":
+                    event["args"] = {"name": f"{run.strategy}, {run.cores} cores, seed {run.seed}"}
+            events += mine
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give a flat row for each thing that a job did, as a spreadsheet wants it."""
+        return [
+            {"workflow": run.workflow, "peak_cores": run.cores, "strategy": run.strategy, "seed": run.seed, **row}
+            for run, told in self._told("rows")
+            for row in told
+        ]
+
+    def _told(self, how: str) -> Iterator[tuple[CompareRun, Any]]:
+        return ((run, getattr(run.timeline, how)()) for run in self.runs if run.timeline is not None)
+
+
+def _is_finite(told: Any) -> bool:
+    """Whether all numbers in it are."""
+    if isinstance(told, Mapping):
+        return all(map(_is_finite, told.values()))
+    if isinstance(told, list | tuple):
+        return all(map(_is_finite, told))
+    return not isinstance(told, float) or math.isfinite(told)
+
+
+def _adapter() -> TypeAdapter[KeptComparison]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - takes its time
+
+    return TypeAdapter(KeptComparison)

@@ -1,0 +1,155 @@
+"""The page of `asa compare`: what each way of asking took and cost at each size, and what its jobs did in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from asa.report.intervals import ends, written
+from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
+from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
+from asa.studies.compare.study import CompareRun, group
+from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence
+
+__all__ = ["comparison_page"]
+
+_MEASURES = (
+    ("makespan_s", "Makespan, s", 0),
+    ("twt_s", "Waiting, s", 0),
+    ("core_hours", "Core-hours", 2),
+    ("overhead_core_hours", "Idle core-hours", 3),
+    ("hit_ratio", "Hits, %", 0),
+)
+_CAPTION = (
+    "Means over runs, each from another moment, with their 95 % intervals. Hits: predictions that were not too long, "
+    "of those that could be judged."
+)
+_METHODS = (
+    (
+        "Every strategy meets the same queue at the same moments, one a seed, in a copy of its own. Over the seeds "
+        "those of a strategy and size share one estimator, so that moments are not independent."
+    ),
+    "Intervals of means are Student's, of 95 %, over the moments.",
+    (
+        "Sooner and later are said of makespans that differ beyond chance, moment by moment. All that is said of one "
+        "size is right at once with 95 % (Holm's rule); over several sizes it is not corrected."
+    ),
+)
+
+
+def comparison_page(
+    runs: Sequence[CompareRun], *, notes: Sequence[str] = (), made: Mapping[str, str] | None = None
+) -> Page:
+    """Put together the page of a comparison."""
+    cells = cells_of(runs)
+    counts = list(dict.fromkeys(cell.cores for cell in cells))
+    first = runs[0]
+    rule = "accrues" if first.age_accrues else "does not accrue"
+    said = [f"At {cores} cores {sentence([c for c in cells if c.cores == cores])}" for cores in counts]
+    made_of = [Text((*(f"{note[0].upper()}{note[1:]}." for note in notes),), is_small=True)] if notes else []
+    sections = [
+        Section("time", "How long it takes", [_makespans(cells, counts), _by_stage(runs)]),
+        Section("cost", "What it costs", [_frontier(cells, counts), *_averages(cells)]),
+        Section("figures", "All figures", [_table(cells), *made_of]),
+    ]
+    if drawn := _timelines(runs):
+        sections.append(Section("jobs", "What jobs did", drawn))
+    sections.append(Section("methods", "Methods", [Text(_METHODS)]))
+    title = f"{first.workflow} on {first.system}: ways of asking"
+    return Page(title, [*said, f"The age of jobs that depend on others {rule}."], sections, made or {})
+
+
+def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+    groups = {
+        f"{cores} cores": {
+            cell.strategy: Bar(
+                (("", cell.intervals["makespan_s"].mean),),
+                cell.intervals["makespan_s"].low,
+                cell.intervals["makespan_s"].high,
+            )
+            for cell in cells
+            if cell.cores == cores
+        }
+        for cores in counts
+    }
+    return Figure(bars(groups, title="Makespan", unit="seconds"), "Makespans with 95 % intervals of the mean.")
+
+
+def _by_stage(runs: Sequence[CompareRun]) -> Figure:
+    """Draw what the makespan consists of: the waits and run times of the stages that it hung on."""
+    groups: dict[str, dict[str, Bar]] = {}
+    for (cores, strategy), members in group(runs).items():
+        done = [run.metrics for run in members if run.metrics]
+        parts = []
+        for place in range(len(done[0].stages) if done else 0):
+            critical = [one.stages[place] for one in done if one.stages[place].critical]
+            parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
+            parts.append((done[0].stages[place].stage, sum(stage.run_s for stage in critical) / len(done)))
+        groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))
+    words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
+    return Figure(bars(groups, title="Waits and stages", unit="seconds"), words)
+
+
+def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
+    strategies = list(dict.fromkeys(cell.strategy for cell in cells))
+    points = [
+        Dot(
+            f"{cell.strategy}{f', {cell.cores}' if len(counts) > 1 else ''}",
+            cell.intervals["makespan_s"].mean,
+            cell.intervals["core_hours"].mean,
+            ends(cell.intervals["makespan_s"]),
+            ends(cell.intervals["core_hours"]),
+            strategies.index(cell.strategy),
+        )
+        for cell in cells
+    ]
+    drawn = dots(points, title="Time and cost", x_words="makespan, s", y_words="core-hours")
+    return Figure(
+        drawn, "Time against cost, in the colours above: what is nearer the lower left corner is better in both."
+    )
+
+
+def _averages(cells: Sequence[Cell]) -> list[Part]:
+    averages = normalised_averages(cells)
+    if len(averages) < 2:
+        return []
+    columns = [Column("Strategy"), Column("Waiting, %", 0), Column("Makespan, %", 1), Column("Core-hours, %", 1)]
+    rows: list[list[str | float | None]] = [
+        [name, *(100 * of[key] for key in ("twt_s", "makespan_s", "core_hours"))] for name, of in averages.items()
+    ]
+    return [Table(columns, rows, "Above the best strategy, averaged over core counts.")]
+
+
+def _table(cells: Sequence[Cell]) -> Table:
+    columns = [Column("Strategy"), Column("Cores", 0), Column("Runs", 0)]
+    for _, words, digits in _MEASURES:
+        columns += [Column(words, digits), Column("95 %")]
+    rows, marks = [], {}
+    for number, cell in enumerate(cells):
+        row: list[str | float | None] = [cell.strategy, cell.cores, sum(run.metrics is not None for run in cell.runs)]
+        for place, (key, _, digits) in enumerate(_MEASURES):
+            found = cell.intervals[key]
+            row += [found.mean, written(found, digits)]
+            others = [c.intervals[key].mean for c in cells if c.cores == cell.cores]
+            best = max(others) if key == "hit_ratio" else min(others)
+            if len(others) > 1 and round(found.mean, digits) == round(best, digits):
+                marks[number, 3 + 2 * place] = "best"
+        rows.append(row)
+    return Table(columns, rows, _CAPTION, marks)
+
+
+def _timelines(runs: Sequence[CompareRun]) -> list[Part]:
+    parts: list[Part] = []
+    seen: set[tuple[int, str]] = set()
+    for run in runs:
+        if run.timeline is None or (run.cores, run.strategy) in seen:
+            continue
+        seen.add((run.cores, run.strategy))
+        name = f"{run.strategy}, {run.cores} cores"
+        parts.append(
+            Figure(
+                gantt(run.timeline, f"What jobs did: {name}"), f"`{run.strategy}`, {run.cores} cores, seed {run.seed}."
+            )
+        )
+    if parts:
+        parts.insert(0, Text((GANTT,)))
+    return parts

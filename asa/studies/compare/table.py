@@ -1,0 +1,235 @@
+"""The tables of `asa compare` for a terminal, and a sentence that says what each means; its page is beside this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from asa.core.intervals import Interval, beyond_chance, mean_interval
+from asa.metrics import RunMetrics
+from asa.studies.compare.study import CompareRun, group
+from asa.studies.paper.verdicts import average_above_best
+
+__all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
+
+_COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
+    # key: heading, value, smaller is better, decimals
+    "twt_s": ("TWT s", lambda m: m.twt_s, True, 0),
+    "makespan_s": ("Makespan s", lambda m: m.makespan_s, True, 0),
+    "core_hours": ("Core-h", lambda m: m.core_hours, True, 1),
+    "overhead_core_hours": ("OH", lambda m: m.overhead_core_hours, True, 2),
+    "hit_ratio": ("Hits %", lambda m: 100 * m.hit_ratio, False, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One strategy at one core count: its runs and the interval of each column."""
+
+    cores: int
+    strategy: str
+    runs: tuple[CompareRun, ...]  # one a seed, failed ones too
+    # over the runs that completed, by `twt_s`, `makespan_s`, `core_hours`, `overhead_core_hours` and `hit_ratio`; the
+    # last is in percent
+    intervals: dict[str, Interval]
+
+
+def cells_of(runs: Sequence[CompareRun]) -> list[Cell]:
+    """Average the runs of each strategy at each core count."""
+    return [
+        Cell(
+            cores,
+            strategy,
+            tuple(members),
+            {
+                key: mean_interval([value(run.metrics) for run in members if run.metrics is not None]).within(
+                    0.0, 100.0 if key == "hit_ratio" else math.inf
+                )
+                for key, (_, value, _, _) in _COLUMNS.items()
+            },
+        )
+        for (cores, strategy), members in group(runs).items()
+    ]
+
+
+def normalised_averages(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
+    """How far each strategy is above the best of each core count, averaged over the counts, as below Table 1.
+
+    Returns: by strategy, then by ``twt_s``, ``makespan_s``, ``core_hours``: the mean of value / best - 1; nan where
+    the best is 0, to which nothing can be compared.
+    """
+    averages: dict[str, dict[str, float]] = {cell.strategy: {} for cell in cells}
+    for key in ("twt_s", "makespan_s", "core_hours"):
+        rows: dict[int, dict[str, float]] = {}
+        for cell in cells:
+            rows.setdefault(cell.cores, {})[cell.strategy] = cell.intervals[key].mean
+        for strategy, percent in average_above_best(rows.values()).items():
+            averages[strategy][key] = percent / 100
+    return averages
+
+
+def render(runs: Sequence[CompareRun], *, seeds: int) -> RenderableType:
+    """Draw one table a core count, each with its sentence, and the normalised averages."""
+    cells = cells_of(runs)
+    first = runs[0]
+    rule = "age accrues for dependent jobs" if first.age_accrues else "no age accrues for dependent jobs"
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (f"{first.workflow} on {first.system}", "bold"),
+            f"; {rule}.\n{_caption(seeds)}\n",
+        )
+    ]
+    for cores in dict.fromkeys(cell.cores for cell in cells):
+        here = [cell for cell in cells if cell.cores == cores]
+        parts += [_table(cores, here), Padding(Text(sentence(here)), (0, 0, 1, 2))]
+    if len({cell.strategy for cell in cells}) > 1:
+        parts.append(_averages_table(normalised_averages(cells)))
+    parts += [Text(line, style="yellow") for line in _failures(cells)]
+    parts.append(
+        Text(
+            "TWT total waiting time; OH core-hours allocated but unused; Hits: predictions not too long, of those that "
+            "could be judged; * best of its column.",
+            style="dim",
+        )
+    )
+    return Group(*parts)
+
+
+def _caption(seeds: int) -> str:
+    if seeds == 1:
+        return "One run."
+    return (
+        f"Mean of {seeds} runs, its 95 % interval (Student's t) below it. What a sentence calls sooner or later is so "
+        "beyond chance, run by run; all of a sentence at once with 95 % (Holm)."
+    )
+
+
+def _failures(cells: Sequence[Cell]) -> list[str]:
+    lines = []
+    for cell in cells:
+        failed = [run for run in cell.runs if run.metrics is None]
+        if failed:
+            what = f"{len(failed)} of {len(cell.runs)} runs of {cell.strategy} at {cell.cores} cores failed"
+            lines.append(f"{what}, first seed {failed[0].seed}: {failed[0].reason}; the means leave them out")
+    return lines
+
+
+def _table(cores: int, cells: Sequence[Cell]) -> Table:
+    table = Table(
+        title=f"{cores} cores",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("Strategy", no_wrap=True, min_width=max(len(cell.strategy) for cell in cells))
+    for heading, *_ in _COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for cell in cells:
+        row = [Text(cell.strategy)]
+        for key, (_, _, smaller, decimals) in _COLUMNS.items():
+            shown = [round(c.intervals[key].mean, decimals) for c in cells if not math.isnan(c.intervals[key].mean)]
+            mean = cell.intervals[key].mean
+            best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
+            row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
+        table.add_row(*row)
+        if any(interval.is_spread for interval in cell.intervals.values()):
+            table.add_row(
+                "",
+                *(_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items()),
+                style="dim",
+            )
+    return table
+
+
+def _bounds(interval: Interval, decimals: int) -> str:
+    if not interval.is_spread:
+        return ""
+    return "-".join(_short(bound, decimals) for bound in (interval.low, interval.high)) + " "
+
+
+def _short(value: float, decimals: int) -> str:
+    if value >= 100_000:
+        return f"{value / 1000:,.0f}k"
+    return f"{value / 1000:.1f}k" if value >= 10_000 else f"{value:,.{decimals}f}"
+
+
+def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
+    if math.isnan(interval.mean):
+        return Text("-", style="dim")
+    mean = f"{interval.mean:,.{decimals}f}"
+    return Text(f"{mean}*" if best else f"{mean} ", style="bold green" if best else "")
+
+
+def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
+    table = Table(
+        title="Above the best strategy, averaged over core counts",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        min_width=50,
+    )
+    table.add_column("Strategy", no_wrap=True)
+    for heading in ("TWT", "Makespan", "Core-hours"):
+        table.add_column(heading, justify="right")
+    for strategy, excess in averages.items():
+        values = [excess[key] for key in ("twt_s", "makespan_s", "core_hours")]
+        table.add_row(strategy, *(("-" if math.isnan(value) else f"+{100 * value:.0f} %") for value in values))
+    return table
+
+
+def sentence(cells: Sequence[Cell]) -> str:
+    """Say what one core count's table means; differences within the noise of paired runs are called that (Holm)."""
+    by_name = {cell.strategy: cell for cell in cells if not math.isnan(cell.intervals["makespan_s"].mean)}
+    if not by_name:
+        return "no run completed."
+    hero = by_name.get("asa") or min(by_name.values(), key=lambda cell: cell.intervals["makespan_s"].mean)
+    rivals = [
+        by_name[name] for name in ("per-stage", "big-job", "chained") if name in by_name and name != hero.strategy
+    ]
+    if not rivals:
+        time, cost = hero.intervals["makespan_s"].mean, hero.intervals["core_hours"].mean
+        return f"{hero.strategy} takes {time:,.0f} s and {cost:,.1f} core-hours."
+    gaps = [_paired(hero, rival) for rival in rivals]
+    claims = [
+        _versus(hero, rival, gap, is_clear=is_clear)
+        for rival, gap, is_clear in zip(rivals, gaps, beyond_chance(gaps), strict=True)
+    ]
+    return f"{hero.strategy} finishes " + "; ".join(claims) + "."
+
+
+def _versus(hero: Cell, rival: Cell, gap: Interval, *, is_clear: bool) -> str:
+    time = hero.intervals["makespan_s"].mean / rival.intervals["makespan_s"].mean - 1
+    cost = hero.intervals["core_hours"].mean / rival.intervals["core_hours"].mean - 1
+    if math.isnan(gap.low):
+        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy} (one run)"
+    elif abs(time) < 0.0005:
+        when = f"as soon as {rival.strategy}"
+    elif not is_clear:
+        when = f"with {rival.strategy} (the difference is within the noise)"
+    else:
+        when = f"{_percent(time)} {'later' if time > 0 else 'sooner'} than {rival.strategy}"
+    if abs(cost) < 0.005:
+        return f"{when} for the same core-hours"
+    return f"{when} for {_percent(cost)} {'more' if cost > 0 else 'fewer'} core-hours"
+
+
+def _paired(hero: Cell, rival: Cell) -> Interval:
+    """Interval of the mean difference in makespan over the seeds that both ran."""
+    ours, theirs = ({run.seed: run.metrics.makespan_s for run in c.runs if run.metrics} for c in (hero, rival))
+    return mean_interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+
+
+def _percent(ratio: float) -> str:
+    size = 100 * abs(ratio)
+    return f"{size:.0f} %" if size >= 1 else f"{size:.1f} %"

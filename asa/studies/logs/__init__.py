@@ -1,0 +1,1 @@
+"""Ways of asking beside each other, on real logs: `asa experiment strategies`."""

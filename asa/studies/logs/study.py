@@ -1,0 +1,201 @@
+"""What `asa experiment strategies` runs: on real logs every strategy meets the same queue at the same moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import cast
+
+from asa.backend import Site
+from asa.core import plugins
+from asa.errors import InputError
+from asa.estimators import WaitBank
+from asa.metrics import measure
+from asa.pool.executors import Elsewhere
+from asa.runner import Run, run_all
+from asa.strategies import lacking, load_strategy
+from asa.studies.compare.study import workflow_maker
+from asa.studies.harness import Kind, code_digest, digest, fill
+from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
+from asa.studies.standings import standings as side_by_side
+
+__all__ = ["Cell", "Contest", "Trial", "hold", "peak_sizes", "standings"]
+
+_SIZES = (640, 320, 160, 112, 56, 28)
+_SHARE = 2  # of the machine: wider jobs than a half are not what it is for
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is run in one go: one strategy on one log, with one estimator that learns from run to run."""
+
+    trace: str
+    workflow: str
+    cores: int
+    age_accrues: bool
+    shrink: bool
+    strategy: str
+    estimator: str
+    starts: int
+    history: int  # past jobs of everybody that the estimator learns at each
+    log: str  # digests of the log, and of all code: what other code did, or on another log, is another cell
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run."""
+
+    trace: str
+    workflow: str
+    cores: int
+    age_accrues: bool
+    shrink: bool
+    strategy: str
+    start: int
+    makespan_s: float
+    core_hours: float
+    overhead_core_hours: float
+    # how long stages waited after those that they follow had ended, added up; without the wait before the first
+    perceived_wait_s: float
+    total_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What to find out."""
+
+    traces: tuple[Path, ...]
+    workflows: tuple[str, ...] = ("montage", "statistics")
+    # names; Big Job and Per-Stage run anyway, as the others are measured by them
+    strategies: tuple[str, ...] = ("chained", "asa", "asa-naive", "asa-plan", "elastic")
+    cores: tuple[int, ...] = ()  # peak sizes; for each log three that fit its machine, if not given
+    age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues
+    shrink: bool = True  # whether a running job can give cores back
+    estimator: str = "queue"
+    starts: int = 40
+    history: int = 2000  # past jobs of everybody that the estimator learns at each
+
+    def cells(self) -> list[Cell]:
+        """All that is to be run; a log's cells together, as it is read once for them."""
+        if self.starts < 1 or not self.traces or not self.workflows:
+            raise InputError("there is nothing to run", hint="Give a log, a workflow, and at least one start.")
+        for name in self.workflows:
+            workflow_maker(name)
+        plugins.load("asa.estimators", self.estimator)
+        names = dict.fromkeys((QUICK_BASE, THRIFTY_BASE, *self.strategies))
+        for name in names:
+            load_strategy(name)
+        cells = []
+        for trace in self.traces:
+            machine = _site(str(trace), age_accrues=True, shrink=True).capabilities.max_cores
+            sizes = self.cores or peak_sizes(machine)
+            if too_wide := [size for size in sizes if size > machine]:
+                raise InputError(
+                    f"{too_wide[0]} cores are more than its machine's {machine}",
+                    where=str(trace),
+                    hint="Give --cores that fit.",
+                )
+            log = digest([trace])
+            for age, workflow, cores, strategy in product(self.age, self.workflows, sizes, names):
+                named = [("workflows", workflow), ("strategies", strategy), ("estimators", self.estimator)]
+                code = code_digest((f"asa.{kind}", name) for kind, name in named)
+                settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history, log, code)
+                cells.append(Cell(str(trace), workflow, cores, *settings))
+        return cells
+
+
+def peak_sizes(machine_cores: int) -> tuple[int, ...]:
+    """Give the three largest of the paper's sizes of which two fit the machine side by side; smaller ones if none do.
+
+    Returns: cores, ascending; a single size, half the machine, if none of the paper's fits.
+
+    Examples
+    --------
+    >>> peak_sizes(338), peak_sizes(1728)
+    ((56, 112, 160), (160, 320, 640))
+    """
+    fitting = [size for size in _SIZES if size * _SHARE <= machine_cores]
+    return tuple(sorted(fitting[:3])) or (max(machine_cores // _SHARE, 1),)
+
+
+def hold(
+    contest: Contest,
+    kept: Path | None = None,
+    *,
+    jobs: int | None = None,
+    elsewhere: Elsewhere | None = None,
+    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
+) -> list[Trial]:
+    """Run every cell, in parallel, unless its runs are kept already.
+
+    `kept`: file to which each cell's runs are added as it ends, a line of JSON each: a contest that was interrupted
+    goes on there.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `elsewhere`: where to run them, if not in processes of this machine; on workers that see the logs under the same
+    paths.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
+    """
+    cells = contest.cells()
+    kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
+    outcomes = fill(cells, kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+    return [trial for trials in outcomes.values() for trial in trials]
+
+
+@lru_cache(maxsize=4)
+def _site(trace: str, *, age_accrues: bool, shrink: bool) -> Site:
+    make = plugins.load("asa.backends", "simulated")
+    return cast("Site", make(trace=trace, age_accrues=age_accrues, shrink=shrink))
+
+
+def run_cell(cell: Cell) -> list[Trial]:
+    """Run one strategy at all moments in the order of the log's time, with one estimator."""
+    site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
+    if lack := lacking(load_strategy(cell.strategy), site.capabilities):
+        raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")
+    workflow = workflow_maker(cell.workflow)(cell.cores)
+    starts = range(cell.starts)
+    site.prepare(starts)
+    bank = WaitBank(cell.estimator, machine_cores=site.capabilities.max_cores)
+    trials: dict[int, Trial] = {}
+    for start in site.in_order(starts):
+        run = Run(workflow, load_strategy(cell.strategy), bank=bank)
+        [result] = run_all(site.open(start), [run], history=cell.history)
+        if result.outcome != "completed":
+            raise InputError(
+                f"a run did not complete: {result.reason}", where=f"{cell.trace}, {cell.strategy}, start {start}"
+            )
+        told = measure(workflow, result.records)
+        between_s = sum(stage.perceived_wait_s for stage in told.stages if workflow.stages[stage.stage].after)
+        trials[start] = Trial(
+            site.capabilities.system,
+            cell.workflow,
+            cell.cores,
+            cell.age_accrues,
+            cell.shrink,
+            cell.strategy,
+            start,
+            told.makespan_s,
+            told.core_hours,
+            told.overhead_core_hours,
+            between_s,
+            told.twt_s,
+        )
+    return [trials[start] for start in starts]
+
+
+# ---------------------------------------------------------------------- what came out
+
+
+def standings(trials: Iterable[Trial]) -> dict[bool, list[Standing]]:
+    """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not."""
+    rules: dict[bool, list[Trial]] = {}
+    for trial in trials:
+        rules.setdefault(trial.age_accrues, []).append(trial)
+    return {
+        age: side_by_side(of, lambda run: (run.trace, (run.workflow, run.cores)), lambda run: run.start)
+        for age, of in rules.items()
+    }

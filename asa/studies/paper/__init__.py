@@ -1,0 +1,1 @@
+"""The ASA paper's evaluation, done anew: `asa campaign paper`."""

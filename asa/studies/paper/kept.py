@@ -1,0 +1,184 @@
+"""What came out of the ASA paper's evaluation: each figure beside the one that the paper prints, and its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from asa.core.intervals import Interval
+from asa.studies.accuracy.convergence import Convergence
+from asa.studies.paper.published import METRICS
+from asa.studies.paper.study import Campaign
+from asa.studies.paper.verdicts import RULE, Compared, Verdict, count
+from asa.studies.plain import as_plain
+from asa.timeline import Timeline
+
+__all__ = [
+    "BY_CONSTRUCTION",
+    "Accuracy",
+    "Breakdown",
+    "Claim",
+    "Normalised",
+    "PaperResults",
+    "StageMean",
+    "Tally",
+    "Usage",
+]
+
+BY_CONSTRUCTION = "core-hours, by construction"
+_ALIKE = "if all were alike"
+_FITTED: Final = "core_hours"
+_COUNTED_2 = ("predicted_h", "perceived_h", "hit_percent", "overhead_h")  # of Table 2; see `PaperResults.tallies`
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A cell of Table 1: one strategy on one workflow, beside the paper's."""
+
+    mode: str  # how workflows were handed over, see `asa.studies.paper.study`
+    workflow: str  # what ran where, how wide, asked for how
+    system: str
+    cores: int
+    strategy: str
+    twt_s: Compared  # total waiting time and makespan, in seconds
+    makespan_s: Compared
+    core_hours: Compared
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A line below Table 1: percent above the best strategy of each size, averaged over the sizes."""
+
+    mode: str  # how workflows were handed over, see `asa.studies.paper.study`
+    workflow: str
+    strategy: str
+    twt_s: Compared  # of total waiting time, of makespan and of core-hours: each in percent
+    makespan_s: Compared
+    core_hours: Compared
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A row of Table 2, beside the paper's: means of the seeds; how it is counted is told in `findings`."""
+
+    workflow: str  # whose widest job was submitted, where, and how wide it is
+    system: str
+    cores: int
+    submissions: int  # how many, all seeds together
+    real_h: Compared
+    predicted_h: Compared
+    perceived_h: Compared
+    hit_percent: Compared  # share of predictions that were not too long, and too long
+    miss_percent: Compared
+    overhead_h: Compared  # what allocations that came early cost, in core-hours a submission
+    real_sd_h: float  # standard deviations of real and predicted waits over all submissions, in hours
+    predicted_sd_h: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageMean:
+    """A stage of a bar in Figs 6 to 8, averaged over the seeds."""
+
+    stage: str
+    wait_s: float  # perceived wait and run time, in seconds
+    run_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A bar of Figs 6 to 8, where a makespan goes, and its core-hours, a bar of Fig. 9."""
+
+    figure: str
+    mode: str
+    workflow: str
+    system: str
+    cores: int
+    strategy: str
+    stages: tuple[StageMean, ...]
+    makespan_s: Interval  # means of the seeds; the last is part of the one before
+    core_hours: Interval
+    overhead_core_hours: float
+    resubmissions: float
+    seed: int  # what jobs did at a moment that all strategies share
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something that the paper's text says, as a number of ours."""
+
+    where: str  # in which section, what, and of which runs
+    words: str
+    mode: str
+    unit: Literal["%", "points"]  # percent, or points of percent
+    ours: Interval  # the paper's is nan where it only says that there is more than nothing
+    published: float
+    verdict: Verdict  # see `asa.studies.paper.verdicts.Compared`; a world without differences has 0
+    alike: Verdict
+    fitted: bool  # whether the workflows are fitted to it, so that it agrees by construction
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often each verdict was given in a table, and would be in a world without differences."""
+
+    table: str  # what was counted, in words, such as `Table 2`
+    verdicts: dict[Verdict, int]  # how many figures got each verdict: here, and in a world without differences
+    alike: dict[Verdict, int]
+
+    @classmethod
+    def of(cls, table: str, judged: Iterable[Compared | Claim]) -> Tally:
+        """Count."""
+        told = list(judged)
+        return cls(table, count(one.verdict for one in told), count(one.alike for one in told))
+
+
+@dataclass(frozen=True, slots=True)
+class PaperResults:
+    """All that came out, beside what the paper prints."""
+
+    campaign: Campaign
+    usages: tuple[Usage, ...]  # table 1 and the lines below it
+    normalised: tuple[Normalised, ...]
+    accuracies: tuple[Accuracy, ...]
+    convergences: tuple[Convergence, ...]
+    breakdowns: tuple[Breakdown, ...]
+    claims: tuple[Claim, ...]
+    rule: str = RULE  # by which verdicts were given
+
+    def tallies(self) -> list[Tally]:
+        """Count the verdicts of each table that there is, by mode.
+
+        Core-hours, to which the workflows are fitted, are counted apart; of hits and misses, which add up to 100 %,
+        hits alone.
+        """
+        told: list[Tally] = []
+        lines: tuple[tuple[str, Sequence[Usage | Normalised]], ...] = (
+            ("Table 1", self.usages),
+            ("its averages", self.normalised),
+        )
+        for words, rows in lines:
+            told += [
+                Tally.of(f"{words}, {mode}", [getattr(row, metric) for row in rows if row.mode == mode
+                                              for metric in METRICS if metric != _FITTED])
+                for mode in self.campaign.modes
+            ]  # fmt: skip
+        told.append(Tally.of("Table 2", [getattr(row, name) for row in self.accuracies for name in _COUNTED_2]))
+        told.append(Tally.of("claims of the text", [claim for claim in self.claims if not claim.fitted]))
+        fitted: list[Compared | Claim] = [getattr(row, _FITTED) for _, rows in lines for row in rows]
+        told.append(Tally.of(BY_CONSTRUCTION, [*fitted, *(claim for claim in self.claims if claim.fitted)]))
+        return [tally for tally in told if sum(tally.verdicts.values())]
+
+    def verdicts(self) -> dict[str, dict[Verdict, int]]:
+        """Give the counts of `tallies` by name, and below each those of a world without differences."""
+        told: dict[str, dict[Verdict, int]] = {}
+        for tally in self.tallies():
+            told[tally.table] = tally.verdicts
+            if tally.table != BY_CONSTRUCTION:
+                told[f"{tally.table}: {_ALIKE}"] = tally.alike
+        return told
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-ready values; what is not known is null."""
+        return {**as_plain(asdict(self)), "verdicts": self.verdicts()}

@@ -1,0 +1,350 @@
+"""The pages of the paper's evaluation: every figure beside the paper's, and what jobs did at typical moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from asa.report.intervals import plain, written
+from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page.drawing import GANTT, Bar, bars, gantt
+from asa.studies.accuracy.convergence_figures import convergence_figures
+from asa.studies.paper.findings import BY_CONSTRUCTION, Accuracy, Breakdown, Claim, Mode, PaperResults, Tally, Usage
+from asa.studies.paper.published import SIZES, WORKFLOWS
+from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
+
+__all__ = ["paper_page", "workflow_pages"]
+
+_MARKS: Mapping[Verdict, str] = {"as the paper": "good", "differs": "bad"}
+_FOUND: Mapping[Verdict, str] = {
+    "as the paper": "are as the paper has them",
+    "same order": "in the same order",
+    "differs": "differ",
+}
+_SPELLED = {"blast": "BLAST"}
+_BESIDE = (
+    Column("Ours", 1), Column("95 %", None, "Student's interval of the mean"), Column("Paper's", 1),
+    Column("Off, %", 0, "Ours over the paper's, less 1"),
+    Column("Verdict"),
+)  # fmt: skip
+_USED = (("twt_s", "waiting, s"), ("makespan_s", "makespan, s"), ("core_hours", "core-hours"))
+_MET = (
+    ("real_h", "real wait, h"),
+    ("predicted_h", "predicted wait, h"),
+    ("perceived_h", "perceived wait, h"),
+    ("hit_percent", "hits, %"),
+    ("miss_percent", "misses, %"),
+    ("overhead_h", "overhead, core-h"),
+)
+_METHODS = (
+    (
+        "Sequential: each workflow runs by itself, in a copy of its own of the queue. Concurrent: the three workflows "
+        "of a size are handed over in one queue, one a minute, and run side by side."
+    ),
+    (
+        "Perceived wait: how long a stage's start comes after what it follows has ended; of the first stage, "
+        "after the workflow was handed over. Waiting (the paper's TWT) is the sum of a run's, makespan the time "
+        "from handing it over to its end."
+    ),
+    (
+        "In Table 2 a job is taken to be needed its predicted wait after its submission. Perceived wait: what the "
+        "real wait exceeds the prediction by, if it does. Miss: an alternative nearer to the real wait lies below "
+        "the prediction; hit: all else, so that the two add up to 100 % and only hits are counted among the "
+        "verdicts. Overhead: what an allocation that came early costs until it is needed, in core-hours a "
+        "submission. The paper does not define these as sharply."
+    ),
+    (
+        "The run times of the workflows are fitted to Table 1's core-hours, so that core-hours agree by "
+        "construction and prove nothing: they are counted apart. The simulated centres are calibrated to Table "
+        "1's waits, and the real waits of Table 2 are in the paper many times those: a seed's submissions begin at "
+        "that time of the twelve days after its moment, in steps of four hours, at which the job's waits in the hour "
+        "are nearest to the paper's mean. So real waits are not counted among the verdicts."
+    ),
+    (
+        "A moment is a seed: a state of the simulated queue in which all strategies begin alike. Moments are not "
+        "independent runs: those of a strategy on a centre share one estimator, which knows from the earlier "
+        "ones, and from other workflows and sizes, what it learned there. The 95 % intervals, Student's over the "
+        "moments, take no account of that, and are rather too narrow. Verdicts take each pair of strategies by itself, "
+        "at 95 %: of pairs that are alike one in twenty may look apart, for which no count is corrected."
+    ),
+    (
+        "ASA Naive is run as ASA is, with all workflows and sizes of its centre, sequential and concurrent, so "
+        "that its estimator knows as much; only Montage on 112 cores, which the paper has, is shown. The paper does "
+        "not say how it was handed over."
+    ),
+    (
+        "If all were alike: what the same rule gives to a world in which every strategy of a row, or "
+        "every size of a column, has the same figure, and every claim of the text comes to 0. What it calls as "
+        "the paper there, the paper itself has within 5 % of each other."
+    ),
+)
+
+
+def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) -> Page:
+    """Put together the page of the paper's evaluation, every figure beside the paper's."""
+    first = results.campaign.modes[:1]
+    largest = [max(sizes) for sizes in SIZES.values()]
+    sections = [
+        _numbers(results),
+        Section("claims", "What the text says", [_claims(results)]),
+        Section("verdicts", "How much is as the paper has it", [_tallies(results), _rule(results)]),
+        *_tables(results, first),
+        Section("figure-5", "Figure 5: how predictions follow a wait that changes",
+                convergence_figures(results.convergences)),
+        *_figures(results, first, largest),
+        _methods(),
+    ]  # fmt: skip
+    return Page("The paper's evaluation, done anew", list(_plainly(results)), sections, made or {})
+
+
+def workflow_pages(results: PaperResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
+    """Put together a page for each workflow, with what its jobs did at every size; see `paper_page`."""
+    modes = results.campaign.modes
+    pages = {}
+    for workflow in WORKFLOWS:
+        mine = replace(
+            results,
+            usages=tuple(one for one in results.usages if one.workflow == workflow),
+            normalised=tuple(one for one in results.normalised if one.workflow == workflow),
+            accuracies=tuple(one for one in results.accuracies if one.workflow == workflow),
+            breakdowns=tuple(one for one in results.breakdowns if one.workflow == workflow),
+            claims=(),
+        )
+        sections = [*_tables(mine, modes), *_figures(mine, modes, [size for of in SIZES.values() for size in of]),
+                    _methods()]  # fmt: skip
+        title = f"{_spelled(workflow)} in the paper's evaluation"
+        pages[workflow] = Page(title, list(_plainly(mine)), [_numbers(mine), *sections], made or {})
+    return pages
+
+
+def _tables(results: PaperResults, modes: Sequence[Mode]) -> list[Section]:
+    makespans = [figure for mode in modes for figure in _makespans(results, mode)]
+    return [
+        Section("table-1", "Table 1: waiting, makespan, core-hours", [*makespans, _usages(results)]),
+        Section("averages", "Table 1's averages: above the best strategy of each size", [_averages(results)]),
+        Section("table-2", "Table 2: waits, predicted and real", [_accuracies(results)]),
+    ]
+
+
+def _figures(results: PaperResults, modes: Sequence[Mode], sizes: Sequence[int]) -> list[Section]:
+    drawn = [figure for mode in modes for figure in _breakdowns(results, mode)]
+    jobs = [folded for mode in modes for folded in _jobs(results, mode, sizes)]
+    sections = [Section("figures-6-9", "Figures 6 to 9: where makespans and core-hours go", drawn)]
+    if jobs:
+        sections.append(Section("jobs", "What jobs did, at a typical moment", [Text((GANTT,)), *jobs]))
+    return sections
+
+
+def _jobs(results: PaperResults, mode: Mode, sizes: Sequence[int]) -> Iterator[Folded]:
+    of: dict[str, list[Figure]] = {}
+    for one in results.breakdowns:
+        if one.mode == mode and one.cores in sizes:
+            what = f"`{one.strategy}`, moment {one.seed}"
+            drawn = gantt(one.timeline, f"{one.workflow}, {one.cores} cores, {one.strategy}")
+            title = f"{_spelled(one.workflow)} on {one.cores} cores of {one.system}, {mode}"
+            of.setdefault(title, []).append(Figure(drawn, what))
+    return (Folded(title, figures) for title, figures in of.items())
+
+
+def _spelled(workflow: str) -> str:
+    return _SPELLED.get(workflow, workflow.capitalize())
+
+
+def _plainly(results: PaperResults) -> Iterator[str]:
+    """Say which strategy is quickest, what it costs, how much is as the paper has it, and how sure that is."""
+    for mode in results.campaign.modes:
+        first, *others = _above_best(results, mode, "makespan_s")
+        yield (
+            f"In {mode} runs `{first[0]}` comes out quickest: on average {plain(first[1], 0):.0f} % above the best of "
+            f"each size, {_behind(others)}."
+        )
+    first, *others = _above_best(results, results.campaign.modes[0], "core_hours")
+    yield (
+        f"`{first[0]}` costs least: its core-hours are {plain(first[1], 0):.0f} % above the least of each size, "
+        f"{_behind(others)}. What others suffer the paper does not ask: see `asa campaign schedulers`."
+    )
+    counted = [tally for tally in results.tallies() if tally.table != BY_CONSTRUCTION]
+    total = sum(sum(one.verdicts.values()) for one in counted)
+    same = sum(one.verdicts[VERDICTS[0]] for one in counted)
+    alike = sum(one.alike[VERDICTS[0]] for one in counted)
+    yield (
+        f"Of {total} figures {same} are as the paper has them, {'more' if same > alike else 'no more'} than the "
+        f"{alike} that would be in a world in which all strategies and sizes were alike."
+    )
+    seeds = results.campaign.seeds
+    if seeds == 1:
+        yield "This rests on a single moment, which proves nothing: take more seeds."
+    else:
+        yield f"This rests on {seeds} moments, which share an estimator: intervals are rather too narrow."
+
+
+def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[str, float]]:
+    """Give the strategies with how far they are above the best of each size, in percent, the best first."""
+    found: dict[str, list[float]] = {}
+    for one in results.normalised:
+        if one.mode == mode:
+            found.setdefault(one.strategy, []).append(getattr(one, metric).ours.mean)
+    return sorted(((name, sum(of) / len(of)) for name, of in found.items()), key=lambda told: told[1])
+
+
+def _behind(others: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {plain(above, 0):.0f} %" for name, above in others)
+
+
+def _numbers(results: PaperResults) -> Section:
+    return Section("numbers", "In numbers", [Text(tuple(_found(results)))])
+
+
+def _found(results: PaperResults) -> Iterator[str]:
+    for tally in results.tallies():
+        yield _counted(tally)
+    for claim in results.claims:
+        ours = f"{plain(claim.ours.mean, 1):.1f} {claim.unit}"
+        yield f"{_title(claim.words)}{_mode(claim.mode)}: {ours}; the paper has {_published(claim)}."
+
+
+def _counted(tally: Tally) -> str:
+    total = sum(tally.verdicts.values())
+    if tally.table == BY_CONSTRUCTION:
+        return (
+            "Core-hours are counted apart, as the workflows are fitted to them: by construction "
+            f"{tally.verdicts[VERDICTS[0]]} of {total} figures are as the paper has them."
+        )
+    words = ", ".join(f"{tally.verdicts[verdict]} {told}" for verdict, told in _FOUND.items())
+    alike = ", ".join(str(tally.alike[verdict]) for verdict in _FOUND)
+    return f"{_title(tally.table)}: of {total} figures {words}; if all were alike: {alike}."
+
+
+def _published(claim: Claim) -> str:
+    return "more than 0" if math.isnan(claim.published) else f"{claim.published:.0f} {claim.unit}"
+
+
+def _mode(mode: str) -> str:
+    return f" ({mode})" if mode else ""
+
+
+def _rule(results: PaperResults) -> Text:
+    return Text((results.rule,), is_small=True)
+
+
+def _methods() -> Section:
+    return Section("methods", "Methods", [Text(_METHODS)])
+
+
+def _tallies(results: PaperResults) -> Table:
+    columns = [Column("Table"), *(Column(_title(verdict), 0) for verdict in VERDICTS),
+               *(Column(f"{_title(verdict)}, if all were alike", 0) for verdict in VERDICTS)]  # fmt: skip
+    rows = [
+        (one.table, *(one.verdicts[verdict] for verdict in VERDICTS),
+         *(math.nan if one.table == BY_CONSTRUCTION else one.alike[verdict] for verdict in VERDICTS))
+        for one in results.tallies()
+    ]  # fmt: skip
+    return Table(columns, rows, "Verdicts, and those of the same rule on a world without differences.")
+
+
+def _title(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _claims(results: PaperResults) -> Table:
+    columns = [Column("Where"), Column("What"), Column("Runs"), Column("Unit"), Column("Ours", 1), Column("95 %"),
+               Column("The paper's"), Column("Verdict")]  # fmt: skip
+    rows = [
+        (one.where, one.words, one.mode, one.unit, one.ours.mean, written(one.ours, 1), _published(one),
+         one.verdict)
+        for one in results.claims
+    ]  # fmt: skip
+    return Table(columns, rows, "Claims of the text.", _verdicts(rows, 7))
+
+
+def _usages(results: PaperResults) -> Table:
+    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("Strategy"), Column("Runs"),
+               Column("What"), *_BESIDE]  # fmt: skip
+    rows = [
+        (one.workflow, one.system, one.cores, one.strategy, one.mode, words, *_beside(getattr(one, name), 1))
+        for one in results.usages
+        for name, words in _USED
+    ]
+    return Table(columns, rows, "Means over moments with their 95 % intervals.", _verdicts(rows, 10))
+
+
+def _averages(results: PaperResults) -> Table:
+    columns = [Column("Workflow"), Column("Strategy"), Column("Runs"), Column("What"), *_BESIDE]
+    rows = [
+        (one.workflow, one.strategy, one.mode, f"{words.split(',')[0]}, %", *_beside(getattr(one, name), 1))
+        for one in results.normalised
+        for name, words in _USED
+    ]
+    words = "Percent above the best strategy of each size, averaged over the sizes; off: ours over the paper's, less 1."
+    return Table(columns, rows, words, _verdicts(rows, 8))
+
+
+def _accuracies(results: PaperResults) -> Table:
+    columns = [Column("Workflow"), Column("Centre"), Column("Cores", 0), Column("What"), *_BESIDE]
+    rows = [
+        (one.workflow, one.system, one.cores, words, *_beside(_of(one, name), 2))
+        for one in results.accuracies
+        for name, words in _MET
+    ]
+    words = "60 submissions of each, one a minute, at every moment; misses are what hits leave of 100 %."
+    return Table(columns, rows, words, _verdicts(rows, 8))
+
+
+def _of(row: Accuracy, name: str) -> Compared:
+    found: Compared = getattr(row, name)
+    return found
+
+
+def _makespans(results: PaperResults, mode: Mode) -> Iterator[Part]:
+    """Draw makespans beside the paper's, which are marked; a figure a centre, as they differ by an order."""
+    for workflow, system in _pairs(results.usages):
+        mine = [u for u in results.usages if (u.mode, u.workflow, u.system) == (mode, workflow, system)]
+        groups: dict[str, dict[str, Bar]] = {}
+        published: dict[tuple[str, str], float] = {}
+        for one in mine:
+            group = f"{one.cores} cores"
+            ours = one.makespan_s.ours
+            groups.setdefault(group, {})[one.strategy] = Bar((("", ours.mean),), ours.low, ours.high)
+            published[group, one.strategy] = one.makespan_s.published
+        drawn = bars(groups, title=f"Makespans of {workflow} on {system}", unit="seconds", published=published)
+        yield Figure(drawn, f"Makespans of {workflow} on {system}, {mode}; dashed: the paper's.")
+
+
+def _pairs(usages: Iterable[Usage]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((one.workflow, one.system) for one in usages))
+
+
+def _breakdowns(results: PaperResults, mode: Mode) -> Iterator[Part]:
+    shown = [one for one in results.breakdowns if one.mode == mode]
+    for workflow, system in dict.fromkeys((one.workflow, one.system) for one in shown):
+        groups: dict[str, dict[str, Bar]] = {}
+        for one in shown:
+            if (one.workflow, one.system) == (workflow, system):
+                groups.setdefault(f"{one.cores} cores", {})[one.strategy] = _stacked(one)
+        name = next(one.figure for one in shown if (one.workflow, one.system) == (workflow, system))
+        drawn = bars(groups, title=f"Figure {name}: {workflow} on {system}", unit="seconds")
+        yield Figure(drawn, f"Figure {name}: {workflow} on {system}, {mode}; each stage on top of its wait.")
+    costs: dict[str, dict[str, Bar]] = {}
+    for one in shown:
+        cost = one.core_hours
+        costs.setdefault(f"{one.workflow} {one.cores}", {})[one.strategy] = Bar((("", cost.mean),), cost.low, cost.high)
+    for workflow in dict.fromkeys(one.workflow for one in shown):
+        mine = {name: group for name, group in costs.items() if name.startswith(workflow)}
+        drawn = bars(mine, title=f"Figure 9: core-hours of {workflow}", unit="core-hours")
+        yield Figure(drawn, f"Figure 9: {workflow}, {mode}.")
+
+
+def _stacked(one: Breakdown) -> Bar:
+    parts = [part for stage in one.stages for part in (("waiting", stage.wait_s), (stage.stage, stage.run_s))]
+    return Bar(tuple(parts))
+
+
+def _beside(found: Compared, digits: int) -> tuple[float, str, float, float, str]:
+    return found.ours.mean, written(found.ours, digits), found.published, 100 * found.deviation, found.verdict
+
+
+def _verdicts(rows: Sequence[Sequence[object]], column: int) -> dict[tuple[int, int], str]:
+    """Say how the verdicts in a column are shown."""
+    marks = {str(verdict): mark for verdict, mark in _MARKS.items()}
+    return {(place, column): marks[str(row[column])] for place, row in enumerate(rows) if str(row[column]) in marks}

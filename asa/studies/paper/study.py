@@ -1,0 +1,277 @@
+"""What of the ASA paper's evaluation (Sections 4.3 to 4.8) is run, and what each part of it gives.
+
+**Runs.** Three workflows at three sizes on each of two centres under three strategies are 54 runs, and ASA Naive for
+Montage on 112 cores is one more; each is done at several moments of a simulated queue, one a seed. *Sequentially* each
+workflow runs in a copy of its own of the same queue; *concurrently* the three workflows of a size are handed over in
+one queue, one a minute, and run side by side. On a centre all runs of a strategy share one estimator, seed after seed,
+size after size: what it learned from one workflow it knows for the next. So does ASA Naive's, for which all workflows
+and sizes are run, too, in both ways, though only Montage on 112 cores counts.
+
+**Submissions.** For Table 2 each workflow's widest job is submitted 60 times, one a minute, while an estimator predicts
+each wait and is told it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
+there to measure the queue. The paper's waits of Table 2 are many times those of Table 1, to which the centres are
+calibrated: the queue was fuller then. So each seed's submissions begin where, in steps of four hours through twelve
+days, what the job would wait in that hour is nearest to the paper's mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from asa.backend import Backend, Foresight, JobSpec, Site
+from asa.core import plugins
+from asa.errors import InputError
+from asa.estimators import OwnJob, WaitBank
+from asa.metrics import StageTimes
+from asa.runner import Run, run_all
+from asa.runner.active import queued
+from asa.strategies import load_strategy
+from asa.studies.compare.study import workflow_maker
+from asa.studies.harness import Kind, code_digest, fill
+from asa.studies.paper.published import NAIVE, PROBES, SIZES, STRATEGIES, TABLE_2, WORKFLOWS
+from asa.studies.runs import measured
+from asa.timeline import Timeline
+from asa.waits import exactly
+from asa.workflow import Stage, Workflow
+
+__all__ = ["ASA_NAIVE", "Campaign", "Cell", "Mode", "Outcome", "PaperRun", "Probes", "run_campaign", "run_cell"]
+
+Mode = Literal["sequential", "concurrent"]
+
+ASA_NAIVE = "asa-naive"
+"""The strategy that the paper runs once, see `asa.studies.paper.published.NAIVE`."""
+
+_MODES: tuple[Mode, ...] = ("sequential", "concurrent")
+_SUBMISSIONS = "submissions"
+_BETWEEN_S = 60.0
+_LOOK_S, _WITHIN_S = 4 * 3600.0, 12 * 86400.0  # for a queue as full as the paper's
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What to run."""
+
+    seeds: int = 20
+    seed: int = 0
+    # who predicts, and past jobs of everybody that it learns before each run. The paper's is Algorithm 1 with the tuned
+    # policy, which learns from its own jobs only.
+    estimator: str = "asa-tuned"
+    history: int = 0
+    # whether a job gains priority while a dependency keeps it back. The paper's results need it.
+    age_accrues: bool = True
+    modes: tuple[Mode, ...] = _MODES  # how workflows are handed over
+
+    def cells(self) -> list[Cell]:
+        """All that is to be run."""
+        if self.seeds < 1 or not self.modes:
+            raise InputError("there is nothing to run", where="--seeds", hint="Ask for at least one run of each.")
+        if self.history < 0:
+            raise InputError(f"a history of {self.history} jobs cannot be", where="--history", hint="Give 0 or more.")
+        plugins.load("asa.estimators", self.estimator)
+        settings = (self.seed, self.seeds, self.estimator, self.history, self.age_accrues)
+        named = [("asa.estimators", self.estimator), *(("asa.workflows", name) for name in WORKFLOWS)]
+        codes = {name: code_digest([*named, ("asa.strategies", name)]) for name in (*STRATEGIES, ASA_NAIVE)}
+        return [
+            *(Cell(mode, name, "", 0, strategy, *settings, codes[strategy])
+              for mode in self.modes for name in SIZES for strategy in STRATEGIES),
+            *(Cell(mode, NAIVE[0], "", 0, ASA_NAIVE, *settings, codes[ASA_NAIVE]) for mode in self.modes),
+            *(Cell(_SUBMISSIONS, name, workflow, cores, "", *settings, code_digest(named))
+              for name, sizes in SIZES.items() for workflow in WORKFLOWS for cores in sizes),
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is run in one go: all that shares an estimator."""
+
+    what: str  # a mode, or submissions for Table 2
+    system: str
+    workflow: str  # whose jobs are submitted; in a mode all workflows are run at all sizes of the centre
+    cores: int
+    strategy: str  # its name; of ASA Naive only the run that the paper has is kept
+    seed: int
+    seeds: int
+    estimator: str
+    history: int
+    age_accrues: bool
+    code: str  # digest of all code: what other code did is another cell
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRun:
+    """One run of a workflow, see `asa.metrics.RunMetrics`; and what its jobs did."""
+
+    mode: str  # how workflows were handed over, see `Mode`
+    system: str  # what ran where, how wide, asked for how, at which moment
+    workflow: str
+    cores: int
+    strategy: str
+    seed: int
+    twt_s: float  # total waiting time and makespan, in seconds
+    makespan_s: float
+    core_hours: float  # what was allocated, and what of it was not used
+    overhead_core_hours: float
+    hits: int  # how many predictions of waits were not too long, and too long
+    misses: int
+    resubmissions: int  # jobs that were asked for again
+    stages: tuple[StageTimes, ...]  # each stage, in the workflow's order
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Submissions of one geometry at one moment."""
+
+    system: str  # where, whose widest job, at which peak size, at which moment
+    workflow: str
+    cores: int
+    seed: int
+    real_s: tuple[float, ...]  # waits in seconds, one a submission, in order of submission
+    predicted_s: tuple[float, ...]
+
+
+Outcome = PaperRun | Probes
+
+
+def run_campaign(
+    campaign: Campaign,
+    kept: Path | None = None,
+    *,
+    jobs: int | None = None,
+    elsewhere: Executor | None = None,
+    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
+) -> list[Outcome]:
+    """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`.
+
+    `kept`: file to which each cell's outcomes are added as it ends; nothing is kept if not given.
+    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
+    `on_progress`: called with what is being done, how much of it is done, and of how much.
+    """
+    kind = Kind(run_cell, lambda told: Cell(**told), _outcome)
+    outcomes = fill(campaign.cells(), kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
+    return [outcome for cell in outcomes.values() for outcome in cell]
+
+
+def _outcome(told: Mapping[str, Any]) -> Outcome:
+    """Make an outcome of what was kept of it."""
+    if "stages" in told:
+        stages = tuple(StageTimes(**stage) for stage in told["stages"])
+        return PaperRun(**{**told, "stages": stages, "timeline": Timeline.from_dict(told["timeline"])})
+    return Probes(**{**told, "real_s": tuple(told["real_s"]), "predicted_s": tuple(told["predicted_s"])})
+
+
+@lru_cache(maxsize=4)
+def _site(system: str, *, age_accrues: bool) -> Site:
+    return cast("Site", plugins.load("asa.backends", "simulated")(system, age_accrues=age_accrues))
+
+
+def run_cell(cell: Cell) -> list[Outcome]:
+    """Run all that shares an estimator, seed after seed."""
+    site = _site(cell.system, age_accrues=cell.age_accrues)
+    bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
+    seeds = range(cell.seed, cell.seed + cell.seeds)
+    if cell.what == _SUBMISSIONS:
+        job = _widest(workflow_maker(cell.workflow)(cell.cores))
+        return [_submit(cell, _as_full(cell, site, seed, job), seed, job, bank) for seed in seeds]
+    return [
+        run
+        for seed in seeds
+        for cores in SIZES[cell.system]
+        for together in ([WORKFLOWS] if cell.what == "concurrent" else [(name,) for name in WORKFLOWS])
+        for run in _run_together(cell, seed, cores, together, bank)
+        if cell.strategy != ASA_NAIVE or (run.system, run.workflow, run.cores) == NAIVE
+    ]
+
+
+def _run_together(cell: Cell, seed: int, cores: int, names: Sequence[str], bank: WaitBank) -> list[PaperRun]:
+    world = _site(cell.system, age_accrues=cell.age_accrues).open(seed)
+    workflows = [workflow_maker(name)(cores) for name in names]
+    strategy = load_strategy(cell.strategy)
+    runs = [Run(flow, strategy, bank=bank, delay_s=_BETWEEN_S * place) for place, flow in enumerate(workflows)]
+    told = []
+    for name, flow, result in zip(names, workflows, run_all(world, runs, history=cell.history), strict=True):
+        m, jobs = measured(flow, result, f"{name} on {cores} cores of {cell.system}, {cell.strategy}, seed {seed}")
+        told.append(
+            PaperRun(
+                cell.what,
+                cell.system,
+                name,
+                cores,
+                cell.strategy,
+                seed,
+                m.twt_s,
+                m.makespan_s,
+                m.core_hours,
+                m.overhead_core_hours,
+                m.hits,
+                m.misses,
+                m.resubmissions,
+                m.stages,
+                jobs,
+            )
+        )
+    return told
+
+
+def _widest(workflow: Workflow) -> Stage:
+    """Give a workflow's widest stage, of these the longest."""
+    return max(workflow.stages.values(), key=lambda stage: (stage.cores or 0, stage.walltime_s))
+
+
+def _probe(cell: Cell, stage: Stage) -> JobSpec:
+    return JobSpec(stage.name, cores=cell.cores, walltime_s=stage.walltime_s, run_s=1.0)
+
+
+def _as_full(cell: Cell, site: Site, seed: int, stage: Stage) -> Backend:
+    """Open a seed's world when a job's waits in an hour are nearest to the paper's, by the ratio of their mean."""
+    aim_s = TABLE_2[cell.workflow][cell.cores].real_h.mean * 3600
+    ahead, spec = site.open(seed), _probe(cell, stage)
+    assert isinstance(ahead, Foresight)
+    times_s = np.arange(ahead.now(), ahead.now() + _WITHIN_S, _LOOK_S)
+    waits_s = []
+    for time_s in times_s:
+        _pass_time(ahead, time_s)
+        submit_s = [ahead.now() + part * PROBES * _BETWEEN_S for part in (0.0, 0.5, 1.0)]
+        waits_s.append(float(np.mean([ahead.foresee_start(spec, at_s) - at_s for at_s in submit_s])))
+    off = np.abs(np.log(np.maximum(waits_s, 1.0) / aim_s))
+    world = site.open(seed)
+    _pass_time(world, times_s[int(off.argmin())])
+    return world
+
+
+def _pass_time(world: Backend, until_s: float) -> None:
+    while world.now() < until_s:
+        world.wait(until_s)
+
+
+def _submit(cell: Cell, world: Backend, seed: int, stage: Stage, bank: WaitBank) -> Probes:
+    """Submit a stage's job again and again, and see how long each waits."""
+    bank.lose_sight()
+    began_s = world.now()
+    spec = _probe(cell, stage)
+    asked: dict[str, tuple[int, OwnJob]] = {}
+    real_s, predicted_s = [math.nan] * PROBES, list[float]()
+    while len(predicted_s) < PROBES or asked:
+        due_s = began_s + _BETWEEN_S * len(predicted_s) if len(predicted_s) < PROBES else None
+        if due_s is not None and world.now() >= due_s:
+            if cell.history:
+                bank.follow(world.queue_events(cell.history, ends=bank.sees_queue))
+            job = queued(spec, world.capabilities, world.now(), bank.user)
+            forecast = bank.predict(job)
+            asked[world.submit(spec)] = len(predicted_s), bank.submitted(job, forecast)
+            predicted_s.append(forecast.wait_s)
+            continue
+        for status in world.wait(due_s):
+            if status.start_s is not None and status.job_id in asked:
+                place, own = asked.pop(status.job_id)
+                real_s[place] = max(status.start_s - status.submit_s, 0.0)
+                bank.observe(own, exactly(real_s[place]))
+    return Probes(cell.system, cell.workflow, cell.cores, seed, tuple(real_s), tuple(predicted_s))

@@ -1,0 +1,535 @@
+"""The pages of every way of asking under every scheduler: what it takes, what it costs, what it does to others."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from asa.core.intervals import Interval
+from asa.report.intervals import ends, written
+from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
+from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
+from asa.studies.schedulers.study import Place, SchedulerResults, Side, Standing
+from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
+
+__all__ = ["scheduler_pages", "schedulers_page"]
+
+_MEASURED = (
+    "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios at the same moments. Marked: "
+    "the quickest, and what cannot be told apart from it. Waits are sums over all cells and moments, over Per-Stage's; "
+    "without a figure where these are less than a minute a run. Dominated: in so many cells another strategy took less "
+    f"time, by more than {100 * MARGIN:.0f} % beyond chance, and no more core-hours, or the reverse."
+)
+_METHODS = (
+    (
+        "A moment is a seed: a state of the simulated queue, or a time of a log, in which all strategies begin alike. "
+        "A cell is a world, a workflow and a size. Only cells in which every strategy ran are averaged, and over "
+        "schedulers only those under which every strategy ran."
+    ),
+    (
+        "There is one average of makespans and core-hours: the geometric mean of their ratios to Big Job's and "
+        "Per-Stage's at the same moment, over moments, cells and schedulers alike. Waits may be 0, of which there is "
+        "none: their sums over all cells and moments are compared. Seconds that others wait longer are plain means."
+    ),
+    (
+        "Intervals are Student's, of 95 %, over moments, as cells share these: each world by itself. Moments share an "
+        "estimator, of which the intervals take no account."
+    ),
+    (
+        "A strategy is dominated in a cell in which another takes less time, by more than "
+        f"{100 * MARGIN:.0f} % beyond chance, and no more core-hours, or the reverse. What is less is a trifle, "
+        f"however certain. Among those that cost least are all within {100 * THRIFTY:.0f} % of the least."
+    ),
+    (
+        "Beyond chance, or clearly, is said by Holm's rule: of all that is said so together, nothing is wrong with "
+        "95 %. Together are: the strategies under one scheduler, in who is quickest; one strategy's cells and rivals, "
+        "in what is dominated; all schedulers and strategies, in whether others wait longer than without the client, "
+        "and again in whether longer than with Per-Stage; and by themselves the strategies over all schedulers."
+    ),
+)
+_OTHERS = (
+    "The others are the jobs that waited when the client came, or came within a window after it; the same world is "
+    "simulated with and without the client. Less than 0: they wait less, as the queue took another turn."
+)
+_BETTER = (
+    "What reaches farther out is better. Makespan, core-hours, and the others' waits and slowdowns with the client: "
+    "the least over this one's. Waits: how much shorter than the longest; left out where Per-Stage hardly waits."
+)
+
+
+def schedulers_page(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> Page:
+    """Put together the page of every way of asking under every scheduler."""
+    names = _schedulers(results)
+    said = [_sentence(_of(results, name).standings) for name in names]
+    sections = [
+        Section("overview", "At a glance", list(_overview(results))),
+        Section("numbers", "In numbers", [Text((*_over_all(results), *said))]),
+        Section("others", "What that does to everybody else", _others(results.standings)),
+        *(Section(f"under-{_key(name)}", f"Under {name}", list(_under(_of(results, name), most=1))) for name in names),
+        Section("standings", "All figures", [_standings(results.standings), Text((_MEASURED,), is_small=True)]),
+        Section("cells", "Every cell", [_places(results.places)]),
+    ]
+    if results.left_out:
+        columns = [Column("World"), Column("Scheduler"), Column("Strategy"), Column("Why")]
+        rows = [(one.world, one.scheduler, one.strategy, one.reason) for one in results.left_out]
+        sections.append(Section("left-out", "What was left out", [Table(columns, rows)]))
+    sections.append(_methods())
+    title = "Which way of asking pays under which scheduler"
+    return Page(title, list(_plainly(results)), sections, made or {})
+
+
+def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None = None) -> dict[str, Page]:
+    """Put together a page for each scheduler, with what jobs did in each cell; see `schedulers_page`.
+
+    Returns: the pages, by the scheduler's name as it stands in files and links: with hyphens for all but letters
+    and digits.
+    """
+    pages = {}
+    for name in _schedulers(results):
+        mine = _of(results, name)
+        drawn = list(_under(mine, most=len(mine.places)))
+        figures = [part for part in drawn if not isinstance(part, Folded)]
+        sections = [
+            Section("figures", "Time, cost and others", [*figures, Text((_OTHERS,), is_small=True)]),
+            Section("numbers", "In numbers", [Text((_sentence(mine.standings),))]),
+            Section("standings", "All figures", [_standings(mine.standings), Text((_MEASURED,), is_small=True)]),
+            Section("harm", "What that does to everybody else", [_harm(mine.standings)]),
+            Section("cells", "Every cell", [_places(mine.places)]),
+        ]
+        if jobs := [part for part in drawn if isinstance(part, Folded)]:
+            sections.append(Section("jobs", "What jobs did, at a typical moment", [Text((GANTT,)), *jobs]))
+        sections.append(_methods())
+        pages[_key(name)] = Page(f"Ways of asking under {name}", list(_plainly(mine)), sections, made or {})
+    return pages
+
+
+def _methods() -> Section:
+    return Section("methods", "Methods", [Text(_METHODS)])
+
+
+def _schedulers(results: SchedulerResults) -> list[str]:
+    return list(dict.fromkeys(one.scheduler for one in results.standings))
+
+
+def _of(results: SchedulerResults, scheduler: str) -> SchedulerResults:
+    """Leave out the other schedulers."""
+    return replace(
+        results,
+        standings=tuple(one for one in results.standings if one.scheduler == scheduler),
+        places=tuple(one for one in results.places if one.scheduler == scheduler),
+    )
+
+
+def _key(name: str) -> str:
+    """Make a name for links and files of a scheduler's."""
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+# ---------------------------------------------------------------------- in words
+
+
+def _plainly(results: SchedulerResults) -> Iterator[str]:
+    """Say which strategy to take, what it costs, whether others suffer, and how sure that is."""
+    by = _by_scheduler(results.standings)
+    told = results.overall if len(by) > 1 else results.standings
+    if not told:
+        yield "No strategy can be recommended over all schedulers: under none did every strategy run; see each."
+        return
+    quick = min((one for one in told if one.is_as_quick), key=_makespan)
+    near = [one.strategy for one in told if one.is_as_quick and one.strategy != quick.strategy]
+    gain = _beside_base(quick, told)
+    if len(near) + 1 == len(told):
+        yield f"In time no strategy is told apart from the others; `{quick.strategy}` comes first, with {gain}."
+    else:
+        sure = f"not told apart from it: {', '.join(near)}" if near else "it is clearly ahead of all others"
+        yield f"To be done soonest take `{quick.strategy}`, with {gain}; {sure}."
+    yield from _costs(quick, told)
+    yield _suffering(quick, told)
+    yield _rests_on(results, told)
+
+
+def _costs(quick: Standing, told: Sequence[Standing]) -> Iterator[str]:
+    if quick.is_thrifty:
+        yield f"`{quick.strategy}` is among those that cost least."
+        return
+    best = min((one for one in told if one.is_as_quick_of_thrifty), key=_makespan)
+    price = _percent(quick.core_hours.mean, "more core-hours", "fewer core-hours", "as many core-hours", "Per-Stage")
+    yield (
+        f"`{quick.strategy}` costs {price}; to save core-hours take `{best.strategy}`, which comes out quickest of "
+        f"those that cost least, with {_beside_base(best, told)}."
+    )
+
+
+def _suffering(quick: Standing, told: Sequence[Standing]) -> str:
+    """Say what the others suffer by who is quickest, and by whom most."""
+    if not quick.longer:
+        words = f"Whether everybody else waits longer for `{quick.strategy}` cannot be told from chance"
+    else:
+        words = (
+            f"Everybody else waits clearly {quick.longer} for `{quick.strategy}`, by "
+            f"{abs(_longer_wait_s(quick)):,.0f} s of {quick.others_wait_s:,.0f} s"
+        )
+    worst = max(told, key=_longer_wait_s)
+    if worst.longer != "longer" or worst.strategy == quick.strategy:
+        return f"{words}."
+    return f"{words}; most for `{worst.strategy}`, by {_longer_wait_s(worst):,.0f} s."
+
+
+def _rests_on(results: SchedulerResults, told: Sequence[Standing]) -> str:
+    seeds, cells = results.campaign.seeds, told[0].cells
+    ran = f"{seeds} moment{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
+    if seeds == 1:
+        return f"This rests on {ran}, which proves nothing: take more seeds."
+    return f"This rests on {ran}; what is called clear, or told apart, is so beyond chance, with 95 %."
+
+
+def _beside_base(one: Standing, told: Sequence[Standing]) -> str:
+    """Say how long a strategy takes beside Big Job, or Big Job beside Per-Stage."""
+    base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
+    [beside] = [other for other in told if other.strategy == base]
+    return _percent(one.makespan.mean / beside.makespan.mean, "more time", "less time", "as much time", name)
+
+
+def _percent(ratio: float, more: str, less: str, same: str, than: str) -> str:
+    percent = round(100 * abs(ratio - 1))
+    return f"{percent} % {more if ratio > 1 else less} than {than}" if percent else f"{same} as {than}"
+
+
+def _over_all(results: SchedulerResults) -> Iterator[str]:
+    """Say what holds over the schedulers, if there are several."""
+    by = _by_scheduler(results.standings)
+    if len(by) < 2:
+        return
+    yield from _on_average(results, len(by))
+    names = len({one.strategy for one in results.standings})
+    alone = [mine[0].strategy for of in by.values() if len(mine := [one for one in of if one.is_as_quick]) == 1]
+    quick = [one.strategy for one in results.standings if one.is_as_quick]
+    cheap = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
+    yield f"Quickest, or not told apart from the quickest: {_counted(quick, len(by), names)}."
+    yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(cheap, len(by), names)}."
+    yield f"Quickest of all beyond chance: {_counted(alone, len(by), names) if alone else 'none, under any scheduler'}."
+    if same := _same(results.places):
+        yield f"The same in every cell: {'; '.join(' and '.join(names) for names in same)}."
+    cases = len(results.standings)
+    longer, shorter = (sum(one.longer == side for one in results.standings) for side in ("longer", "shorter"))
+    also = f", that they wait less in {shorter}" if shorter else ""
+    often = f"in {longer} of {cases} cases" if longer or shorter else f"in none of {cases} cases"
+    yield f"That the others wait longer is beyond chance {often} of a scheduler and a strategy{also}."
+
+
+def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
+    """Say what holds over the schedulers under which every strategy ran."""
+    if not (told := results.overall):
+        yield "There is no scheduler under which every strategy ran: there are no averages."
+        return
+    shared = len(results.shared)
+    where = f"the {shared} schedulers" if shared == schedulers else (
+        f"the {shared} of {schedulers} schedulers under which every strategy ran"
+    )  # fmt: skip
+    spans = ", ".join(f"{one.strategy} {_span(one)} and {one.core_hours.mean:.2f}" for one in told)
+    yield f"Over {where}, geometric means of makespan over Big Job's and core-hours over Per-Stage's: {spans}."
+    yield f"Over {where} quickest: {_quickest(told)}."
+    best, _ = _first_of(told, lambda one: one.is_as_quick_of_thrifty)
+    for kind, among in (("workflow", _by_workflow(results.places)), ("size", _by_size(results.places))):
+        if len(among) > 1 and best.strategy != QUICK_BASE:
+            words = ", ".join(f"{what} {ratios[best.strategy]:.2f}" for what, ratios in among.items())
+            yield f"Makespan of {best.strategy} over Big Job's, by {kind}: {words}."
+    beaten = {one.strategy: one.dominated / one.cells for one in told}
+    words = ", ".join(f"{name} {100 * beaten[name]:.0f} %" for name in sorted(beaten, key=beaten.__getitem__))
+    less = f"clearly less, by more than {100 * MARGIN:.0f} %,"
+    yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {words}."
+    harm = sorted(told, key=_longer_wait_s)
+    words = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
+    yield f"What the others wait longer: {words}; without the client they wait {told[0].others_wait_s:,.0f} s."
+    ahead = [one for one in told if one.strategy != THRIFTY_BASE]
+    words = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
+    yield f"Longer than with Per-Stage, which asks for nothing ahead, they wait: {words}."
+
+
+def _seconds(strategy: str, found: Interval, side: Side) -> str:
+    beside = ", ".join(words for words in (written(found, 0), f"clearly {side}" if side else "") if words)
+    return f"{strategy} {round(found.mean):+,} s{f' ({beside})' if beside else ''}"
+
+
+def _geometric(ratios: Iterable[float]) -> float:
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(sum(logs) / len(logs))
+
+
+def _same(places: Sequence[Place]) -> list[list[str]]:
+    """Group the strategies that did the same, second by second, wherever they were run."""
+    told: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
+    for one in places:
+        cell = one.world, one.scheduler, one.workflow, one.cores
+        told.setdefault(one.strategy, {})[cell] = one.makespan_s.mean, one.core_hours.mean
+    groups: list[list[str]] = []
+    for name, cells in told.items():
+        for group in groups:
+            if told[group[0]] == cells:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return [group for group in groups if len(group) > 1]
+
+
+def _by_workflow(places: Sequence[Place]) -> dict[str, dict[str, float]]:
+    return _over_big_job(places, lambda one: one.workflow)
+
+
+def _by_size(places: Sequence[Place]) -> dict[str, dict[str, float]]:
+    return _over_big_job(places, lambda one: f"{one.cores} cores")
+
+
+def _over_big_job(places: Sequence[Place], what: Callable[[Place], str]) -> dict[str, dict[str, float]]:
+    """Give each strategy's makespan over Big Job's, over the cells in which every strategy ran."""
+    names = {one.strategy for one in places}
+    ran = Counter(_cell(one) for one in places)
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for one in places:
+        if ran[_cell(one)] == len(names):
+            ratios.setdefault(what(one), {}).setdefault(one.strategy, []).append(one.over_big_job.mean)
+    return {key: {name: _geometric(mine) for name, mine in of.items()} for key, of in ratios.items()}
+
+
+def _cell(one: Place) -> tuple[str, str, str, int]:
+    return one.world, one.scheduler, one.workflow, one.cores
+
+
+def _by_scheduler(standings: Iterable[Standing]) -> dict[str, list[Standing]]:
+    by: dict[str, list[Standing]] = {}
+    for one in standings:
+        by.setdefault(one.scheduler, []).append(one)
+    return by
+
+
+def _counted(names: Sequence[str], of: int, among: int) -> str:
+    """Say how often each name is there, most often first."""
+    counts = sorted(dict.fromkeys(names), key=lambda name: -names.count(name))
+    if len(names) == of * among:
+        return f"each of the {among}, under all {of}"
+    return ", ".join(f"{name} under {names.count(name)} of {of}" for name in counts)
+
+
+def _span(one: Standing) -> str:
+    bounds = written(one.makespan, 2)
+    return f"{one.makespan.mean:.2f}{f' ({bounds})' if bounds else ''}"
+
+
+def _first_of(standings: Sequence[Standing], is_near: Callable[[Standing], bool]) -> tuple[Standing, str]:
+    """Give the quickest of those that cannot be told apart, and name them: who did the same, and who nearly so."""
+    first, *others = sorted(filter(is_near, standings), key=_makespan)
+    same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
+    near = [one.strategy for one in others if one.strategy not in same]
+    words = ", ".join([first.strategy, *same])
+    if near and len(others) + 1 == len(standings):
+        return first, f"{words} (none of the others is told apart)"
+    return first, f"{words} (not told apart from {', '.join(near)})" if near else words
+
+
+def _quickest(standings: Sequence[Standing]) -> str:
+    """Say who is quickest, and who of those that cost little; nobody is held against himself."""
+    quick, words = _first_of(standings, lambda one: one.is_as_quick)
+    beside = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
+    beside += [] if quick.strategy == THRIFTY_BASE else [f"{quick.core_hours.mean:.2f} of Per-Stage's core-hours"]
+    words += f", at {' and '.join(beside)}"
+    if not quick.is_thrifty:
+        thrifty = [one for one in standings if one.is_thrifty]
+        best, names = _first_of(thrifty, lambda one: one.is_as_quick_of_thrifty)
+        words += f"; of those that cost least {names}, at {_span(best)} of Big Job's makespan"
+    return words
+
+
+def _sentence(standings: Sequence[Standing]) -> str:
+    """Say who is quickest under a scheduler, who of those that cost little, and who harms others most."""
+    words = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
+    worst = max(standings, key=_longer_wait_s)
+    if worst.longer == "longer":
+        words += f"; {worst.strategy} makes the others wait {worst.longer_wait_s.mean:,.0f} s longer"
+    return f"{words}."
+
+
+# ---------------------------------------------------------------------- over all schedulers
+
+
+_SIDES = {"longer": "bad", "shorter": "good"}
+
+
+def _overview(results: SchedulerResults) -> Iterator[Part]:
+    standings = results.standings
+    quick = {(one.scheduler, one.strategy): "best" for one in standings if one.is_as_quick}
+    thrifty = {(one.scheduler, one.strategy): "best" for one in standings if one.is_thrifty}
+    longer = {(one.scheduler, one.strategy): _SIDES[one.longer] for one in standings if one.longer}
+    for caption, digits, value, marks in (
+        ("Makespan, over Big Job's. Marked: the quickest, and what cannot be told apart from it.", 2, _makespan, quick),
+        (f"Core-hours, over Per-Stage's. Marked: within {100 * THRIFTY:.0f} % of the least.", 2, _core_hours, thrifty),
+        ("By how many seconds the others wait longer. Marked: beyond chance.", 0, _longer_wait_s, longer),
+    ):
+        rows = {name: {one.strategy: value(one) for one in mine} for name, mine in _by_scheduler(standings).items()}
+        yield _matrix("Scheduler", rows, caption, digits, marks)
+    for heading, rows in (("Workflow", _by_workflow(results.places)), ("Size", _by_size(results.places))):
+        if len(rows) > 1:
+            words = f"Makespan, over Big Job's, by {heading.lower()}, over all schedulers under which all ran."
+            yield _matrix(heading, rows, words, 2, {})
+
+
+def _makespan(one: Standing) -> float:
+    return one.makespan.mean
+
+
+def _core_hours(one: Standing) -> float:
+    return one.core_hours.mean
+
+
+def _longer_wait_s(one: Standing) -> float:
+    return one.longer_wait_s.mean
+
+
+def _matrix(
+    heading: str,
+    told: Mapping[str, Mapping[str, float]],
+    caption: str,
+    digits: int,
+    marked: Mapping[tuple[str, str], str],
+) -> Table:
+    """Make a column a strategy, with marks by row and strategy."""
+    strategies = list(dict.fromkeys(name for known in told.values() for name in known))
+    rows = [[what, *(known.get(name) for name in strategies)] for what, known in told.items()]
+    marks = {
+        (place, 1 + column): marked[what, name]
+        for place, what in enumerate(told)
+        for column, name in enumerate(strategies)
+        if (what, name) in marked
+    }
+    return Table([Column(heading), *(Column(name, digits) for name in strategies)], rows, caption, marks)
+
+
+def _others(standings: Sequence[Standing]) -> list[Part]:
+    rows: dict[str, dict[str, float]] = {}
+    intervals: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in standings:
+        rows.setdefault(one.strategy, {})[one.scheduler] = one.longer_wait_s.mean
+        if bounds := ends(one.longer_wait_s):
+            intervals[one.strategy, one.scheduler] = bounds
+    drawn = strips(
+        rows,
+        title="How much longer others wait",
+        x_words="mean wait of the others, s longer",
+        goal=0.0,
+        intervals=intervals,
+    )
+    words = "Mean wait of the others, above that without the client, under each scheduler; with 95 % intervals."
+    return [Text((_OTHERS,)), Figure(drawn, words), _harm(standings)]
+
+
+def _harm(standings: Sequence[Standing]) -> Table:
+    columns = [
+        Column("Scheduler"), Column("Strategy"), Column("Wait without, s", 0), Column("Longer by, s", 1),
+        Column("95 %"), Column("Beyond Per-Stage, s", 1, "Longer than with Per-Stage, which asks for nothing ahead"),
+        Column("95 %"), Column("Slowdown without", 2), Column("More by", 3), Column("95 %"),
+        Column("Hours waited more a core-hour", 2, "Of the others together, for each core-hour that the client got"),
+    ]  # fmt: skip
+    rows = [
+        (
+            one.scheduler, one.strategy, one.others_wait_s, one.longer_wait_s.mean, written(one.longer_wait_s, 1),
+            one.beyond_per_stage_s.mean, written(one.beyond_per_stage_s, 1),
+            one.others_slowdown, one.more_slowdown.mean, written(one.more_slowdown, 3), one.waited_more_per_core_hour,
+        )
+        for one in standings
+    ]  # fmt: skip
+    marks = {(place, 3): _SIDES[one.longer] for place, one in enumerate(standings) if one.longer}
+    marks |= {
+        (place, 5): _SIDES[one.longer_than_per_stage]
+        for place, one in enumerate(standings)
+        if one.longer_than_per_stage
+    }
+    return Table(columns, rows, "The others. Marked: beyond chance.", marks)
+
+
+def _standings(standings: Sequence[Standing]) -> Table:
+    columns = [
+        Column("Scheduler"), Column("Strategy"), Column("Makespan, over Big Job's", 3), Column("95 %"),
+        Column("Core-hours, over Per-Stage's", 3), Column("95 %"),
+        Column("Waits between stages, over Per-Stage's", 2), Column("All waits, over Per-Stage's", 2),
+        Column("Dominated", 0), Column("Cells", 0),
+    ]  # fmt: skip
+    rows = [
+        (
+            one.scheduler, one.strategy, one.makespan.mean, written(one.makespan, 2), one.core_hours.mean,
+            written(one.core_hours, 2), one.perceived_wait, one.total_wait, one.dominated, one.cells,
+        )
+        for one in standings
+    ]  # fmt: skip
+    marks = {(place, 2): "best" for place, one in enumerate(standings) if one.is_as_quick}
+    marks |= {(place, 4): "best" for place, one in enumerate(standings) if one.is_thrifty}
+    return Table(columns, rows, "Over all workflows and sizes.", marks)
+
+
+def _places(places: Sequence[Place]) -> Table:
+    columns = [
+        Column("World"), Column("Scheduler"), Column("Workflow"), Column("Cores", 0), Column("Strategy"),
+        Column("Makespan, s", 0), Column("Core-hours", 1), Column("Perceived wait, s", 0), Column("All waits, s", 0),
+        Column("Others longer, s", 1),
+    ]  # fmt: skip
+    rows = [
+        (
+            one.world, one.scheduler, one.workflow, one.cores, one.strategy, one.makespan_s.mean, one.core_hours.mean,
+            one.perceived_wait_s.mean, one.total_wait_s.mean, one.longer_wait_s.mean,
+        )
+        for one in places
+    ]  # fmt: skip
+    return Table(columns, rows, "Means over seeds.")
+
+
+# ---------------------------------------------------------------------- under one scheduler
+
+
+def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
+    """Draw time against cost, all axes at once, and what jobs did in so many cells."""
+    standings = results.standings
+    name = standings[0].scheduler
+    points = [
+        Dot(one.strategy, one.makespan.mean, one.core_hours.mean, ends(one.makespan), ends(one.core_hours))
+        for one in standings
+    ]
+    yield Figure(
+        dots(points, title=f"Under {name}", x_words="makespan over Big Job's", y_words="core-hours over Per-Stage's"),
+        "Time against cost, with 95 % intervals: what is nearer the lower left corner is better in both.",
+    )
+    axes = _axes(standings)
+    shares = {one.strategy: [column[place] for column in axes.values()] for place, one in enumerate(standings)}
+    yield Figure(kiviat(shares, list(axes), title=f"All at once, under {name}"), _BETTER)
+    cells: dict[tuple[str, str, int], list[Place]] = {}
+    for place in results.places:
+        cells.setdefault((place.world, place.workflow, place.cores), []).append(place)
+    for (world, workflow, cores), places in list(cells.items())[:most]:
+        yield Folded(f"What jobs did: {workflow} on {cores} cores of {world}", [_jobs(place) for place in places])
+
+
+def _jobs(place: Place) -> Figure:
+    drawn = gantt(place.timeline, f"{place.workflow}, {place.cores} cores, {place.strategy} under {place.scheduler}")
+    return Figure(drawn, f"`{place.strategy}`, moment {place.seed}.")
+
+
+def _axes(standings: Sequence[Standing]) -> dict[str, list[float]]:
+    """Give by axis each strategy's place on it, see `_BETTER`."""
+    axes = {
+        "makespan": _least_over([one.makespan.mean for one in standings]),
+        "core-hours": _least_over([one.core_hours.mean for one in standings]),
+        "waits between stages": _shorter([one.perceived_wait for one in standings]),
+        "all waits": _shorter([one.total_wait for one in standings]),
+        "others' waits": _least_over([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
+        "others' slowdown": _least_over([one.others_slowdown + one.more_slowdown.mean for one in standings]),
+    }
+    return {name: shares for name, shares in axes.items() if not any(map(math.isnan, shares))}
+
+
+def _least_over(values: Sequence[float]) -> list[float]:
+    return [min(values) / value if value > 0 else 1.0 for value in values]
+
+
+def _shorter(values: Sequence[float]) -> list[float]:
+    longest = max(values)
+    return [1.0 if longest == 0 else 1 - value / longest for value in values]

@@ -1,0 +1,274 @@
+"""A campaign's results as tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from asa.core.intervals import Interval
+from asa.studies.paper.findings import Accuracy, Breakdown, Claim, PaperResults, Usage
+from asa.studies.paper.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
+from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
+from asa.studies.schedulers.study import SchedulerResults, Standing
+from asa.studies.standings import MARGIN
+
+__all__ = ["of_paper", "of_schedulers"]
+
+_HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
+_ACCURACY = {
+    "real_h": ("Real h", 1),
+    "predicted_h": ("Pred. h", 1),
+    "perceived_h": ("PWT h", 1),
+    "hit_percent": ("Hit %", 0),
+    "miss_percent": ("Miss %", 0),
+    "overhead_h": ("OH", 1),
+}
+_BREAKDOWN = ("Wait 1", "Others", "Longest", "Runs", "Core-h", "OH", "Anew")
+_MARKS: dict[Verdict, tuple[str, str]] = {
+    "as the paper": ("=", "green"),
+    "same order": ("~", ""),
+    "differs": ("x", "red"),
+}
+
+
+def of_paper(results: PaperResults) -> RenderableType:
+    """Draw Tables 1 and 2 with every figure beside the paper's, Figs 5 to 9 as tables, and the verdicts."""
+    campaign = results.campaign
+    parts: list[RenderableType] = [
+        Text.assemble(("The ASA paper's evaluation, done anew", "bold"),
+                      f": {_counted(campaign.seeds, 'seed')}; {campaign.estimator} predicts.\n"
+                      "Sequential: each workflow by itself; concurrent: the three of a size in one queue.\n"),
+    ]  # fmt: skip
+    for mode in campaign.modes:
+        words = f"Table 1, {mode}: ours / the paper's; below, percent above the best of each size"
+        parts.append(_title(words))
+        mine = [usage for usage in results.usages if usage.mode == mode]
+        for workflow in WORKFLOWS:
+            parts += [_of_metric(results, mode, workflow, metric, mine) for metric in METRICS]
+    parts += [_title("Table 2, predictions of waits: ours / the paper's; OH in core-hours")]
+    parts += [_of_accuracies(workflow, results.accuracies) for workflow in WORKFLOWS]
+    parts.append(_of_convergences(results))
+    for mode in campaign.modes:
+        parts += [_of_breakdowns(mode, workflow, results.breakdowns) for workflow in WORKFLOWS]
+    parts += [_of_claims(results.claims), _of_verdicts(results)]
+    marks = ", ".join(f"{mark} {verdict}" for verdict, (mark, _) in _MARKS.items())
+    parts.append(Text(f"{marks}. {results.rule}", style="dim"))
+    return Group(*parts)
+
+
+def _counted(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
+def _title(words: str) -> RenderableType:
+    return Padding(Text(words, style="bold"), (1, 0, 0, 0))
+
+
+def _table(title: str, first: Sequence[str], others: Sequence[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    for heading in first:
+        table.add_column(heading, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usages: Sequence[Usage]) -> RenderableType:
+    heading, digits = _HEADINGS[metric]
+    table = _table(f"{workflow}: {heading}", ("Cores",), STRATEGIES)
+    for cores in TABLE_1[workflow]:
+        row = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
+        table.add_row(f"{cores:5d}", *(_beside(compared, digits) for compared in row))
+        if any(one.ours.is_spread for one in row):
+            table.add_row("", *(_bounds(one, digits) for one in row), style="dim")
+    average = [getattr(one, metric) for one in results.normalised if (one.mode, one.workflow) == (mode, workflow)]
+    table.add_section()
+    table.add_row("above", *(_above(compared) for compared in average))
+    return table
+
+
+def _beside(compared: Compared, digits: int) -> Text:
+    mark, style = _MARKS[compared.verdict]
+    off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
+    return Text.assemble(_number(compared.ours.mean, digits), (f"/{compared.published:,g}{off} ", "dim"), (mark, style))
+
+
+def _above(compared: Compared) -> Text:
+    mark, style = _MARKS[compared.verdict]
+    return Text.assemble(f"{_signed(compared.ours.mean, 0)} %", (f"/{compared.published:+g} % ", "dim"), (mark, style))
+
+
+def _percent(deviation: float) -> str:
+    return f"{_signed(100 * deviation, 0)} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
+
+
+def _bounds(compared: Compared, digits: int) -> str:
+    found = compared.ours
+    return f"{_number(found.low, digits)} to {_number(found.high, digits)}   " if found.is_spread else ""
+
+
+def _number(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{_plain(value, digits):,.{digits}f}"
+
+
+def _plain(value: float, digits: int) -> float:
+    return round(value, digits) + 0.0  # no zero with a sign
+
+
+def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> RenderableType:
+    table = _table(workflow, ("Cores",), [heading for heading, _ in _ACCURACY.values()])
+    for row in accuracies:
+        if row.workflow == workflow:
+            cells = []
+            for name, (_, digits) in _ACCURACY.items():
+                compared: Compared = getattr(row, name)
+                mark, style = _MARKS[compared.verdict]
+                ours = _number(compared.ours.mean, digits)
+                cells.append(Text.assemble(ours, (f"/{compared.published:g} ", "dim"), (mark, style)))
+            table.add_row(f"{row.cores:5d}", *cells)
+    return table
+
+
+def _of_convergences(results: PaperResults) -> RenderableType:
+    title = "Fig. 5, following a wait that changes, by the sampling policy"
+    table = _table(title, ("Policy",), ("Hits %", "Found after", "Lost after drops %", "Lost after rises %"))
+    for one in results.convergences:
+        shares = [one.hits_percent, one.lost_after_drops_percent, one.lost_after_rises_percent]
+        hits, drops, rises = (_number(sum(share) / len(share), 0) if share else "-" for share in shares)
+        table.add_row(one.policy, hits, _number(one.found_after, 0), drops, rises)
+    return table
+
+
+def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> RenderableType:
+    title = (
+        f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: where a makespan goes, in s; core-hours, of "
+        "which OH idle; jobs asked for anew"
+    )
+    table = _table(title, ("Cores", "Strategy"), _BREAKDOWN)
+    for one in sorted(breakdowns, key=lambda one: one.cores):
+        if (one.mode, one.workflow) == (mode, workflow):
+            first, *others = one.stages
+            longest = max(others, key=lambda stage: stage.wait_s)
+            table.add_row(
+                f"{one.cores:5d}",
+                one.strategy,
+                _number(first.wait_s, 0),
+                _number(sum(stage.wait_s for stage in others), 0),
+                f"{_number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
+                _number(sum(stage.run_s for stage in one.stages), 0),
+                _number(one.core_hours.mean, 0),
+                _number(one.overhead_core_hours, 1),
+                _number(one.resubmissions, 1),
+            )
+    return table
+
+
+def _of_claims(claims: Sequence[Claim]) -> RenderableType:
+    table = _table("What the text claims", ("Section", "What"), ("Unit", "Ours", "95 %", "The paper's", ""))
+    for claim in claims:
+        mark, style = _MARKS[claim.verdict]
+        words = claim.words if not claim.mode else f"{claim.words} ({claim.mode})"
+        bounds = f"{_number(claim.ours.low, 1)} to {_number(claim.ours.high, 1)}" if claim.ours.is_spread else ""
+        published = "more than 0" if math.isnan(claim.published) else f"{claim.published:g}"
+        ours = _number(claim.ours.mean, 1)
+        table.add_row(claim.where, words, claim.unit, ours, bounds, published, Text(mark, style))
+    table.columns[1].no_wrap = False
+    return table
+
+
+def _of_verdicts(results: PaperResults) -> RenderableType:
+    table = _table("Verdicts", ("",), VERDICTS)
+    for name, counts in results.verdicts().items():
+        table.add_row(name, *(str(counts[verdict]) for verdict in VERDICTS))
+    return table
+
+
+# ---------------------------------------------------------------------- schedulers
+
+
+def of_schedulers(results: SchedulerResults) -> RenderableType:
+    """Draw a table a scheduler: what each way of asking takes, costs, and does to the others."""
+    campaign = results.campaign
+    worlds = ", ".join((*campaign.systems, *(trace.name for trace in campaign.traces)))
+    parts: list[RenderableType] = [
+        Text.assemble(("Every way of asking under every scheduler", "bold"),
+                      f": {', '.join(campaign.workflows)} on {worlds}; {_counted(campaign.seeds, 'seed')}; "
+                      f"{campaign.estimator} predicts.\n"),
+    ]  # fmt: skip
+    schedulers = dict.fromkeys(one.scheduler for one in results.standings)
+    parts += [_of_scheduler(name, [one for one in results.standings if one.scheduler == name]) for name in schedulers]
+    parts += [
+        Text(f"Left out: {one.strategy} under {one.scheduler} on {one.world}: it {one.reason}.", style="yellow")
+        for one in results.left_out
+    ]
+    parts.append(Text(_legend(campaign.window_s / 3600), style="dim"))
+    return Group(*parts)
+
+
+def _legend(window_h: float) -> str:
+    return (
+        "Makespan over Big Job's, core-hours over Per-Stage's: geometric means over paired seeds and cells, with 95 % "
+        "intervals (Student's t over seeds). Waits: those between stages, their sum over Per-Stage's; - where that is "
+        "less than a minute a run. Others: jobs that waited when the client came or came in the "
+        f"{window_h:g} h after it, followed for {2 * window_h:g} h, beside the same world without it: "
+        "seconds that they waited longer on average, what their bounded slowdown grew by, and "
+        "the hours that they waited longer for each core-hour of the client's (h/CH). = the quickest, or not told "
+        f"apart from it. * another strategy took less time, by more than {100 * MARGIN:.0f} %, and no more core-hours, "
+        "or the reverse, in some cell. ! that the others wait longer, or less, is beyond chance; no sign: it tells of "
+        "no harm and no good. Each sign is right for all at once with 95 % (Holm): = under a scheduler, * for a "
+        "strategy, ! over all schedulers."
+    )
+
+
+def _of_scheduler(scheduler: str, standings: Sequence[Standing]) -> RenderableType:
+    first = standings[0]
+    title = (
+        f"{scheduler}: without the client others wait {first.others_wait_s:,.0f} s on average, "
+        f"slowdown {first.others_slowdown:.1f}\n"
+        "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
+    )
+    headings = ("Makespan", "Core-hours", "Waits", "Others +s", "+Slowdown", "h/CH")
+    table = _table(title, ("Strategy",), headings)
+    for one in standings:
+        table.add_row(
+            f"{one.strategy}{'=' if one.is_as_quick else ''}{'*' if one.dominated else ''}",
+            f"{one.makespan.mean:.2f}",
+            f"{one.core_hours.mean:.2f}",
+            _number(one.perceived_wait, 2),
+            f"{_signed(one.longer_wait_s.mean, 1)}{'!' if one.longer else ''}",
+            _signed(one.more_slowdown.mean, 2),
+            _signed(one.waited_more_per_core_hour, 2),
+        )
+        table.add_row(
+            "",
+            _span(one.makespan, lambda bound: _number(bound, 2)),
+            _span(one.core_hours, lambda bound: _number(bound, 2)),
+            "",
+            _span(one.longer_wait_s, lambda bound: _signed(bound, 1)),
+            _span(one.more_slowdown, lambda bound: _signed(bound, 2)),
+            "",
+            style="dim",
+        )
+    return table
+
+
+def _span(interval: Interval, form: Callable[[float], str]) -> str:
+    return f"{form(interval.low)}..{form(interval.high)}" if interval.is_spread else ""
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{_plain(value, digits):+,.{digits}f}"

@@ -1,0 +1,213 @@
+"""Comparisons: fair, repeatable, and told as Table 1 tells them."""
+
+import io
+import math
+
+import pytest
+from asa.backends.simulated import Machine, SimulatedSite, WorkloadModel
+from asa.workflows import blast
+from asa.workflows.paper import TABLE_1
+from rich.console import Console
+
+from asa.errors import InputError, UnknownNameError
+from asa.metrics import RunMetrics, StageTimes
+from asa.studies.compare.study import CompareRun, Comparison, compare, group, workflow_maker
+from asa.studies.compare.table import cells_of, normalised_averages, render, sentence
+from asa.workflow import Stage, Workflow
+
+SMALL = WorkloadModel(Machine("small", 16, 16), load=0.9, log2_middle=3.0, log2_widest=7.0)
+
+
+def comparison(**changes):
+    given = {
+        "make_workflow": blast,
+        "site": SimulatedSite(model=SMALL),
+        "cores": (32, 64),
+        "strategies": ("big-job", "per-stage", "asa"),
+        "seeds": (1, 2),
+    }
+    return Comparison(**{**given, **changes})
+
+
+def test_the_result_does_not_depend_on_the_processes():
+    """One or two, all runs are equal, in the order asked for."""
+    alone = compare(comparison(), jobs=1)
+    together = compare(comparison(), jobs=2)
+    assert alone == together
+    assert [(run.cores, run.strategy, run.seed) for run in alone] == [
+        (cores, strategy, seed) for cores in (32, 64) for strategy in ("big-job", "per-stage", "asa") for seed in (1, 2)
+    ]
+    assert {run.system for run in alone} == {"small"}
+
+
+def test_every_strategy_meets_the_same_queue():
+    """The first stage waits equally long under all that ask for it alone, and what one did is nothing to the next."""
+    runs = compare(comparison(strategies=("per-stage", "asa", "chained", "per-stage"), seeds=(1, 2, 3, 4)), jobs=1)
+    first = {}
+    for run in runs:
+        first.setdefault((run.cores, run.seed), set()).add(run.metrics.stages[0].perceived_wait_s)
+    assert all(len(waits) == 1 for waits in first.values())
+    assert len({waits.copy().pop() for waits in first.values()}) > 1, "seeds differ"
+
+
+def test_an_estimator_is_shared_by_the_runs_in_order():
+    """What the first run taught changes the second: alone, the second predicts otherwise."""
+    options = {"strategies": ("asa",), "cores": (64,), "history": 0}
+    both = compare(comparison(seeds=tuple(range(12)), **options), jobs=1)
+    alone = [compare(comparison(seeds=(seed,), **options), jobs=1)[0] for seed in range(12)]
+    assert [run.metrics for run in both] != [run.metrics for run in alone]
+
+
+def test_progress_is_told():
+    """From nothing to all, for each phase."""
+    told = []
+    compare(comparison(seeds=(1,), cores=(32,)), jobs=1, on_progress=lambda *what: told.append(what))
+    assert told[0] == ("warming up the queue", 0, 1)
+    assert told[-1] == ("running workflows", 3, 3)
+
+
+def test_real_run_times_may_stray():
+    """The same for every strategy of a seed, different between seeds."""
+    runs = compare(comparison(strategies=("big-job", "per-stage"), cores=(32,), spread=0.2), jobs=1)
+    lasted = {(run.strategy, run.seed): [s.run_s for s in run.metrics.stages] for run in runs}
+    assert lasted["big-job", 1] == pytest.approx(lasted["per-stage", 1], abs=1.01)
+    assert lasted["per-stage", 1] != lasted["per-stage", 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": ()}, "no runs"),
+        ({"strategies": ()}, "nothing to compare"),
+        ({"cores": (257,)}, "257 cores is larger than 'small', which has 256"),
+        ({"spread": 2.0}, "spread"),
+        ({"history": -1}, "history"),
+    ],
+)
+def test_senseless_comparisons_are_refused(change, message):
+    """Before anything is simulated."""
+    with pytest.raises(InputError, match=message):
+        compare(comparison(**change))
+
+
+def test_unknown_names_are_refused():
+    """Strategies and workflows."""
+    with pytest.raises(UnknownNameError, match="no strategy 'bigjob'"):
+        compare(comparison(strategies=("bigjob",)))
+    with pytest.raises(UnknownNameError, match="no workflow 'montaje'"):
+        workflow_maker("montaje")
+    assert workflow_maker("blast") is blast
+
+
+def test_a_run_that_fails_is_recorded_and_the_others_go_on():
+    """All in one job the workflow has no time to spare; some runs are longer and are killed."""
+
+    def tight(cores):
+        stages = [
+            Stage("a", cores=cores, walltime_s=500, expected_run_s=100),
+            Stage("b", cores=1, walltime_s=500, expected_run_s=50, after=("a",)),
+        ]
+        return Workflow("tight", stages, walltime_s=150)
+
+    both = comparison(
+        make_workflow=tight, strategies=("big-job", "per-stage"), cores=(32,), seeds=tuple(range(6)), spread=0.3
+    )
+    runs = compare(both, jobs=1)
+    failed = [run for run in runs if run.metrics is None]
+    assert 0 < len(failed) < 6
+    assert {run.strategy for run in failed} == {"big-job"}
+    assert "timeout" in failed[0].reason
+    assert failed[0].as_dict()["outcome"] == "failed"
+    assert failed[0].as_dict()["makespan_s"] is None
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(render(runs, seeds=6))
+    told = " ".join(console.export_text().split())
+    assert f"{len(failed)} of 6 runs of big-job at 32 cores failed" in told
+    assert "no run completed" in sentence(cells_of(failed))
+
+
+def test_nothing_is_learned_from_the_future_of_a_log(tmp_path):
+    """Seeds run in the order of their moments, and are listed as asked for."""
+    lines = [f"{i} {i * 60} -1 {60 + 7 * i % 500} 1 -1 -1 {1 + i % 8} 900 -1 1 1 1 1 1 1 -1 -1\n" for i in range(3000)]
+    path = tmp_path / "log.swf"
+    path.write_text("; MaxProcs: 64\n" + "".join(lines))
+    site = SimulatedSite(trace=path)
+    seeds = tuple(range(8))
+    moments = [site.open(seed).now() for seed in site.in_order(seeds)]
+    assert moments == sorted(moments)
+    assert site.in_order(seeds) != list(seeds)
+    assert SimulatedSite(model=SMALL).in_order(seeds) == list(seeds)
+    runs = compare(comparison(site=site, seeds=seeds, strategies=("asa",), cores=(32,)), jobs=1)
+    assert [run.seed for run in runs] == list(seeds)
+
+
+def run_of(strategy, cores=28, seed=0, twt=0.0, makespan=100.0, hours=1.0, hits=0, misses=0):
+    metrics = RunMetrics(makespan, twt, hours, 0.0, hits, misses, 0, 0, (StageTimes("a", twt, makespan - twt),))
+    return CompareRun("montage", "hpc2n", cores, strategy, seed, True, metrics)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "expected"),
+    [
+        # the percentages below each workflow in Table 1: TWT, makespan, core-hours
+        ("montage", {"big-job": (5, 1, 53), "per-stage": (82, 34, 0), "asa": (10, 6, 0)}),
+        ("blast", {"big-job": (6, 0, 1), "per-stage": (13, 2, 0), "asa": (2, 0, 1)}),
+        ("statistics", {"big-job": (17, 2, 83), "per-stage": (115, 36, 0), "asa": (5, 0, 1)}),
+    ],
+)
+def test_normalised_averages_are_table_1s(workflow, expected):
+    """From the table's own cells, as near as their rounding allows: the paper averaged unrounded core-hours."""
+    runs = [
+        run_of(strategy, cores, twt=row.twt_s, makespan=row.makespan_s, hours=row.core_hours)
+        for cores, rows in TABLE_1[workflow].items()
+        for strategy, row in rows.items()
+    ]
+    averages = normalised_averages(cells_of(runs))
+    for strategy, percents in expected.items():
+        for key, percent in zip(("twt_s", "makespan_s", "core_hours"), percents, strict=True):
+            assert 100 * averages[strategy][key] == pytest.approx(percent, abs=2.5), (strategy, key)
+
+
+def test_an_average_to_which_nothing_compares_is_nan():
+    """A best of no wait at all."""
+    averages = normalised_averages(cells_of([run_of("a"), run_of("b", twt=5.0)]))
+    assert math.isnan(averages["b"]["twt_s"])
+    assert averages["b"]["makespan_s"] == 0
+
+
+def several(strategy, makespans, hours):
+    return [run_of(strategy, seed=i, makespan=m, hours=hours) for i, m in enumerate(makespans)]
+
+
+def test_the_sentence_says_what_the_table_means():
+    """Sooner, later, the same, and what is only noise."""
+    runs = [
+        *several("asa", [100, 110, 90, 100], 20),
+        *several("per-stage", [200, 210, 190, 205], 20),
+        *several("big-job", [101, 109, 91, 99], 33),
+        *several("chained", [80, 88, 72, 81], 20),
+    ]
+    text = sentence(cells_of(runs))
+    assert "asa finishes 50 % sooner than per-stage for the same core-hours" in text
+    assert "as soon as big-job for 39 % fewer core-hours" in text
+    assert "25 % later than chained" in text
+    noisy = [*several("asa", [100, 300, 100], 20), *several("big-job", [280, 110, 120], 33)]
+    assert "with big-job (the difference is within the noise)" in sentence(cells_of(noisy))
+    assert "(one run)" in sentence(cells_of([run_of("asa"), run_of("per-stage", makespan=150.0)]))
+    assert sentence(cells_of([run_of("asa")])) == "asa takes 100 s and 1.0 core-hours."
+
+
+def test_a_sentence_claims_together_what_is_beyond_chance_together():
+    """A difference that would be clear if it were the only one is not where it is one of three."""
+    asa = several("asa", [100, 101, 99], 20)
+    alone = [*asa, *several("per-stage", [110, 120, 118], 20)]
+    assert "14 % sooner than per-stage" in sentence(cells_of(alone))
+    others = [*several("big-job", [101, 107, 91], 33), *several("chained", [95, 108, 100], 20)]
+    assert "with per-stage (the difference is within the noise)" in sentence(cells_of([*alone, *others]))
+
+
+def test_runs_are_grouped_in_order():
+    """By core count and strategy."""
+    runs = [run_of("b"), run_of("a"), run_of("b", seed=1)]
+    assert list(group(runs)) == [(28, "b"), (28, "a")]
+    assert [run.seed for run in group(runs)[28, "b"]] == [0, 1]
