@@ -193,7 +193,7 @@ def test_a_job_that_is_told_to_end_before_its_payload_begins_begins_none(start, 
     tools = tmp_path / "tools"
     tools.mkdir()
     slow = tools / "uname"
-    slow.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(tmp_path / 'preparing'))}\nsleep 1\nexec /bin/uname \"$@\"\n")
+    slow.write_text(f'#!/bin/sh\ntouch {shlex.quote(str(tmp_path / "preparing"))}\nsleep 1\nexec /bin/uname "$@"\n')
     slow.chmod(0o755)
     process = start("touch begun", token="a", path=f"{tools}:{os.environ['PATH']}", steps=steps)
     until((tmp_path / "preparing").exists, what="its preparation")

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from asa.backends.bbsched import comparison
-from asa.backends.bbsched.commands import app
 from asa.backends.bbsched.methods import METHODS
 from asa.backends.simulated.swf import write_swf
 from asa.backends.simulated.table import JobTable
@@ -16,6 +14,8 @@ from forked import asa
 from typer.testing import CliRunner
 
 from asa.errors import AsaError
+from asa.studies.bbsched import comparison
+from asa.studies.bbsched.commands import app
 
 DAY = 86_400
 KINDS = ("original", "s1", "s2", "s3", "s4", "s5", "s6", "s7")
@@ -274,6 +274,6 @@ def test_what_cannot_be_measured_is_refused(arguments, message):
 
 
 def test_every_method_has_a_style():
-    from asa.backends.bbsched.pictures import STYLES
+    from asa.studies.bbsched.pictures import STYLES
 
     assert set(STYLES) == set(METHODS)

@@ -6,11 +6,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from asa.backends.bbsched.comparison import Case, Outcome, Part, compare, methods_for, run_case
 from asa.backends.bbsched.methods import METHODS, load_method
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import Kind, System
-from asa.backends.bbsched.tables import (
+from asa.backends.bbsched.workloads import BUFFER, SSD, Workload
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import NEVER, JobTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asa.errors import InputError, UnknownNameError
+from asa.studies.bbsched.comparison import Case, Outcome, Part, compare, methods_for, run_case
+from asa.studies.bbsched.tables import (
     MEASURES,
     SSD_MEASURES,
     Measure,
@@ -24,13 +31,6 @@ from asa.backends.bbsched.tables import (
     part_change,
     standings,
 )
-from asa.backends.bbsched.workloads import BUFFER, SSD, Workload
-from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.table import NEVER, JobTable
-from hypothesis import given
-from hypothesis import strategies as st
-
-from asa.errors import InputError, UnknownNameError
 
 PLAIN = System(20, {BUFFER: 50_000})
 HALVES = System([Kind(10, {SSD: 128}), Kind(10, {SSD: 256})], {BUFFER: 50_000})

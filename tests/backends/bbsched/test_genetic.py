@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from asa.backends.bbsched import genetic_kernel
-from asa.backends.bbsched.distance import gd_curve, generational_distance
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from asa.core.compiled import seen
 from asa.errors import InputError
+from asa.studies.bbsched.distance import gd_curve, generational_distance
 
 SYSTEM = System([Kind(500, {"ssd": 128}), Kind(500, {"ssd": 256})], {"bb": 1000})
 

@@ -11,18 +11,18 @@ import pytest
 import typer
 from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Kind
 from asa.backends.dmr.cluster import Cluster, Record
-from asa.backends.dmr.commands import app
-from asa.backends.dmr.feitelson import ARRIVAL_S, draw
-from asa.backends.dmr.fit import fit_times, misfit
 from asa.backends.dmr.mechanics import Checkpoints, Costs
-from asa.backends.dmr.series import compare, evolution
-from asa.backends.dmr.study import run_workload, study
-from asa.backends.dmr.tables import Row, table_2, table_3, table_4
-from asa.backends.dmr.workloads import measure, preliminary, throughput
 from typer.testing import CliRunner
 
 from asa.core.intervals import mean_interval
 from asa.errors import InputError
+from asa.studies.dmr.commands import app
+from asa.studies.dmr.feitelson import ARRIVAL_S, draw
+from asa.studies.dmr.fit import fit_times, misfit
+from asa.studies.dmr.series import compare, evolution
+from asa.studies.dmr.study import run_workload, study
+from asa.studies.dmr.tables import Row, table_2, table_3, table_4
+from asa.studies.dmr.workloads import measure, preliminary, throughput
 
 SEEDS = 6
 

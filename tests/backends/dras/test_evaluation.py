@@ -7,16 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asa.backends.dras.ablation import _Oracle
-from asa.backends.dras.asked import Order, days_of
-from asa.backends.dras.commands import app
-from asa.backends.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
 from asa.backends.dras.ppo import ProximalLearning
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rewards import Capability
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import run
-from asa.backends.dras.tables import grouped, kiviat, modes, sizes, target
 from asa.backends.dras.training import Config, Training
 from asa.backends.dras.weights import Ranked, load_agent, save_agent
 from asa.backends.simulated.machine import Machine
@@ -28,6 +23,11 @@ from forked import asa
 from typer.testing import CliRunner
 
 from asa.errors import InputError, StateError
+from asa.studies.dras.ablation import _Oracle
+from asa.studies.dras.asked import Order, days_of
+from asa.studies.dras.commands import app
+from asa.studies.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
+from asa.studies.dras.tables import grouped, kiviat, modes, sizes, target
 
 DAY = 86400
 NODES = 64
@@ -352,7 +352,7 @@ def test_an_agent_that_cannot_be_used_is_refused_before_anything_runs(short_log,
     def evaluate_(*arguments):
         raise AssertionError(f"ran {arguments[3]} first")
 
-    monkeypatch.setattr("asa.backends.dras.evaluation.evaluate", evaluate_)
+    monkeypatch.setattr("asa.studies.dras.evaluation.evaluate", evaluate_)
     later = split(read_swf(short_log, exceed="kill"), train_days=3, validate_days=1).material
     named = dataclasses.replace(RANKED, source=later.source, seen_days=later.seen_days)
     copied = tmp_path / "copy.swf"

@@ -7,12 +7,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from asa.backends.openccs.commands import app
 from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from asa.errors import AsaError
+from asa.studies.ccs.commands import app
 
 SYSTEM = """
 name = "mini"
@@ -384,7 +384,7 @@ def test_any_file_is_planned_or_pointed_at(tmp_path_factory, text):
 def test_help_needs_nothing_heavy():
     """`asa --help` stays quick: what plans and what draws is loaded when a command runs."""
     code = (
-        "import sys, asa.backends.openccs.commands\n"
+        "import sys, asa.studies.ccs.commands\n"
         "print([name for name in ('numpy', 'numba', 'matplotlib', 'rich.table') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

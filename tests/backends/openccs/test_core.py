@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from asa.backends.openccs.core import OpenCcsCore
-from asa.backends.openccs.drift import drift
 from asa.backends.openccs.site import OpenCcsSite
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.engine import Engine
@@ -19,6 +18,7 @@ from asa.backend import JobSpec, JobState, Planning
 from asa.errors import InputError
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
+from asa.studies.ccs.drift import drift
 from asa.studies.compare.study import Comparison, workflow_maker
 from asa.testing import check_backend
 from asa.workflow import Stage, Workflow
@@ -239,7 +239,7 @@ def test_how_far_starts_drift_is_measured(log, tmp_path):
 
 
 def drift_of(log):
-    from asa.backends.openccs.drift import run_log
+    from asa.studies.ccs.drift import run_log
 
     return run_log(read_swf(log))
 

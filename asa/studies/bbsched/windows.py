@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+
+from asa.backends.bbsched.exact import Exact
+from asa.backends.bbsched.genetic import Genetic
+from asa.backends.bbsched.methods import BBSched, Solver
+from asa.backends.bbsched.problem import Problem, Selection, Window
+from asa.backends.bbsched.scheduler import WindowScheduler, make_load
+from asa.backends.bbsched.system import Free
+from asa.backends.bbsched.workloads import Workload
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
-
-from .exact import Exact
-from .genetic import Genetic
-from .methods import BBSched, Solver
-from .problem import Problem, Selection, Window
-from .scheduler import WindowScheduler, make_load
-from .system import Free
-from .workloads import Workload
 
 __all__ = ["DECIDERS", "Decider", "Timing", "fullest", "harvest", "time_decisions"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from asa.backends.dras.training import Episode
 from asa.core.drawing import new_figure, save_figure
 
 from .evaluation import Outcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
-from .training import Episode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from asa.backends.bbsched.exact import Exact
+from asa.backends.bbsched.genetic import Genetic
+from asa.backends.bbsched.problem import Problem
 from asa.errors import InputError
-
-from .exact import Exact
-from .genetic import Genetic
-from .problem import Problem
 
 __all__ = ["Distance", "gd_curve", "generational_distance"]
 

@@ -12,17 +12,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from asa.backends.bbsched.workloads import cori
+from asa.backends.dras.network import pytorch
+from asa.backends.dras.rewards import Forgone, Reward, Waiting, read_objective, read_reward
+from asa.backends.dras.training import (
+    PAPER,
+    PROXIMAL_PAPER,
+    PROXIMAL_SMALL,
+    SMALL,
+    Config,
+    Episode,
+    Material,
+    Training,
+    Varied,
+)
+from asa.backends.dras.weights import save_agent
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.presets import preset
 from asa.backends.simulated.swf import Trace, read_swf
-
 from asa.errors import InputError, UnknownNameError, near
 
 from .evaluation import Split, split, trace_of
-from .network import pytorch
-from .rewards import Forgone, Reward, Waiting, read_objective, read_reward
-from .training import PAPER, PROXIMAL_PAPER, PROXIMAL_SMALL, SMALL, Config, Episode, Material, Training, Varied
-from .weights import save_agent
 
 __all__ = [
     "AGENTS",

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from asa.backends.dras.training import Episode, Phase, Training
+    from asa.backends.dras.weights import Agent, Ranked
     from asa.core.intervals import Interval
 
     from .asked import Order
     from .evaluation import Outcome, Split
     from .tables import Measure
-    from .training import Episode, Phase, Training
-    from .weights import Agent, Ranked
 
 __all__ = ["app"]
 
@@ -212,8 +212,9 @@ def orders(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.backends.dras.training import Training
+
     from .asked import best_of, check, config_of, days_of, kind_of, material_of, on_few_cores
-    from .training import Training
 
     check(agent, config, objective)
     plot = _figure(plot, "figure-4.png")
@@ -283,9 +284,10 @@ def evaluate(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.backends.dras.network import pytorch
+
     from .asked import check_known, reward_of, tested_days
     from .evaluation import RIVALS
-    from .network import pytorch
 
     wanted = list(RIVALS) if rivals is None else [name.strip() for name in rivals.split(",")]
     for name in wanted:
@@ -444,8 +446,9 @@ def _of_rivals(tested: Split, wanted: Sequence[str], objective: str, seeds: int)
 
 def _agents(tested: Split, files: Sequence[Path]) -> list[tuple[str, Agent | Ranked]]:
     """Load agents that have not seen what they are tested on, and say what each is called."""
+    from asa.backends.dras.weights import load_agent, shipped
+
     from .evaluation import check_unseen
-    from .weights import load_agent, shipped
 
     if not files:
         agent = shipped()
@@ -457,9 +460,10 @@ def _agents(tested: Split, files: Sequence[Path]) -> list[tuple[str, Agent | Ran
 
 
 def _of_agents(tested: Split, agents: Sequence[tuple[str, Agent | Ranked]], *, adapt: bool) -> Any:
+    from asa.backends.dras.weights import Ranked
+
     from .evaluation import adapting
     from .evaluation import evaluate as run
-    from .weights import Ranked
 
     nodes = tested.material.nodes
     counts: dict[str, int] = {}

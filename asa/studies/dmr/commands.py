@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.backends.dmr.serving import beside, serve, submit
 from asa.core.drawing import make_figure_folder
 from asa.errors import InputError
 from asa.units import MOST_RUNS
-
-from .serving import beside, serve, submit
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from .cluster import Record
-    from .mechanics import Costs
+    from asa.backends.dmr.cluster import Record
+    from asa.backends.dmr.mechanics import Costs
+
     from .study import Study
     from .tables import Row
 
@@ -75,7 +75,8 @@ def study(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
-    from .mechanics import Checkpoints, Costs
+    from asa.backends.dmr.mechanics import Checkpoints, Costs
+
     from .study import study as run
     from .workloads import PRELIMINARY_JOBS
 

@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import NamedTuple
 
+from asa.backends.openccs.jobs import Entry, Phase
+from asa.backends.openccs.plan import Plan
+from asa.backends.openccs.requests import Request
+from asa.backends.openccs.system import oculus
 from asa.core.documents import read_json
-
-from .jobs import Entry, Phase
-from .plan import Plan
-from .requests import Request
-from .system import oculus
 
 __all__ = ["Effort", "Figure", "Speed", "filled", "measure", "requests"]
 

@@ -18,9 +18,9 @@ from .measuring import bench, drift
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from .jobs import Job
-    from .request_file import Made
-    from .why import Why
+    from asa.backends.openccs.jobs import Job
+    from asa.backends.openccs.request_file import Made
+    from asa.backends.openccs.why import Why
 
 __all__ = ["app"]
 
@@ -131,9 +131,8 @@ def plan(
 
     Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used.
     """
+    from asa.backends.openccs.request_file import Made, last_moment, read_given
     from asa.core.drawing import check_figure_path
-
-    from .request_file import Made, last_moment, read_given
 
     if picture is not None:
         check_figure_path(picture, "--picture")
@@ -183,8 +182,8 @@ def why(
 
     Exit codes: 0 done, 2 the input cannot be used, or there is no such job.
     """
-    from .request_file import Made, last_moment, moment_of, read_given
-    from .why import why as ask
+    from asa.backends.openccs.request_file import Made, last_moment, moment_of, read_given
+    from asa.backends.openccs.why import why as ask
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = Made(given, last_moment(now, given.asked), until=job)
@@ -219,7 +218,7 @@ def _print_plan(made: Made) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from .request_file import STYLES
+    from asa.backends.openccs.request_file import STYLES
 
     console = Console(highlight=False)
     console.print(Text(made.title(), style="bold"))
@@ -241,13 +240,13 @@ def _print_plan(made: Made) -> None:
 
 
 def _when(made: Made, time_s: int | None) -> str:
-    from .picture import clock
+    from asa.backends.openccs.picture import clock
 
     return "" if time_s is None else clock(time_s, made.now)
 
 
 def _chunks(_: Made, job: Job) -> str:
-    from .requests import Place
+    from asa.backends.openccs.requests import Place
 
     request = job.request
     licences = (f"{name}={value}" for name, value in request.job_wide.items())
@@ -256,7 +255,7 @@ def _chunks(_: Made, job: Job) -> str:
 
 
 def _nodes(made: Made, job: Job) -> str:
-    from .picture import names
+    from asa.backends.openccs.picture import names
 
     return names(made.plan.cluster.names_of(job.placement)) if job.placement is not None else ""
 
@@ -281,7 +280,7 @@ _COLUMNS: dict[str, Callable[[Made, Job], str]] = {
 
 
 def _draw(made: Made, path: Path) -> None:
-    from .picture import draw_plan
+    from asa.backends.openccs.picture import draw_plan
 
     if not any(job.placement is not None for job in made.jobs):
         sys.stderr.write("No picture was drawn: nobody has a place.\n")
@@ -294,9 +293,8 @@ def _print_why(told: Why) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from asa.backends.openccs.picture import clock
     from asa.units import format_duration
-
-    from .picture import clock
 
     console = Console(highlight=False)
     first, *others = told.told()
@@ -317,7 +315,7 @@ def _print_why(told: Why) -> None:
 
 
 def _why_as_dict(told: Why, made: Made) -> dict[str, Any]:
-    from .request_file import SCHEMA
+    from asa.backends.openccs.request_file import SCHEMA
 
     moment = told.moment
     return {

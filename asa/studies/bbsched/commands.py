@@ -16,7 +16,7 @@ from asa.errors import InputError, UnknownNameError, near
 from asa.units import MOST_JOBS, MOST_PROCESSES
 
 if TYPE_CHECKING:
-    from .workloads import Workload
+    from asa.backends.bbsched.workloads import Workload
 
 __all__ = ["app"]
 
@@ -119,11 +119,11 @@ def compare(
     from rich.console import Console
     from rich.progress import Progress
 
+    from asa.backends.bbsched.methods import METHODS, SOLVERS
     from asa.core.parallel import available_cores
 
     from .comparison import Case
     from .comparison import compare as run
-    from .methods import METHODS, SOLVERS
 
     wanted = _names(methods, METHODS, "--methods")
     sizes, solvers = _numbers(windows, "--windows"), _names(solver, SOLVERS, "--solver")
@@ -186,8 +186,9 @@ def gd(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.backends.bbsched.genetic import Genetic
+
     from .distance import gd_curve
-    from .genetic import Genetic
     from .windows import fullest, harvest
 
     if plot is not None:
@@ -284,7 +285,7 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _workload_names(text: str | None, theta: Path | None, option: str = "--workloads") -> list[str]:
     """Read names of workloads, of which Theta's need a log."""
-    from .workloads import NAMES
+    from asa.backends.bbsched.workloads import NAMES
 
     names = _names(text, NAMES, option)
     if theta is not None:
@@ -305,8 +306,8 @@ def _load(
     names: Sequence[str], theta: Path | None, days: int | None, seed: int, buffer_tb: int | None
 ) -> dict[str, Workload]:
     """Make workloads, Theta's with so much burst buffer."""
-    from .system import System
-    from .workloads import BUFFER, load_workloads
+    from asa.backends.bbsched.system import System
+    from asa.backends.bbsched.workloads import BUFFER, load_workloads
 
     buffer_tb = _BUFFER_TB if buffer_tb is None else buffer_tb
     made = load_workloads(names, theta_log=theta, days=days, seed=seed)
@@ -325,7 +326,7 @@ def _load(
 
 def _say_whose(workloads: Iterable[Workload]) -> None:
     """Say so if the log is not Theta's."""
-    from .system import NODES
+    from asa.backends.bbsched.system import NODES
 
     theirs = {one.system.pools[NODES] for one in workloads if one.name.startswith("theta")}
     for nodes in theirs.difference(_THETA_NODES):

@@ -16,8 +16,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .applications import CG, FS, JACOBI, N_BODY, Application, Job, Kind, sleep
-from .cluster import Record
+from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, Job, Kind, sleep
+from asa.backends.dmr.cluster import Record
+
 from .feitelson import draw
 
 __all__ = [

@@ -20,8 +20,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .applications import CG, N_BODY, Kind, amdahl
-from .cluster import Cluster, Scheduling
+from asa.backends.dmr.applications import CG, N_BODY, Kind, amdahl
+from asa.backends.dmr.cluster import Cluster, Scheduling
+
 from .paper import TABLE_4
 from .workloads import measure, throughput
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+
+from asa.backends.dras.network import Floats
+from asa.backends.dras.patient import Oldest, Patient
+from asa.backends.dras.ranking import COLUMNS, RankJudge, first_ranks
+from asa.backends.dras.rewards import Capability, Capacity, Cost, Forgone, Waiting
+from asa.backends.dras.scheduler import First, TwoLevels
+from asa.backends.dras.state import Integers
+from asa.backends.dras.training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
 from asa.backends.simulated.policies import PassScheduler, Policy, QueueView, sjf
 
 from .evaluation import Outcome, Split, evaluate
-from .network import Floats
-from .patient import Oldest, Patient
-from .ranking import COLUMNS, RankJudge, first_ranks
-from .rewards import Capability, Capacity, Cost, Forgone, Waiting
-from .scheduler import First, TwoLevels
-from .state import Integers
-from .training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
 
 __all__ = ["ABLATION", "BRIEF", "FULL", "UNTRAINED", "Variant", "ablation"]
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from asa.backends.dmr.applications import Kind
+from asa.backends.dmr.cluster import Cluster, Record
+from asa.backends.dmr.mechanics import Costs
+from asa.backends.dmr.policy import Action
 from asa.core.parallel import available_cores, pool
 
-from .applications import Kind
-from .cluster import Cluster, Record
-from .mechanics import Costs
-from .policy import Action
 from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
 
 __all__ = ["VERSIONS", "Actions", "Outcome", "Study", "Version", "Which", "run_workload", "study"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from asa.backends.simulated.swf import Trace, write_swf
-from asa.backends.simulated.table import NEVER
 from numpy.typing import NDArray
 
-from .core import OpenCcsCore
+from asa.backends.openccs.core import OpenCcsCore
+from asa.backends.simulated.swf import Trace, write_swf
+from asa.backends.simulated.table import NEVER
 
 __all__ = ["Class", "Drift", "drift", "run_log"]
 

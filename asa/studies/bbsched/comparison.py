@@ -10,18 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.table import NEVER
 from numpy.typing import NDArray
 
+from asa.backends.bbsched.methods import METHODS, load_method, load_solver
+from asa.backends.bbsched.problem import Selection, Window
+from asa.backends.bbsched.scheduler import WindowScheduler, make_load
+from asa.backends.bbsched.system import NODES, Free, Integers
+from asa.backends.bbsched.workloads import BUFFER, SSD, Workload, is_normal
+from asa.backends.simulated.cores.general import GeneralCore
+from asa.backends.simulated.table import NEVER
 from asa.core.parallel import pool, shared
 from asa.errors import InputError
-
-from .methods import METHODS, load_method, load_solver
-from .problem import Selection, Window
-from .scheduler import WindowScheduler, make_load
-from .system import NODES, Free, Integers
-from .workloads import BUFFER, SSD, Workload, is_normal
 
 __all__ = ["Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
 

@@ -1,0 +1,1 @@
+"""What malleable jobs are worth, beside the DMR paper's figures: `asa dmr`."""

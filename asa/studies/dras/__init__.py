@@ -1,0 +1,1 @@
+"""DRAS's agents trained, and compared on days that none of them has seen: `asa dras`."""
