@@ -233,7 +233,7 @@ asa_sh=sh asa_env=
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
 asa_place= # a link for the number of the process that is run: one needs no room on a full disk
 asa_run() {
-  asa_child= asa_heard=0 asa_code=
+  asa_child= asa_heard=0 asa_code= asa_ended_by=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
@@ -249,6 +249,7 @@ asa_run() {
 }
 asa_pass_on() {
   asa_heard=$((asa_heard + 1))
+  case $1 in HUP | INT | TERM) asa_ended_by=$1 ;; esac
   [ -z "$asa_child" ] || kill -s "$1" "$asa_child" 2>/dev/null || :
 }
 """.strip()
@@ -309,7 +310,8 @@ asa_task() {{
     if [ "$asa_code" -ne 0 ]; then
       : >"$asa_running/failed"
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
-    elif [ -n "$asa_done" ] && [ ! -e "$asa_running/ending" ]; then # else it may have saved its state and left
+    elif [ -n "$asa_done" ] && [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then # else it may have saved
+      # its state and left: the batch system tells all of a job at once, and this shell may hear of it before the others
       mv -f "$asa_done/.$1" "$asa_done/$1" || :
     fi
   fi

@@ -190,6 +190,20 @@ def test_a_task_that_was_told_to_end_has_not_ended_well(tmp_path):
     assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2", "2"]
 
 
+def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_ended_well(tmp_path):
+    """A batch system tells all processes of a job at once, and the shell of the list may hear of it last."""
+    place = tmp_path / "place"
+    saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; echo $PPID >up; sleep 60 & wait"
+    one = stage(tasks=("true", saves))
+    with subprocess.Popen(["sh", "-c", payload_text(one, 2, place=str(place))], cwd=tmp_path) as process:
+        until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().endswith("\n"))
+        os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
+        assert process.wait(30) == TASK_EXIT
+    assert (tmp_path / "saved").exists()
+    assert not (place / "2").exists()
+    assert run(one, tmp_path, place=place).returncode == 0
+
+
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
 def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
     """Where a node's disk is full: rather than the part for which there was room."""
