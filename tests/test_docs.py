@@ -24,7 +24,7 @@ from asa.backends.openccs.system import load_system
 from asa.spec import load_workflow
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = ROOT / "examples"
 OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, moments
@@ -124,7 +124,7 @@ def test_paths_that_are_named_are_there():
 
 def test_guides_and_examples_can_be_found():
     """The README links each guide; each example is named on some page."""
-    assert all(f"docs/{page.name})" in PAGES[0].read_text() for page in PAGES[1:])
+    assert all(f"({page.relative_to(ROOT)})" in PAGES[0].read_text() for page in PAGES[1:])
     whole = "".join(page.read_text() for page in PAGES)
     assert not [example.name for example in EXAMPLES.glob("*.py") if example.name not in whole]
 

@@ -58,7 +58,7 @@ def script(code, *arguments):
     head = (
         "import os, sys, time, random\n"
         "from pathlib import Path\n"
-        "from asa import locks\n"
+        "from asa.core import locks\n"
         "from asa.estimators import store as module\n"
         "from asa.estimators.store import WaitRecord, WaitStore\n"
         "from asa.waits import QueuedJob, exactly\n"
