@@ -111,7 +111,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began, when it ended well, and the cores that its job had kept by then; 0 for all that it got."""
+    """When a step began, when it ended well, and the cores that its job had kept by then; 0 for all that it got.
+
+    A job of a single payload tells one, without a name, where that ended well before the job was put back into the
+    queue.
+    """
 
     name: str
     start_s: float

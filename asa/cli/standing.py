@@ -277,17 +277,19 @@ def _put_off(records: Iterable[Record]) -> dict[str, tuple[float, str]]:
 
 def _in_turn(state: RunState, stages: Iterable[StageStanding]) -> list[StageStanding]:
     """Say of what would be asked for now that it follows a stage whose job is not accepted; in the graph's order."""
-    first, told = dict[str, str](), list[StageStanding]()
+    rejected_before, found = dict[str, str](), list[StageStanding]()
     for one in stages:
+        after = state.workflow.stages[one.stage].after
         if one.put_off_s is not None:
-            first[one.stage] = one.stage
+            rejected_before[one.stage] = one.stage
         elif one.planned_s is not None and one.job_id is None:
-            before = next((first[name] for name in state.workflow.stages[one.stage].after if name in first), None)
+            before = next((rejected_before[name] for name in after if name in rejected_before), None)
             if before is not None:
-                first[one.stage] = before
-                one = replace(one, planned_s=None, plan=f"asked for once {before} is accepted")  # noqa: PLW2901
-        told.append(one)
-    return told
+                rejected_before[one.stage] = before
+                found.append(replace(one, planned_s=None, plan=f"asked for once {before} is accepted"))
+                continue
+        found.append(one)
+    return found
 
 
 def metrics_of(state: RunState, records: Sequence[Record]) -> RunMetrics | None:

@@ -348,10 +348,10 @@ class StagesBackend:
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
         # what becomes of stages is told by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
-        told = {"silence_logs": logging.CRITICAL}
+        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
+        options["silence_logs"] = logging.CRITICAL
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
             handler.setLevel(logging.CRITICAL)
-        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster", **told}
         maximum = self._options.pop("maximum", math.inf)
         self._cluster = AsaCluster(**{**options, **self._options})
         self._cluster.adapt(minimum=0, maximum=maximum)

@@ -448,17 +448,19 @@ class RunState:
 
     def times_of(self, plan: Iterable[PlannedJob]) -> list[float]:
         """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
-        times, put_off, left = list[float](), set[str](), math.nan
+        times, put_off, left = list[float](), set[str](), None
         for job in plan:
             time_s = max(job.submit_s, self.earliest_s(job))
             if not job.joins:
                 idle = self._idle_behind_local(job) if job.keep is not Keep.NOTHING else 0.0
-                if idle and math.isnan(left):
-                    left = self._idle_left_behind_local()
-                if (idle and idle > left) or not put_off.isdisjoint(self._before(job.stages)):
+                fits = True
+                if idle:
+                    left = self._idle_left_behind_local() if left is None else left
+                    fits = idle <= left
+                if not fits or not put_off.isdisjoint(self._before(job.stages)):
                     put_off.update(job.stages)
                     time_s = math.inf
-                elif idle:
+                elif left is not None:
                     left -= idle
             times.append(time_s)
         return times

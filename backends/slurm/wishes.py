@@ -59,15 +59,15 @@ def wished_options(variables: Mapping[str, str]) -> tuple[str, ...]:
     >>> wished_options({"SBATCH_RESERVATION": "course", "SBATCH_EXCLUSIVE": "", "SBATCH_OVERCOMMIT": "no"})
     ('--exclusive', '--reservation=course')
     """
-    told = {name: variables[variable] for name, variable in _OPTIONS.items() if variable in variables}
-    told.setdefault("hint", variables.get("SLURM_HINT", ""))
-    told = {name: value for name, value in told.items() if value or name in _FLAGS | _MAY_BE_EMPTY}
-    if "switches" in told and "SBATCH_WAIT4SWITCH" in variables:
-        told["switches"] += f"@{variables['SBATCH_WAIT4SWITCH']}"
-    flags = {name for name in _FLAGS & told.keys() if told[name] in _ON or told[name].strip("0").isdigit()}
+    wished = {name: variables[variable] for name, variable in _OPTIONS.items() if variable in variables}
+    wished.setdefault("hint", variables.get("SLURM_HINT", ""))
+    wished = {name: value for name, value in wished.items() if value or name in _FLAGS | _MAY_BE_EMPTY}
+    if "switches" in wished and "SBATCH_WAIT4SWITCH" in variables:
+        wished["switches"] += f"@{variables['SBATCH_WAIT4SWITCH']}"
+    flags = {name for name in _FLAGS & wished.keys() if wished[name] in _ON or wished[name].strip("0").isdigit()}
     return tuple(
         f"--{name}={value}" if value and name not in _FLAGS else f"--{name}"
-        for name, value in told.items()
+        for name, value in wished.items()
         if name not in _FLAGS or name in flags
     )
 
