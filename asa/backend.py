@@ -337,6 +337,9 @@ class Capabilities:
         Whether every job is given a start when it comes, so that one can be asked for beforehand (`Planning`).
     burst_buffer_bytes
         Its burst buffer; None where what jobs ask of one is not looked at.
+    accepts_late
+        A submission whose answer never came may be accepted later on. If not, a job that `Backend.find` does not show
+        will not turn up.
     """
 
     system: str
@@ -354,6 +357,7 @@ class Capabilities:
     charges: Literal["allocated", "used"] = "allocated"
     plans: bool = False
     burst_buffer_bytes: int | None = None
+    accepts_late: bool = True
 
     def impossible(self, spec: JobSpec) -> str | None:
         """Say why a job could never run here, in words, as far as the limits tell; None if nothing speaks against it.

@@ -1,6 +1,7 @@
 """Runs on the command line where something is amiss: no bank, a closed pipe, a wrong workflow, no batch system."""
 
 import json
+import time
 
 import pytest
 from slurm_testbed import until
@@ -199,3 +200,20 @@ def test_no_other_run_is_taken_for_one_that_cannot_be_read(place, how):
     assert second.name in place.asa("runs", columns=200).stdout
     assert place.jobs(), "the first goes on"
     place.asa("cancel", "first", "--yes")
+
+
+def test_a_submission_that_was_cut_off_is_not_waited_for_where_it_cannot_come_late(place):
+    """On this machine: what is not in its queue when the next client looks was never submitted."""
+    first = place.begin("run", place.flow(*LONG), *place.on, "--strategy", "per-stage", "--quiet")
+    until(place.jobs, what="a job")
+    first.kill()
+    first.communicate()
+    [run] = place.runs()
+    begun, intended, *_ = (run / "journal.jsonl").read_text().splitlines()
+    intent = json.loads(intended)
+    never_sent = intended.replace(intent["token"], intent["token"][:-3] + "7-0")
+    (run / "journal.jsonl").write_text(f"{begun}\n{never_sent}\n")
+    began_s = time.monotonic()
+    place.asa("cancel", "--yes")
+    assert time.monotonic() - began_s < 30
+    assert place.status()["state"] == "cancelled"

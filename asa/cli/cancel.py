@@ -146,7 +146,13 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
 
     facility = reopen(folder, changed)
     with opened(lambda: facility.connect(folder.path)) as backend:
-        now_s = backend.now()
+        now_s, accepts_late = backend.now(), backend.capabilities.accepts_late
+    if accepts_late and (intent := read_state(folder)[0].open_intent) is not None:
+        stages = ", ".join(intent.planned.stages)
+        sys.stderr.write(
+            f"A job for {stages} was being submitted when the client ended. It may turn up yet: this command looks for "
+            "it, for up to six minutes, so that it is cancelled, too.\n"
+        )
     try:
         with folder.driven() as journal:
             if read_state(folder)[0].outcome is None:

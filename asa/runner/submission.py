@@ -201,7 +201,10 @@ def _send_later(backend: Backend, one: Active, why: str, *, doubtful: bool) -> N
 
 
 def clear_up(backend: Backend, one: Active) -> float | None:
-    """Find out whether the job of an open intent was accepted, by two looks with a pause; return when to go on."""
+    """Find out whether the job of an open intent was accepted; return when to go on.
+
+    By two looks with a pause, where it may be accepted late.
+    """
     if (intent := one.state.open_intent) is None:
         return None
     now = backend.now()
@@ -217,11 +220,12 @@ def clear_up(backend: Backend, one: Active) -> float | None:
         if not _cancel_surplus(backend, one, intent.token, found[1:]):
             one.suspects.setdefault(intent.token, now)  # another look will tell
         return now
+    may_come_late = backend.capabilities.accepts_late
     one.looks += 1
-    if one.looks < 2:
+    if may_come_late and one.looks < 2:
         one.again_s = now + LATE_S[0]
     else:
-        _send_later(backend, one, "it was not to be found after its submission had gone wrong", doubtful=True)
+        _send_later(backend, one, "it was not to be found after its submission had gone wrong", doubtful=may_come_late)
     return one.again_s
 
 

@@ -72,7 +72,7 @@ class LocalMachine:
     def capabilities(self) -> Capabilities:
         """What the machine can do."""
         cores = self.settings.cores
-        return Capabilities(self.settings.system, cores, cores, age_accrues=True)
+        return Capabilities(self.settings.system, cores, cores, age_accrues=True, accepts_late=False)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> LocalBackend:
         """Open its queue for one run; commands run in what is now the current folder.
