@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -16,6 +18,8 @@ from .place import Place
 GOES_ON, RETRIES = 12, 3
 BOUND_S = 300.0
 LEFT = 130
+_THERE = re.compile(r"runs on (\S+), and this is \S+: resume the run there")
+_HELD = re.compile(r"is driven by process \d+ on (\S+) since")
 
 
 @dataclass
@@ -126,8 +130,8 @@ class Operator:
 
     @property
     def run(self) -> Path | None:
-        """The run's folder, once there is one."""
-        return next(iter(sorted(self.place.disk.glob("runs/t-*"))), None)
+        """The run's folder, once there is a run: a full disk may have let be a folder only."""
+        return next((path.parent for path in sorted(self.place.disk.glob("runs/t-*/run.json"))), None)
 
     def command(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run another command of asa."""
@@ -146,8 +150,7 @@ class Operator:
     def operate(self) -> None:
         """Begin the run, and go on with it until it has ended or the bounds are reached."""
         (self.place.work / "flow.toml").write_text(toml(self.trial.steps, self.place.work / "step.sh"))
-        slow_s = sum(step.seconds for step in self.trial.steps if step.expects)
-        ends_s = time.monotonic() + BOUND_S + slow_s
+        ends_s = time.monotonic() + BOUND_S + self._slow_s()
         self._start(
             "run",
             "flow.toml",
@@ -191,10 +194,14 @@ class Operator:
             return
         self.again_at, self._last_batch = len(self.place.marks), 1
         self._start("resume", str(self.run), "--from", self.trial.again_from)
-        if not self._wait(time.monotonic() + BOUND_S / 2):
+        if not self._wait(time.monotonic() + BOUND_S / 2 + self._slow_s()):
             self.troubles.append("no end in time after --from")
         elif self.clients[-1].code or self.status().get("state") != "completed":
             self.troubles.append(f"--from {self.trial.again_from} ended with exit {self.clients[-1].code}")
+
+    def _slow_s(self) -> float:
+        """Tell how long stages take that are slower than is told: a walltime may end them, retries repeat them."""
+        return sum((2 + step.retries) * step.seconds for step in self.trial.steps if step.expects)
 
     def _is_stuck(self) -> bool:
         """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
@@ -276,8 +283,7 @@ class Operator:
         )
 
     def _start(self, *words: str) -> None:
-        stays, moves, self.moves = self.host, self.moves, ""
-        self.host = moves or stays
+        self._choose_host()
         out = self.place.work / f"client{len(self.clients)}.out"
         with out.open("wb") as file:
             process = subprocess.Popen(
@@ -286,8 +292,18 @@ class Operator:
             )  # fmt: skip
         self.clients.append(Client(words, process, out, time.time()))
         self.note("client starts", f"{process.pid}: asa {' '.join(words)} {self.host}")
-        if moves and self.clients[-2].code != LEFT:  # one that was killed holds the run for minutes: it goes on at home
-            self.host = stays
+
+    def _choose_host(self) -> None:
+        """Go on elsewhere where a fault wants that, once; and where asa says that only there it can.
+
+        A client that was killed holds the run for minutes where it was, and a job of a machine's own queue is there.
+        """
+        elsewhere, self.moves = self.moves, ""
+        text = self.clients[-1].text if self.clients else ""
+        if (there := _THERE.search(text) or _HELD.search(text)) is not None:
+            self.host = there[1] if there[1] != socket.gethostname() else ""
+        else:
+            self.host = elsewhere or self.host
 
     def _wait(self, ends_s: float) -> bool:
         batch = self.clients[-self._last_batch :]
@@ -296,6 +312,9 @@ class Operator:
                 return False
             for client in batch:
                 name, since_s = client.signalled
+                if not name and client.code is None and _THERE.search(client.text):
+                    client.signalled = ("SIGINT", time.time())  # what a user does who reads it
+                    client.process.send_signal(signal.SIGINT)
                 if name and client.code is None and time.time() - since_s > 45.0:
                     self.troubles.append(f"still there 45 s after {name}")
                     client.process.kill()

@@ -16,8 +16,8 @@ _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 _TELLS_LATE = {
     *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
-    *("node_down", "node_crash", "suspend"),
-}  # where Slurm itself hears late of an end, or counts otherwise
+    *("node_down", "node_crash", "suspend", "disk_full", "tmp_full"),
+}  # where Slurm itself hears late of an end, or counts otherwise, or a job waits for room before its payload begins
 
 
 @dataclass
@@ -310,6 +310,8 @@ class _Judge:
         for stage in self.operator.passes[-1]["status"].get("stages", ()):  # type: ignore[attr-defined]
             ran = [one for part in self.steps[stage["stage"]].parts for one in self.of[part]]
             if stage["state"] != "done" or len(ran) != len(self.steps[stage["stage"]].parts):
+                continue
+            if len({(one.job, one.restarts) for one in ran}) > 1:  # some of its tasks ran in a job before
                 continue
             begins_s, ends_s = min(one.start_s for one in ran), max(one.end_s for one in ran)
             told = [stage[name] for name in ("submit_s", "began_s", "ended_s")]
