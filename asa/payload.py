@@ -310,6 +310,8 @@ asa_task() {{
     if [ "$asa_code" -ne 0 ]; then
       : >"$asa_running/failed"
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
+      # what ends the whole job may reach a task first: no other begins before this shell would have heard of it
+      [ "$asa_code" -le 128 ] || sleep 1
     elif [ -n "$asa_done" ] && [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then # else it may have saved
       # its state and left: the batch system tells all of a job at once, and this shell may hear of it before the others
       mv -f "$asa_done/.$1" "$asa_done/$1" || :

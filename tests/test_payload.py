@@ -166,6 +166,20 @@ def test_no_task_begins_once_the_stage_was_told_to_end(tmp_path, shell):
     assert (tmp_path / "saved").read_text() == "1\n"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_task_begins_behind_one_that_heard_of_the_end_first(tmp_path, shell):
+    """A batch system tells the processes of a job one by one; the shell of the list may hear of it later."""
+    text = payload_text(Stage("s", cores=1, tasks=("echo $$ >up; exec sleep 60", "touch second")), 1)
+    with subprocess.Popen([shell, "-c", text], cwd=tmp_path) as process:
+        until((tmp_path / "up").exists)
+        time.sleep(0.2)
+        os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
+        time.sleep(0.3)
+        process.terminate()
+        assert process.wait(30) == 143
+    assert not (tmp_path / "second").exists()
+
+
 def test_tasks_that_ended_well_are_not_run_again(tmp_path):
     place = tmp_path / "place"
     tasks = ["echo 1 >>ran", "echo 2 >>ran; [ -e mended ]", "echo 3 >>ran"]

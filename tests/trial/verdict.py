@@ -311,8 +311,8 @@ class _Judge:
             ran = [one for part in self.steps[stage["stage"]].parts for one in self.of[part]]
             if stage["state"] != "done" or len(ran) != len(self.steps[stage["stage"]].parts):
                 continue
-            if len({(one.job, one.restarts) for one in ran}) > 1:  # some of its tasks ran in a job before
-                continue
+            if len({(one.job, one.restarts) for one in ran}) > 1 or any(self._hit(one) for one in ran):
+                continue  # some of its tasks ran in a job before, or all did: asa tells when the last job found that
             begins_s, ends_s = min(one.start_s for one in ran), max(one.end_s for one in ran)
             told = [stage[name] for name in ("submit_s", "began_s", "ended_s")]
             apart_s = [float("nan") if one is None else one - begins_s for one in told]
