@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from asa.demands import Demands
 from asa.errors import InputError
 from asa.units import format_duration
 from asa.waits import QueueEvent
@@ -124,7 +125,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Demands):
     """A job to submit.
 
     Parameters
@@ -149,6 +150,9 @@ class JobSpec:
         Fast storage that all nodes of the job share while it runs; ignored where there is none.
     cpus_per_task
         Cores that belong together on one node, for one task each; `cores` is a multiple.
+    tasks
+        How many tasks of `cpus_per_task` its payload is to find, where that takes fewer than all of its cores; 0 for
+        all of them.
     options
         Further options in the batch system's own words, as in ``--constraint=haswell``; ignored where it has none.
     local
@@ -182,8 +186,6 @@ class JobSpec:
     walltime_s: float
     command: str = ""
     nodes: int = 0
-    memory_bytes: int = 0
-    gpus: int = 0
     partition: str = ""
     dependencies: tuple[Dependency, ...] = ()
     begin_s: float | None = None
@@ -198,7 +200,7 @@ class JobSpec:
     cpus_per_task: int = 1
     options: tuple[str, ...] = ()
     local: bool = False
-    burst_buffer_bytes: int = 0
+    tasks: int = 0
     supersedes: tuple[str, ...] = ()
     max_await_s: float | None = None
 

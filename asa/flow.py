@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, Unpack, cast
 
 from asa.backend import Backend, Facility
+from asa.demands import resources
 from asa.errors import InputError, RunError, StateError, WorkflowError, near
 from asa.estimators.store import default_folder
 from asa.records import Record
@@ -34,7 +35,7 @@ from asa.runner.outlook import check_strategy
 from asa.runtimes import RunTimes, expect
 from asa.sites import open_facility
 from asa.spec.problems import meant
-from asa.units import parse_duration, parse_memory, parse_storage
+from asa.units import parse_duration
 from asa.workflow import Stage, Workflow
 
 __all__ = ["Call", "Flow", "Resources", "StageFunction", "stage"]
@@ -48,15 +49,21 @@ _inside_a_stage = False
 
 _SEVERAL = ("options", "inputs", "outputs")
 _TIME = ((Real, str, timedelta), 'seconds, or text such as "40min"')
+_FLAG = (bool, "True or False")
+_AMOUNTS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "count": (Integral, "a whole number"),
+    "bytes": ((Integral, str), 'bytes, or text such as "4G"'),
+    "flag": _FLAG,
+}
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    **dict.fromkeys(("cores", "nodes", "cpus_per_task", "gpus", "retries"), (Integral, "a whole number")),
-    **dict.fromkeys(("memory", "burst_buffer"), ((Integral, str), 'bytes, or text such as "4G"')),
+    **dict.fromkeys(("cores", "nodes", "cpus_per_task", "retries"), (Integral, "a whole number")),
+    **{one.key: _AMOUNTS[one.kind] for one in resources()},
     **dict.fromkeys(("walltime", "expected"), _TIME),
     **dict.fromkeys(("partition", "account"), (str, "text")),
     **dict.fromkeys(_SEVERAL, (tuple, "text, or a list of texts")),
     "environment": (Mapping, 'names and values, as in {"OMP_NUM_THREADS": "4"}'),
     **dict.fromkeys(("retry_walltime_factor", "input_size"), (Real, "a number")),
-    "local": (bool, "True or False"),
+    "local": _FLAG,
     "when": (str, "success, failed or always"),
 }
 _WAYS = ("command", "script", "tasks", "tasks_file", "after")
@@ -473,10 +480,10 @@ def _fields(asked: Resources, where: str) -> dict[str, Any]:
     elif expected is not None:
         fields["expected_run_s"] = _seconds("expected", expected, where)
     fields["walltime_s"] = _seconds("walltime", fields.pop("walltime", 3600.0), where)
-    for size, parse in (("memory", parse_memory), ("burst_buffer", parse_storage)):
-        if size in fields:
-            given = fields.pop(size)
-            fields[f"{size}_bytes"] = _parsed(parse, size, given, where) if isinstance(given, str) else given
+    for one in resources():
+        if one.key in fields:
+            given = fields.pop(one.key)
+            fields[one.field] = int(_parsed(one.parse, one.key, given, where)) if isinstance(given, str) else given
     if "environment" in fields:
         fields["environment"] = tuple((str(k), str(v)) for k, v in fields["environment"].items())
     return fields

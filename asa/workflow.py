@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from asa.demands import Demands, resources
 from asa.errors import WorkflowError
 from asa.units import core_hours
 
@@ -57,11 +58,10 @@ WHENS: Final = ("success", "failed", "always")
 
 _NAME = re.compile(NAME_PATTERN)
 _VARIABLE = re.compile(VARIABLE_PATTERN)
-_MOST_MEMORY_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Demands):
     """One stage of a workflow: what runs, on how much, for how long, and after which others.
 
     Parameters
@@ -127,8 +127,6 @@ class Stage:
     expected_run_s: float | None = None
     after: tuple[str, ...] = ()
     command: str = ""
-    memory_bytes: int = 0
-    gpus: int = 0
     partition: str = ""
     account: str = ""
     script: str = ""
@@ -145,7 +143,6 @@ class Stage:
     learns_run: bool = False
     input_size: float | None = None
     run_spread: float = 0.0
-    burst_buffer_bytes: int = 0
     when: Literal["success", "failed", "always"] = "success"
 
     def __post_init__(self) -> None:
@@ -158,9 +155,7 @@ class Stage:
         for what, amount, least, most in (
             ("cores", self.cores, 1, MOST_CORES),
             ("nodes", self.nodes, 1, MOST_CORES),
-            ("gpus", self.gpus, 0, MOST_CORES),
-            ("bytes of memory", self.memory_bytes, 0, _MOST_MEMORY_BYTES),
-            ("bytes of burst buffer", self.burst_buffer_bytes, 0, _MOST_MEMORY_BYTES),
+            *((one.words, getattr(self, one.field), 0, one.max_amount) for one in resources()),
             ("cores a task", self.cpus_per_task, 1, MOST_CORES),
             ("retries", self.retries, 0, MOST_RETRIES),
         ):
@@ -232,8 +227,11 @@ class Stage:
 
     def cores_on(self, cores_per_node: int) -> int:
         """Cores that it takes on a site with nodes of so many cores."""
-        whole_nodes = (self.nodes or 0) * cores_per_node
-        return max(self.cores or 0, whole_nodes)
+        return self.allocated(self.cores or 0, self.nodes or 0, cores_per_node)
+
+    def payload_cores_on(self, cores_per_node: int) -> int:
+        """Cores of these that its payload is to use: those that it asks for, or all."""
+        return max(self.cores or 0, (self.nodes or 0) * cores_per_node)
 
     def _error(self, message: str, hint: str) -> WorkflowError:
         return WorkflowError(message, where=f"stage {self.name!r}", hint=hint)

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
+from asa.demands import Demands, shared_by
 from asa.errors import InputError
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
@@ -258,12 +259,11 @@ class RunState:
             partition=demand.partition,
             account=next((stage.account for stage in stages if stage.account), ""),
             cpus_per_task=demand.cpus_per_task,
+            tasks=self._tasks(stages[0], demand) if len(stages) == 1 else 0,
             options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
             local=all(stage.local for stage in stages),
             nodes=demand.nodes,
-            memory_bytes=max(stage.memory_bytes for stage in stages),
-            gpus=max(stage.gpus for stage in stages),
-            burst_buffer_bytes=max(stage.burst_buffer_bytes for stage in stages),
+            **shared_by(stages),
             dependencies=tuple(Dependency(job_id) for job_id in waited_for),
             # a dependency that a site drops starts the job, but not the payload
             awaits=self._awaited(before) if planned.keep is not Keep.NOTHING else (),
@@ -278,8 +278,9 @@ class RunState:
         stages = [self.stages[name].stage for name in names]
         per_node = self.capabilities.cores_per_node
         widest = stages[:1] if widths else stages
-        cores = max(stage.cores_on(per_node) for stage in widest)
         nodes = max(stage.nodes or 0 for stage in widest)
+        cores = max(stage.cores_on(per_node) for stage in widest)
+        cores = Demands(**shared_by(stages)).allocated(cores, nodes, per_node)
         walltime = sum(stage.walltime_s for stage in stages)
         if len(stages) == len(self.workflow.stages) > 1:  # with what those have more that ran out of theirs
             walltime += self.workflow.walltime_s - sum(stage.walltime_s for stage in self.workflow.stages.values())
@@ -351,7 +352,8 @@ class RunState:
         return tuple(map(self._step, stages, keeps, slots))
 
     def _step(self, stage: Stage, keeps: int, slot: Slot) -> Step:
-        cores = _in_tasks(stage.cores_on(self.capabilities.cores_per_node), stage.cpus_per_task, stage.nodes or 0)
+        per_node = self.capabilities.cores_per_node
+        cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
         return Step(
             stage.name,
             self._payload(stage),
@@ -362,6 +364,11 @@ class RunState:
             nodes=stage.nodes or 0,
             post=self._token(stage.name),
         )
+
+    def _tasks(self, stage: Stage, demand: Demand) -> int:
+        """Count the tasks of a stage that has a job of its own; 0 if they take all of its cores."""
+        tasks = -(-stage.payload_cores_on(self.capabilities.cores_per_node) // stage.cpus_per_task)
+        return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
     def _jobs_before(self, before: Iterable[str]) -> set[str]:
         """Give the jobs that must end well before some stages have.
@@ -503,7 +510,7 @@ class RunState:
 
     def _payload(self, stage: Stage) -> str:
         place = f"{self.place}/tasks/{self._mark(stage.name)}" if self.place else ""
-        return payload_text(stage, stage.cores_on(self.capabilities.cores_per_node), place=place)
+        return payload_text(stage, stage.payload_cores_on(self.capabilities.cores_per_node), place=place)
 
     def live_jobs(self) -> list[str]:
         """Jobs that have not ended and that the client has not given up."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from asa.demands import resources
 from asa.errors import InputError, near
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
@@ -390,9 +391,7 @@ class StageSpec(StageSettings):
             after=tuple(map(str, self.after)),
             when=self.when,
             command=str(self.command or ""),
-            memory_bytes=self.memory or 0,
-            gpus=self.gpus or 0,
-            burst_buffer_bytes=self.burst_buffer or 0,
+            **{one.field: getattr(self, one.key) or 0 for one in resources()},
             partition=str(self.partition or ""),
             account=str(self.account or ""),
             script=script,

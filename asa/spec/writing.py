@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import PurePath
 
+from asa.demands import resources
 from asa.errors import InputError
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
@@ -79,9 +80,7 @@ def _stage(stage: Stage, script: str | PurePath | None) -> list[str]:
         ("cores", _number(stage.cores)),
         ("nodes", _number(stage.nodes)),
         ("cpus_per_task", _number(stage.cpus_per_task) if stage.cpus_per_task != 1 else ""),
-        ("memory", _text(_memory(stage.memory_bytes)) if stage.memory_bytes else ""),
-        ("gpus", _number(stage.gpus) if stage.gpus else ""),
-        ("burst_buffer", _text(_memory(stage.burst_buffer_bytes)) if stage.burst_buffer_bytes else ""),
+        *((one.key, _amount(getattr(stage, one.field), one.kind)) for one in resources()),
         ("partition", _text(stage.partition) if stage.partition else ""),
         ("account", _text(stage.account) if stage.account else ""),
         ("options", _list(stage.options)),
@@ -154,6 +153,12 @@ def _duration(seconds: float) -> str:
     days, hours = divmod(hours, 24)
     parts = ((days, "d"), (hours, "h"), (minutes, "m" if days or hours or secs else "min"), (secs, "s"))
     return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def _amount(amount: int, kind: str) -> str:
+    if not amount or kind == "flag":
+        return "true" if amount else ""
+    return _text(_memory(amount)) if kind == "bytes" else _number(amount)
 
 
 def _memory(count: int) -> str:

@@ -14,6 +14,7 @@ from asa.backends.shell.marks import Kept, RunFolder
 from asa.backends.shell.script import Payload, file_name, is_utf8, job_name
 
 from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
+from asa.demands import demands_of
 from asa.errors import (
     AccessError,
     BackendError,
@@ -260,14 +261,12 @@ class SlurmBackend:
             name=name,
             script=script,
             folder=str(defaults.folder),
-            cores=spec.cores,
+            cores=spec.tasks * spec.cpus_per_task or spec.cores,
             walltime_s=spec.walltime_s,
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
             nodes=spec.nodes,
-            memory_bytes=0 if _ALL_MEMORY in spec.options else spec.memory_bytes,  # of stages that share a job
-            gpus=spec.gpus,
-            burst_buffer_bytes=spec.burst_buffer_bytes,
+            **demands_of(spec) | ({"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}),  # one stage's of several
             partition=spec.partition or defaults.partition,
             account=spec.account or defaults.account,
             qos=defaults.qos,

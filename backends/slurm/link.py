@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from asa.demands import Demands
+
 __all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord", "count_gpus"]
 
 _GB = 10**9
@@ -19,8 +21,11 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmJob:
-    """A job as Slurm is told of it."""
+class SlurmJob(Demands):
+    """A job as Slurm is told of it.
+
+    Slurm counts memory a node or a core: a link divides it by `nodes`, or by `cores` where those are not given.
+    """
 
     name: str  # unique among all jobs of the user where it must be found again: the token is part of it
     script: str  # the batch script, beginning with `#!`
@@ -30,11 +35,6 @@ class SlurmJob:
     stdout: str  # absolute paths, every character as it is: a link sees to it that Slurm replaces nothing in them
     stderr: str
     nodes: int = 0  # exactly so many, 0 for any number
-    # for the whole job, 0 for what the site gives. Slurm counts it a node or a core: a link divides by `nodes`, or by
-    # `cores` where those are not given.
-    memory_bytes: int = 0
-    gpus: int = 0
-    burst_buffer_bytes: int = 0  # for the whole job, shared by its nodes
     partition: str = ""  # empty for the site's default
     account: str = ""
     qos: str = ""

@@ -17,6 +17,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.demands import demands_of
 from asa.strategies.growth import MOST_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
@@ -107,9 +108,7 @@ class Parts:
                 s.account,
                 s.options,
                 s.cpus_per_task,
-                s.gpus,
-                s.memory_bytes,
-                s.burst_buffer_bytes,
+                *demands_of(s).values(),
                 s.local,
                 s.retries,
             )

@@ -1,0 +1,101 @@
+"""What a stage, and so its job, takes of a machine beside cores and time: each resource is described here, once.
+
+Stages, jobs and what Slurm is told of them have these fields from here. What stages that share a job need together, the
+key of a workflow file that is written back, and the bounds that are checked follow from the description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Literal, NamedTuple
+
+from asa.units import parse_memory, parse_storage
+
+__all__ = ["Demands", "Resource", "demands_of", "resources", "shared_by"]
+
+_MAX_BYTES = 1 << 60
+_MAX_COUNT = 20_000_000
+
+
+class Resource(NamedTuple):
+    """One of them."""
+
+    field: str  # of a stage and a job
+    key: str  # of a workflow file and of `asa.stage`
+    words: str  # what there is so and so much of, in messages
+    kind: Literal["count", "bytes", "flag"]
+    max_amount: int
+
+    @property
+    def parse(self) -> Callable[[str], int]:
+        """Read a text of it, of which only those in bytes have one."""
+        return parse_memory if self.key == "memory" else parse_storage
+
+
+def _count(key: str) -> Any:
+    return field(default=0, metadata={"resource": (key, key, "count", _MAX_COUNT)})
+
+
+def _size(key: str, words: str) -> Any:
+    return field(default=0, metadata={"resource": (key, f"bytes of {words}", "bytes", _MAX_BYTES)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What is needed for the whole of a stage or a job; 0 for nothing in particular.
+
+    Parameters
+    ----------
+    memory_bytes
+        Memory, on all its nodes together.
+    gpus
+        GPUs, likewise.
+    burst_buffer_bytes
+        Fast storage that its nodes share while it runs.
+    """
+
+    memory_bytes: int = _size("memory", "memory")
+    gpus: int = _count("gpus")
+    burst_buffer_bytes: int = _size("burst_buffer", "burst buffer")
+
+    def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
+        """Count the cores that are given to who asks for so many, or for nodes; 0 for what is not said."""
+        return max(cores, nodes * cores_per_node)
+
+
+_FIELDS: tuple[Field[Any], ...] = fields(Demands)
+
+
+def resources() -> Iterator[Resource]:
+    """List what there is to ask for.
+
+    Examples
+    --------
+    >>> [resource.key for resource in resources()]
+    ['memory', 'gpus', 'burst_buffer']
+    """
+    return (Resource(one.name, *one.metadata["resource"]) for one in _FIELDS)
+
+
+def demands_of(one: Demands) -> dict[str, Any]:
+    """Give what a stage or a job needs, by field.
+
+    Examples
+    --------
+    >>> demands_of(Demands(gpus=2))
+    {'memory_bytes': 0, 'gpus': 2, 'burst_buffer_bytes': 0}
+    """
+    return {each.name: getattr(one, each.name) for each in _FIELDS}
+
+
+def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
+    """Give what one job needs for all of some stages, which run in it one after the other: of each the most.
+
+    Examples
+    --------
+    >>> shared_by([Demands(gpus=2), Demands(memory_bytes=10)])
+    {'memory_bytes': 10, 'gpus': 2, 'burst_buffer_bytes': 0}
+    """
+    stages = list(stages)
+    return {each.name: max(getattr(stage, each.name) for stage in stages) for each in _FIELDS}
