@@ -148,6 +148,8 @@ class JobSpec(Demands):
         Further demands; 0 and empty mean no demand.
     burst_buffer_bytes
         Fast storage that all nodes of the job share while it runs; ignored where there is none.
+    exclusive
+        No other job may be on its nodes; `cores` are all of theirs.
     cpus_per_task
         Cores that belong together on one node, for one task each; `cores` is a multiple.
     tasks

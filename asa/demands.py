@@ -41,6 +41,10 @@ def _size(key: str, words: str) -> Any:
     return field(default=0, metadata={"resource": (key, f"bytes of {words}", "bytes", _MAX_BYTES)})
 
 
+def _flag(key: str) -> Any:
+    return field(default=False, metadata={"resource": (key, key, "flag", 1)})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
     """What is needed for the whole of a stage or a job; 0 for nothing in particular.
@@ -53,15 +57,19 @@ class Demands:
         GPUs, likewise.
     burst_buffer_bytes
         Fast storage that its nodes share while it runs.
+    exclusive
+        Its nodes are its own: no other job is on them, and it has, and pays for, all their cores.
     """
 
     memory_bytes: int = _size("memory", "memory")
     gpus: int = _count("gpus")
     burst_buffer_bytes: int = _size("burst_buffer", "burst buffer")
+    exclusive: bool = _flag("exclusive")
 
     def allocated(self, cores: int, nodes: int, cores_per_node: int) -> int:
         """Count the cores that are given to who asks for so many, or for nodes; 0 for what is not said."""
-        return max(cores, nodes * cores_per_node)
+        cores = max(cores, nodes * cores_per_node)
+        return -(-cores // cores_per_node) * cores_per_node if self.exclusive and cores_per_node else cores
 
 
 _FIELDS: tuple[Field[Any], ...] = fields(Demands)
@@ -73,7 +81,7 @@ def resources() -> Iterator[Resource]:
     Examples
     --------
     >>> [resource.key for resource in resources()]
-    ['memory', 'gpus', 'burst_buffer']
+    ['memory', 'gpus', 'burst_buffer', 'exclusive']
     """
     return (Resource(one.name, *one.metadata["resource"]) for one in _FIELDS)
 
@@ -84,7 +92,7 @@ def demands_of(one: Demands) -> dict[str, Any]:
     Examples
     --------
     >>> demands_of(Demands(gpus=2))
-    {'memory_bytes': 0, 'gpus': 2, 'burst_buffer_bytes': 0}
+    {'memory_bytes': 0, 'gpus': 2, 'burst_buffer_bytes': 0, 'exclusive': False}
     """
     return {each.name: getattr(one, each.name) for each in _FIELDS}
 
@@ -95,7 +103,7 @@ def shared_by(stages: Iterable[Demands]) -> dict[str, Any]:
     Examples
     --------
     >>> shared_by([Demands(gpus=2), Demands(memory_bytes=10)])
-    {'memory_bytes': 10, 'gpus': 2, 'burst_buffer_bytes': 0}
+    {'memory_bytes': 10, 'gpus': 2, 'burst_buffer_bytes': 0, 'exclusive': False}
     """
     stages = list(stages)
     return {each.name: max(getattr(stage, each.name) for stage in stages) for each in _FIELDS}

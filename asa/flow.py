@@ -88,7 +88,7 @@ class Resources(TypedDict, total=False):
         Paths, one or several.
     retries, retry_walltime_factor
         After a failure.
-    local, input_size, when
+    exclusive, local, input_size, when
         As in `asa.Stage`.
     """
 
@@ -98,6 +98,7 @@ class Resources(TypedDict, total=False):
     gpus: int
     memory: int | str
     burst_buffer: int | str
+    exclusive: bool
     walltime: Duration
     expected: Duration
     partition: str

@@ -86,6 +86,8 @@ class Stage(Demands):
         What to run: text for `sh`.
     memory_bytes, gpus, burst_buffer_bytes
         Further needs, for the whole stage. A burst buffer is fast storage that a job has while it runs.
+    exclusive
+        Its nodes are its own: all their cores count as its, of which its tasks are on `cores`.
     partition, account
         Where its job is sent and who is charged; the site's defaults if not given.
     script

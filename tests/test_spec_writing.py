@@ -43,6 +43,7 @@ def stages(draw, name, before):
         memory_bytes=draw(st.integers(0, 1 << 40)),
         burst_buffer_bytes=draw(st.sampled_from([0, 1, 1 << 30, 20 << 40])),
         gpus=draw(st.integers(0, 4)),
+        exclusive=draw(st.booleans()),
         partition=draw(TEXT),
         account=draw(TEXT),
         cpus_per_task=cpus_per_task,

@@ -300,6 +300,12 @@ class StageSettings(_Model):
         "written as memory is, with a unit.",
         examples=["500G", "20T"],
     )
+    exclusive: Flag | None = Field(
+        default=None,
+        description="Its nodes are its own: no other job is on them, and all their cores count as used, of which its "
+        "tasks are on those that it asks for.",
+        examples=[True],
+    )
     partition: str | None = Field(
         default=None, description="Where its job is sent; the site's own choice if not given.", examples=["batch"]
     )

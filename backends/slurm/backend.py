@@ -45,6 +45,7 @@ _LEAST_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _COMMENT = "asa:"
 _ALL_MEMORY = "--mem=0"
+_EXCLUSIVE = "--exclusive"
 
 
 class SlurmBackend:
@@ -256,7 +257,7 @@ class SlurmBackend:
         return job is not None and (not job.is_live or 0 <= self._clock() - job.heard_s <= _FRESH_S)
 
     def _slurm_job(self, spec: JobSpec, name: str, output: str, script: str, passed: Passed) -> SlurmJob:
-        defaults = self._defaults
+        defaults, per_node = self._defaults, self._capabilities.cores_per_node
         job = SlurmJob(
             name=name,
             script=script,
@@ -265,7 +266,7 @@ class SlurmBackend:
             walltime_s=spec.walltime_s,
             stdout=self._folder.output(output, "out"),
             stderr=self._folder.output(output, "err"),
-            nodes=spec.nodes,
+            nodes=spec.cores // per_node if spec.exclusive and per_node and not spec.nodes else spec.nodes,
             **demands_of(spec) | ({"memory_bytes": 0} if _ALL_MEMORY in spec.options else {}),  # one stage's of several
             partition=spec.partition or defaults.partition,
             account=spec.account or defaults.account,
@@ -277,7 +278,7 @@ class SlurmBackend:
             environment=defaults.submission(),
             comment=f"{_COMMENT}{spec.token}" if spec.token else "",
             cpus_per_task=spec.cpus_per_task,
-            options=spec.options,
+            options=_with_own_nodes(spec),
         )
         return filled(job, defaults.options)
 
@@ -697,6 +698,12 @@ def _texts(spec: JobSpec) -> tuple[str, ...]:
 def _texts_of(defaults: JobDefaults) -> tuple[str, ...]:
     words = (defaults.account, defaults.qos, defaults.partition, defaults.constraint, str(defaults.folder))
     return *words, *defaults.environment.keys(), *defaults.environment.values()
+
+
+def _with_own_nodes(spec: JobSpec) -> tuple[str, ...]:
+    """Give a job's options, which may say already with whom it shares its nodes."""
+    says = any(option.partition("=")[0] == _EXCLUSIVE for option in spec.options)
+    return spec.options if says or not spec.exclusive else (*spec.options, _EXCLUSIVE)
 
 
 def _is_command(text: str) -> bool:

@@ -5,10 +5,14 @@ from dataclasses import replace
 
 import pytest
 from asa.backends.slurm.commands import CommandLink
+from asa.backends.slurm.facility import SlurmCommands, SlurmRest
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink
 
 from asa.errors import BackendError, SubmitRejectedError
+from asa.runner.state import RunState
+from asa.strategies import Keep, PlannedJob
+from asa.workflow import Stage, Workflow
 
 APIS = {"22.05": ("v0.0.38",), "24.11": ("v0.0.40", "v0.0.41", "v0.0.42")}
 OPTIONS = {
@@ -97,3 +101,22 @@ def test_what_asa_says_itself_reaches_no_daemon(slurm, links, job):
         with pytest.raises(SubmitRejectedError, match="not for `options`"):
             link.submit(replace(job, options=("--part=debug",)))
     assert not slurm.run("squeue", "-h").strip()
+
+
+def test_nodes_of_its_own_with_the_tasks_that_a_stage_asks_for(slurm):
+    """By both links; the REST API of Slurm 22.05 has no word for it, and that is said."""
+    slurm.empty()
+    flow = Workflow("f", [Stage("a", cores=2, walltime_s=300.0, memory_bytes=8 << 20, exclusive=True, command="true")])
+    for site in (SlurmCommands(prefix=slurm.prefix), SlurmRest(url=f"unix://{slurm.socket}")):
+        backend = site.connect(slurm.folder(f"own-{time.time_ns()}"))
+        spec = RunState("flow", flow, backend.capabilities, "r" * 12).spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
+        assert (spec.cores, spec.tasks) == (28, 2)
+        if isinstance(site, SlurmRest) and slurm.version.startswith("22.05"):
+            with pytest.raises(SubmitRejectedError, match="--exclusive"):
+                backend.submit(spec)
+        else:
+            told = slurm.run("scontrol", "show", "job", backend.submit(spec))
+            for words in ("NumNodes=1", "NumTasks=2 ", "MinMemoryNode=8M", "OverSubscribe=NO"):
+                assert words in told, site
+        backend.close()
+    slurm.empty()
