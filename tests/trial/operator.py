@@ -201,7 +201,8 @@ class Operator:
 
     def _slow_s(self) -> float:
         """Tell how long stages take that are slower than is told: a walltime may end them, retries repeat them."""
-        return sum((2 + step.retries) * step.seconds for step in self.trial.steps if step.expects)
+        times = {step.name: 1 + RETRIES if step.how == "fail:always" else 2 for step in self.trial.steps}
+        return sum((times[step.name] + step.retries) * step.seconds for step in self.trial.steps if step.expects)
 
     def _is_stuck(self) -> bool:
         """Tell whether one client after the other has given up, and nothing began or ended meanwhile."""
