@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote
 
-from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus
+from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, StepTimes
 from asa.core.documents import read_json
 from asa.errors import (
     BackendError,
@@ -409,8 +409,8 @@ class StagesBackend:
 
     def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
         """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
-        done_in = self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
-        if stage is None or len(stage.tasks) < 2 or stage.inputs or stage.outputs:
+        done_in = self._done_in(job)
+        if not self._is_list(stage):
             yield _unless_done(job.spec.command, done_in / "stage"), job.spec.cores
             return
         for number, line in enumerate(stage.tasks, start=1):
@@ -419,6 +419,13 @@ class StagesBackend:
                 stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
             )
             yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # told as in a job
+
+    def _done_in(self, job: _Job) -> Path:
+        return self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")
+
+    def _is_list(self, stage: Stage | None) -> TypeGuard[Stage]:
+        """Say whether each task of a stage is one of the pool's."""
+        return stage is not None and len(stage.tasks) > 1 and not (stage.inputs or stage.outputs)
 
     def _stage(self, spec: JobSpec) -> Stage | None:
         posted = spec.posts[0].rpartition("/")[2].partition("@")[0] if len(spec.posts) == 1 else ""
@@ -450,6 +457,7 @@ class StagesBackend:
         if begun is not None:
             start_s = float(begun["time_s"])
             told = replace(told, state=JobState.RUNNING, eligible_s=start_s, start_s=start_s, payload_start_s=start_s)
+            told = replace(told, steps=self._before_restart(job, start_s))
         failed = next((future for future in job.futures if future.status == "error"), None)
         if ended is not None:
             code = int(ended["code"])
@@ -464,6 +472,18 @@ class StagesBackend:
         elif begun is None:
             return self._pending(job, told)
         return job.final or told
+
+    def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
+        """Tell when a stage ran that had ended well before its job was handed over once more."""
+        if not job.restarts:
+            return ()
+        done_in, stage = self._done_in(job), self._stage(job.spec)
+        names = [str(n + 1) for n in range(len(stage.tasks))] if self._is_list(stage) else ["stage"]
+        times = [_times(done_in / name) for name in names]
+        began = [one[0] for one in times if one is not None and one[1] <= start_s]
+        if len(began) < len(names):
+            return ()
+        return (StepTimes("", min(began), max(one[1] for one in times if one is not None)),)
 
     def _pending(self, job: _Job, told: JobStatus) -> JobStatus:
         """Say why a job waits, and until when."""
@@ -592,9 +612,19 @@ def _unless_done(text: str, done: Path) -> str:
     return (
         f"[ ! -e {mark} ] || exit 0\n"
         f"mkdir -p {shlex.quote(str(done.parent))} && : >{mark}.draft || exit 87\n"
-        f"asa_ending=\ntrap asa_ending=1 HUP INT TERM\n(\n{text}\n)\ncode=$?\n"
-        f'[ "$code" -eq 0 ] || exit "$code"\n[ -z "$asa_ending" ] || exit 143\nmv -f {mark}.draft {mark}'
+        f"asa_ending= asa_began=$(date +%s)\ntrap asa_ending=1 HUP INT TERM\n(\n{text}\n)\ncode=$?\n"
+        f'[ "$code" -eq 0 ] || exit "$code"\n[ -z "$asa_ending" ] || exit 143\n'
+        f'echo "$asa_began $(date +%s)" 2>/dev/null >{mark}.draft || :\nmv -f {mark}.draft {mark}'
     )
+
+
+def _times(mark: Path) -> tuple[float, float] | None:
+    """Read when what a mark stands for began and ended; None if it does not say."""
+    try:
+        began, ended = map(float, mark.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return None
+    return began, ended
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Future
 
 import pytest
@@ -18,12 +19,12 @@ from forked import asa
 from slurm_testbed import until
 from this_machine import Place
 
-from asa.backend import JobSpec
+from asa.backend import Capabilities, JobSpec
 from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.pool import demand
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
-from asa.pool.stages import PoolOfStages, _needs, _once, _Order, _unless_done, run_part
+from asa.pool.stages import PoolOfStages, StagesBackend, _Job, _needs, _once, _Order, _unless_done, run_part
 from asa.sites import open_facility
 from asa.studies.compare.study import Comparison, compare, workflow_maker
 from asa.workflow import Stage, Workflow
@@ -276,6 +277,25 @@ def test_a_stage_that_ended_well_is_not_run_again_though_nobody_heard_of_its_end
     (tmp_path / "go").touch()
     assert (run(), run(), run()) == (0, 0, 0)
     assert ran.read_text().split() == ["x", "bye"] * 3
+
+
+@pytest.mark.parametrize("tasks", [(), ("true", "sleep 1")])
+def test_times_of_a_stage_that_ended_before_its_client_heard_of_it_are_its_own(tmp_path, tasks):
+    """The next client hands it over once more, where it is found to have ended: in no time, and long after."""
+    stage = Stage("a", cores=1, command="" if tasks else "sleep 1", tasks=tasks)
+
+    limits = Capabilities("x", 4, 4, age_accrues=True)
+    backend = StagesBackend(tmp_path, Workflow("w", [stage]), limits, {"cores": 4}, time.sleep)
+    spec = JobSpec("a", 1, 60.0, command="sleep 1", posts=("x/a",), token="t-1")
+    job = backend._jobs["1"] = _Job("1", spec, time.time(), restarts=1)
+    began_s = time.time()
+    for text, _ in backend._texts(job, stage):
+        subprocess.run(["sh", "-c", text], check=True, cwd=tmp_path)
+    ended_s = time.time()
+    (tmp_path / "pool" / "1.begin").write_text(json.dumps({"time_s": ended_s + 50}))
+    (tmp_path / "pool" / "1.end").write_text(json.dumps({"time_s": ended_s + 50, "code": 0}))
+    [step] = backend.status(["1"])["1"].steps
+    assert began_s - 1 <= step.start_s <= step.end_s - 1 <= ended_s
 
 
 @pytest.mark.parametrize("is_task", [False, True])

@@ -162,12 +162,12 @@ class _Judge:
         logs = self.operator.run.glob("logs/*") if self.operator.run is not None else ()
         return any("ended well" in log.read_text(errors="replace") for log in logs)
 
-    def _hit(self, one: Execution) -> bool:
+    def _hit(self, one: Execution, before_s: float = BEFORE_S) -> bool:
         """Whether something may have killed its job, or it, in the moment in which it ended."""
         for when_s, _, more in self._fired():
             words = more.replace(",", " ").split()
             hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
-            if -BEFORE_S < one.end_s - when_s < AFTER_S and hits and any(word in more for word in _KILLS):
+            if -before_s < one.end_s - when_s < AFTER_S and hits and any(word in more for word in _KILLS):
                 return True
         return self._cancelled(one)
 
@@ -311,7 +311,7 @@ class _Judge:
             ran = [one for part in self.steps[stage["stage"]].parts for one in self.of[part]]
             if stage["state"] != "done" or len(ran) != len(self.steps[stage["stage"]].parts):
                 continue
-            if len({(one.job, one.restarts) for one in ran}) > 1 or any(self._hit(one) for one in ran):
+            if len({(one.job, one.restarts) for one in ran}) > 1 or any(self._hit(one, APART_S) for one in ran):
                 continue  # some of its tasks ran in a job before, or all did: asa tells when the last job found that
             begins_s, ends_s = min(one.start_s for one in ran), max(one.end_s for one in ran)
             told = [stage[name] for name in ("submit_s", "began_s", "ended_s")]
