@@ -65,7 +65,7 @@ lint: build/installed/.made  ## Check style and layers.
 
 types: build/installed/.made  ## Check types.
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p asa
-	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples ../../docs/picture.py ../../tests/own_backend.py
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples ../../docs/picture.py ../../tests/own_backend.py ../../tests/typed_api.py
 
 examples: $(VENV)/.dev  ## Run every example.
 	@mkdir -p out

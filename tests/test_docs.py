@@ -301,3 +301,12 @@ def test_examples_say_how_they_are_made_known(name):
         module, _, attribute = point.partition(":")
         assert module == name
         assert callable(getattr(_example(name), attribute))
+
+
+def test_the_public_interface_is_what_the_guide_lists():
+    """Each name that `asa` exports, and each module whose names may be relied on."""
+    names, modules = (table.split("\n\n")[0] for table in (ROOT / "docs" / "api.md").read_text().split("|---|---|")[1:])
+    cells = [[row.split("|")[1] for row in table.splitlines() if row.startswith("|")] for table in (names, modules)]
+    listed = [[name for cell in column for name in re.findall(r"`([\w.]+)`", cell)] for column in cells]
+    assert sorted(listed[0]) == sorted(importlib.import_module("asa").__all__)
+    assert all(importlib.import_module(name).__all__ for name in listed[1])

@@ -380,6 +380,9 @@ class StageSpec(StageSettings):
         examples=["failed"],
     )
 
+    def _demands(self) -> dict[str, Any]:
+        return {one.field: getattr(self, one.key) or 0 for one in resources()}
+
     def build(self, script: str) -> Stage:
         """Make the stage."""
         is_local = bool(self.local)
@@ -397,7 +400,7 @@ class StageSpec(StageSettings):
             after=tuple(map(str, self.after)),
             when=self.when,
             command=str(self.command or ""),
-            **{one.field: getattr(self, one.key) or 0 for one in resources()},
+            **self._demands(),
             partition=str(self.partition or ""),
             account=str(self.account or ""),
             script=script,
