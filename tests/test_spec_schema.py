@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from asa.spec.model import DURATION_PATTERN, MEMORY_PATTERN, STORAGE_PATTERN
 from asa.spec.schema import SCHEMA_FILE
 from asa.units import parse_duration, parse_memory, parse_storage
 
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
 VALIDATOR = Draft202012Validator(schema_document())
 STAGE = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "10min"\n'
 
@@ -147,6 +149,9 @@ def test_what_the_reader_refuses_the_schema_refuses(tmp_path, text):
     assert not is_valid(tmp_path / "flow.toml")
 
 
+@pytest.mark.skipif(
+    f"pydantic=={pydantic.VERSION}" not in CONSTRAINTS.read_text(), reason="another pydantic words its schema otherwise"
+)
 def test_the_published_schema_is_the_one_that_the_model_makes():
     """Write it anew with: asa schema --out asa/workflow.schema.json."""
     assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()

@@ -1,0 +1,42 @@
+#!/bin/sh
+# quick_elsewhere.sh wheel|oldest|tree [DIR] - the quick tests against the built wheel, in an environment of its own:
+#   wheel   with the pinned versions
+#   oldest  with the oldest versions that pyproject.toml allows
+#   tree    with the Python of a Debian tree in DIR (tests/slurm/newer.sh makes one); needs root
+set -eu
+way=${1:?usage: quick_elsewhere.sh wheel|oldest|tree [DIR]}
+root=$(cd "$(dirname "$0")/.." && pwd)
+place=$root/build/$way
+rm -rf "$place" && mkdir -p "$place"
+"$root/.venv/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps -w "$place" "$root"
+wheel=$(ls "$place"/asa_client-*.whl)
+versions=$root/constraints.txt
+if [ "$way" = oldest ]; then
+  versions=$place/oldest.txt
+  "$root/.venv/bin/python" - "$root/pyproject.toml" >"$versions" <<'PY'
+import itertools, sys, tomllib
+
+project = tomllib.load(open(sys.argv[1], "rb"))["project"]
+groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in ("plot", "report", "fast", "dask", "test"))]
+print(*(one.replace(">=", "==") for one in itertools.chain(*groups) if ">=" in one), sep="\n")
+PY
+fi
+# Some old library warns of what a newer Python has given up: that is not for us to mend.
+quick="-q -n 2 -m quick -p no:cacheprovider -W default --rootdir $root -c $root/pyproject.toml $root/tests"
+if [ "$way" = tree ]; then
+  tree=${2:?usage: quick_elsewhere.sh tree DIR}
+  unshare -m --propagation private /bin/sh -c '
+    set -eu
+    mkdir -p "$1/proc" "$1/dev" "$1/$2"
+    mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"; mount --bind "$2" "$1/$2"
+    [ -x "$1/usr/bin/python3" ] && chroot "$1" python3 -m venv --help >/dev/null
+    for file in /etc/pip.conf /etc/resolv.conf; do [ ! -e "$file" ] || cp "$file" "$1$file"; done
+    chroot "$1" sh -c "cd /tmp && python3 -m venv $3/venv && $3/venv/bin/pip install -q -c $4 \"$5[test]\" && cd $3 && $3/venv/bin/python -m pytest $6"
+  ' sh "$tree" "$root" "$place" "$versions" "$wheel" "$quick"
+  exit
+fi
+"$root/.venv/bin/python" -m venv "$place/venv"
+"$place/venv/bin/python" -m pip --disable-pip-version-check install -q -c "$versions" "$wheel[test]"
+cd "$place"
+# shellcheck disable=SC2086 # several words
+exec venv/bin/python -m pytest $quick
