@@ -403,15 +403,19 @@ def test_a_job_whose_stages_have_another_job_runs_nothing(start, folder, tmp_pat
     assert (ran.read_text() if ran.exists() else "") == ("" if when == "before it begins" else "a\n")
 
 
-def test_a_launcher_that_ends_well_as_the_job_is_taken_away_has_not_ended_well(start, folder, tmp_path):
-    """`srun` says 0 where Slurm requeues a job before the tasks have begun; the script is told a moment later."""
-    srun = tmp_path / "srun"
+@pytest.mark.parametrize(("program", "late_s"), [("srun", 0.4), ("saves", 0.05)])
+def test_what_ends_well_as_the_job_is_taken_away_has_not_ended_well(start, folder, tmp_path, program, late_s):
+    """The script is told a moment later: `srun` says 0 where Slurm requeues a job before the tasks have begun.
+
+    Any other program may save its state and leave with 0: it is told before the script, which began it.
+    """
+    srun = tmp_path / program
     srun.write_text(f"#!/bin/sh\necho x >>'{tmp_path}/ran'\n")
     srun.chmod(0o755)
     steps = (Step("a", f"'{srun}' ./prog", post="r/a"), Step("b", "true", post="r/b"))
     process = start(token="t", steps=steps, posted=("r/a", "r/b"))
     until((tmp_path / "ran").exists)
-    time.sleep(0.3)
+    time.sleep(late_s)
     process.terminate()
     assert done(process)[0] == 143
     assert not (folder.posts / file_name("r/a")).exists()
