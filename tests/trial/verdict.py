@@ -8,7 +8,9 @@ from itertools import pairwise
 from .draw import Step, Trial
 from .operator import Operator
 
-BEFORE_S, AFTER_S = 0.3, 2.5  # around a kill: nobody knows of an end between a payload's last line and asa's note of it
+# Around a kill: nobody knows of an end between a payload's last line and asa's note of it; and what ends before SIGKILL
+# comes may have saved its state and left, since it was told to end.
+BEFORE_S, AFTER_S = 0.3, 2.5
 SLOW_S = 15.0  # in which asa hears of an end, and has cancelled what it is to cancel
 FAST_S = 60.0  # in which a run that ends at its first failure has ended
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
@@ -167,7 +169,7 @@ class _Judge:
         for when_s, _, more in self._fired():
             words = more.replace(",", " ").split()
             hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
-            if -before_s < one.end_s - when_s < AFTER_S and hits and any(word in more for word in _KILLS):
+            if -before_s < one.end_s - when_s < AFTER_S + self.trial.site.kill_wait_s and hits and any(word in more for word in _KILLS):
                 return True
         return self._cancelled(one)
 
