@@ -169,7 +169,11 @@ class _Judge:
         for when_s, _, more in self._fired():
             words = more.replace(",", " ").split()
             hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
-            if -before_s < one.end_s - when_s < AFTER_S + self.trial.site.kill_wait_s and hits and any(word in more for word in _KILLS):
+            if (
+                -before_s < one.end_s - when_s < AFTER_S + self.trial.site.kill_wait_s
+                and hits
+                and any(word in more for word in _KILLS)
+            ):
                 return True
         return self._cancelled(one)
 
