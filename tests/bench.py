@@ -42,8 +42,8 @@ from asa.backend import Capabilities
 from asa.core import plugins
 from asa.estimators import Asa
 from asa.history import JobHistory
+from asa.observations import queued
 from asa.runner import Run, run_all
-from asa.runner.active import queued
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob, load_strategy

@@ -10,8 +10,8 @@ from asa.backend import JobState
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
 from asa.metrics import RunMetrics, measure
+from asa.observations import queued_since
 from asa.records import Deferred, Predicted, Record, RunEnded, RunStarted, Submitted
-from asa.runner.state import queued_since
 from asa.strategies.base import Keep, Phase
 
 if TYPE_CHECKING:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from asa.backend import Capabilities, JobSpec, JobState
+from asa.backend import JobState
 from asa.errors import StateError
 from asa.estimators import WaitBank
+from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Accepted, Begun, Entry
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
-from asa.runner.state import Demand, Job, Observation, RunState, queued_since
+from asa.runner.state import Job, Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
 
-__all__ = ["LATE_S", "Active", "Run", "queued", "queues"]
+__all__ = ["LATE_S", "Active", "Run", "queues"]
 
 LATE_S = (10.0, 60.0, 300.0)
 """When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
@@ -175,12 +176,6 @@ class Active:
             and not job.given_up
             and job.status.state is not JobState.COMPLETED
         ]
-
-
-def queued(demand: JobSpec | Demand, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
-    """Describe a job as an estimator wants to know it."""
-    partition = demand.partition or capabilities.partition
-    return QueuedJob(since_s, demand.cores, demand.walltime_s, user, capabilities.system, partition)
 
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
+from asa.observations import queued
 from asa.records import Outcome, Predicted, Record
-from asa.runner.active import Active, Run, queued
+from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.state import RunState

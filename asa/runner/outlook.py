@@ -10,7 +10,7 @@ from pathlib import Path
 from asa.backend import Backend, JobSpec, JobState, JobStatus, Previewing
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
-from asa.runner.active import queued
+from asa.observations import queued
 from asa.runner.entries import Accepted, Intended
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast

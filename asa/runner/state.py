@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
+from asa.observations import observation_of
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
     Cancelled,
@@ -49,13 +50,13 @@ from asa.runner.entries import (
 from asa.runner.stages import Stages
 from asa.strategies.base import GrowthView, Keep, Phase, PlannedJob, RunView, StageView
 from asa.units import core_hours
-from asa.waits import WaitObservation, at_least, at_most, exactly
+from asa.waits import WaitObservation
 from asa.workflow import Slot, Stage, Workflow
 
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-__all__ = ["ENDED_WELL", "TWIN", "Demand", "Job", "News", "Observation", "RunState", "observation_of", "queued_since"]
+__all__ = ["ENDED_WELL", "TWIN", "Demand", "Job", "News", "Observation", "RunState"]
 
 TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
@@ -1110,39 +1111,3 @@ def _why(status: JobStatus) -> str:
     told = "" if means and status.reason in _NO_NEWS else status.reason
     detail = ": ".join(part for part in (told, means) if part)
     return f"{status.state.value} ({detail})" if detail else status.state.value
-
-
-def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:
-    """Say what a job's times tell of the queue's wait; None while, or if, they tell nothing.
-
-    - A job that nothing kept back: its wait is exactly its start less its submission.
-    - Kept back by a dependency where age does not accrue: it queued only from the moment it was eligible.
-    - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it
-      may have been ready long before, and the time since submission is an upper bound.
-    - Cancelled while it was in the queue: a lower bound.
-    - Held by somebody meanwhile: an upper bound.
-    - Put back into the queue after it had started: nothing.
-    """
-    if status.eligible_s is None or status.restarts:
-        return None
-    kept_back = bool(spec.dependencies) and status.eligible_s > status.submit_s
-    since = queued_since(status, capabilities)
-    if status.start_s is not None:
-        wait = max(status.start_s - since, 0.0)
-        if status.held:
-            return at_most(wait)
-        return (
-            at_most(wait)
-            if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
-            else exactly(wait)
-        )
-    if status.state is JobState.CANCELLED and status.end_s is not None and not status.held:
-        return at_least(max(status.end_s - since, 0.0))
-    return None
-
-
-def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
-    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
-    if capabilities.age_accrues or status.eligible_s is None:
-        return status.submit_s
-    return status.eligible_s

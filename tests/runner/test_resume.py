@@ -20,10 +20,10 @@ from asa.errors import JournalError, LeaseError, SubmitDeferredError, SubmitInDo
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
+from asa.observations import observation_of
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
 from asa.runner import Journal, Run, Wish, read_journal, run_all
 from asa.runner.entries import Again, Begun, Intended
-from asa.runner.state import observation_of
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.strategies.planned import Planned
 from asa.strategies.planning import Aim

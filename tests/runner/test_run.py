@@ -17,9 +17,9 @@ from asa.backend import JobState
 from asa.errors import InputError, RunError
 from asa.estimators import OWN_USER, WaitBank, at_least, at_most, exactly
 from asa.metrics import measure
+from asa.observations import observation_of
 from asa.records import Cancelled, Ended, Observed, Predicted, Resized, RunEnded, StageEnded, StageStarted, Submitted
 from asa.runner import Run, run_all
-from asa.runner.state import observation_of
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow

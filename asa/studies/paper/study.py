@@ -31,8 +31,8 @@ from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import OwnJob, WaitBank
 from asa.metrics import StageTimes
+from asa.observations import queued
 from asa.runner import Run, run_all
-from asa.runner.active import queued
 from asa.strategies import load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import Kind, code_digest, fill

@@ -1,0 +1,65 @@
+"""What a job's times tell of the queue, for those who learn its waits."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from asa.backend import Capabilities, JobSpec, JobState, JobStatus
+from asa.waits import QueuedJob, WaitObservation, at_least, at_most, exactly
+
+__all__ = ["observation_of", "queued", "queued_since"]
+
+
+class _Asking(Protocol):
+    """What asks the queue for something: a job, or what one would be."""
+
+    @property
+    def cores(self) -> int: ...
+
+    @property
+    def walltime_s(self) -> float: ...
+
+    @property
+    def partition(self) -> str: ...
+
+
+def queued(asking: _Asking, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
+    """Describe a job as an estimator wants to know it."""
+    partition = asking.partition or capabilities.partition
+    return QueuedJob(since_s, asking.cores, asking.walltime_s, user, capabilities.system, partition)
+
+
+def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:
+    """Say what a job's times tell of the queue's wait; None while, or if, they tell nothing.
+
+    - A job that nothing kept back: its wait is exactly its start less its submission.
+    - Kept back by a dependency where age does not accrue: it queued only from the moment it was eligible.
+    - Kept back where age accrues: exact if it had to wait on after it was let go; if it started that very second, it
+      may have been ready long before, and the time since submission is an upper bound.
+    - Cancelled while it was in the queue: a lower bound.
+    - Held by somebody meanwhile: an upper bound.
+    - Put back into the queue after it had started: nothing.
+    """
+    if status.eligible_s is None or status.restarts:
+        return None
+    kept_back = bool(spec.dependencies) and status.eligible_s > status.submit_s
+    since = queued_since(status, capabilities)
+    if status.start_s is not None:
+        wait = max(status.start_s - since, 0.0)
+        if status.held:
+            return at_most(wait)
+        return (
+            at_most(wait)
+            if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
+            else exactly(wait)
+        )
+    if status.state is JobState.CANCELLED and status.end_s is not None and not status.held:
+        return at_least(max(status.end_s - since, 0.0))
+    return None
+
+
+def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
+    """Say since when a job queues: its submission, or where age does not accrue, when nothing kept it back any more."""
+    if capabilities.age_accrues or status.eligible_s is None:
+        return status.submit_s
+    return status.eligible_s
