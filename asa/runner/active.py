@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from asa.backend import JobState
+from asa.backend import JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
+from asa.exactly_once import Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
-from asa.runner.entries import Accepted, Begun, Entry
+from asa.runner.entries import Accepted, Begun, Entry, Surplus, Told, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.journal import Journal
 from asa.runner.state import Job, Observation, RunState
@@ -18,10 +19,7 @@ from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
 
-__all__ = ["LATE_S", "Active", "Run", "queues"]
-
-LATE_S = (10.0, 60.0, 300.0)
-"""When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
+__all__ = ["Active", "Run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Active:
+class Active(Submitter):
     """A run under way: its state, its forecast, its records."""
 
     run: Run
@@ -89,13 +87,7 @@ class Active:
     records: list[Record] = field(default_factory=list)
     begun: bool = False  # whether it was handed over
     is_behind: bool = False  # whether what became of its jobs while nobody looked was not heard yet
-    looks: int = 0  # how often the job of the open intent was looked for
-    failures: int = 0  # submissions that went wrong, one after the other
-    again_s: float = 0.0  # nothing is sent or looked for before
-    late_looks: dict[str, int] = field(default_factory=dict)  # how often second jobs of doubtful tokens were looked for
-    # tokens with a second job that could not be cancelled, and since when
-    suspects: dict[str, float] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)  # cancellations that the batch system took, by job, and when
+    attempt: Attempt = field(default_factory=Attempt)  # at the open intent, or at whatever is to be sent next
     swept: bool = False  # whether nothing of ours was found after the end that should not be there
     # what is still to be told to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
@@ -107,8 +99,6 @@ class Active:
         """Write down what happened, and let it change the state; learn what there is to learn."""
         if self.run.journal is not None:
             self.run.journal.append(entry)
-        if isinstance(entry, Accepted):  # a controller that lost its latest state gives numbers out again
-            self.told.pop(entry.status.job_id, None)
         for news in self.state.apply(entry):
             self.note(news.record if isinstance(news, Observation) else news)
             if isinstance(news, Observation):
@@ -157,15 +147,9 @@ class Active:
             return False
         return state.outcome == "completed" or not (state.live_jobs() or self.strays())
 
-    @property
-    def doubtful(self) -> dict[str, float]:
-        """Tokens of which a second job may turn up, and since when."""
-        return {**self.suspects, **self.state.doubtful}
-
     def strays(self) -> list[str]:
         """Tokens without a job, of which one may yet turn up; if the run has ended, nobody wants it any more."""
-        have = {job.spec.token for job in self.state.jobs.values()}
-        return [t for t in self.doubtful if t not in have and self.late_looks.get(t, 0) < len(LATE_S)]
+        return [t for t in self.state.doubtful if not self.state.has_sent(t) and self.may_turn_up(t)]
 
     def to_cancel(self) -> list[str]:
         """Jobs whose cancellation was decided, and of which it is not known that they have ended of it."""
@@ -177,6 +161,51 @@ class Active:
             and job.status.state is not JobState.COMPLETED
         ]
 
+    # ------------------------------------------------------------------ what is found out of its jobs
+
+    def status_of(self, job_id: str) -> JobStatus | None:
+        """Say how a job was last seen; None of one that is not the run's."""
+        job = self.state.jobs.get(job_id)
+        return None if job is None else job.status
+
+    def job_of(self, token: str) -> str | None:
+        """Name the job of a token; None if it has none, or that was given up."""
+        jobs = self.state.jobs.items()
+        return next((job_id for job_id, job in jobs if job.spec.token == token and not job.given_up), None)
+
+    def is_to_be_sent(self, token: str) -> bool:
+        """Whether a token has had no job yet, and is about to have one."""
+        state = self.state
+        if state.outcome is not None or state.has_sent(token):
+            return False
+        return state.refused.keys().isdisjoint(state.intents[token].planned.stages)
+
+    def accepted(self, token: str, status: JobStatus) -> None:
+        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        is_new = self.state.open_intent is not None and self.state.open_intent.token == token
+        self.commit(Accepted(token, status))
+        if is_new and isinstance(self.forecast, LearnedForecast):
+            job = self.state.jobs[status.job_id]
+            self.forecast.used(job.planned.stages)
+            if not job.spec.dependencies or (job.planned.joins and status.eligible_s is not None):
+                _queues(self, job, status.submit_s)
+
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
+        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
+        self.commit(Unsent(token, at_s, reason, doubtful))
+
+    def surplus(self, token: str, job_id: str, at_s: float) -> None:
+        """Note that another job of a token was found, and cancelled."""
+        self.commit(Surplus(token, job_id, at_s))
+
+    def heard(self, status: JobStatus) -> None:
+        """Note what was heard of a job, if it is new."""
+        job = self.state.jobs[status.job_id]
+        if status != replace(job.status, expected_start_s=status.expected_start_s):
+            self.commit(Told(status))
+        else:
+            job.status = status  # what is expected moves all the time, and nothing hangs on it
+
 
 def _queued_of(one: Active, job: Job) -> QueuedJob:
     assert one.run.bank is not None
@@ -184,7 +213,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
     return queued(job.spec, capabilities, queued_since(job.status, capabilities), one.run.bank.user)
 
 
-def queues(one: Active, job: Job, since_s: float) -> None:
+def _queues(one: Active, job: Job, since_s: float) -> None:
     """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
@@ -205,7 +234,7 @@ def _learn(one: Active, news: Observation) -> None:
     job = news.job
     _keep(one, news)
     if job.known_as is None:
-        queues(one, job, queued_since(job.status, one.state.capabilities))
+        _queues(one, job, queued_since(job.status, one.state.capabilities))
     if job.known_as is not None:
         token = job.spec.token if one.run.journal is not None else ""
         try:

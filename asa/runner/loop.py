@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
+from asa.exactly_once import AGAIN_S
 from asa.observations import queued
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
@@ -17,8 +18,6 @@ from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.state import RunState
 from asa.runner.submission import (
-    AGAIN_S,
-    ask,
     cancel,
     catch_up,
     clean_up,
@@ -27,7 +26,6 @@ from asa.runner.submission import (
     look_for_twins,
     submit,
     sweep,
-    take_in,
     tell_cancellations,
 )
 from asa.runner.wish import Wish
@@ -127,11 +125,11 @@ def run_all(
     for bank in banks:
         bank.lose_sight()  # it may have followed another queue
     for wish in wishes():  # what was wanted while nobody drove
-        _fulfil(backend, active, wish)
+        _fulfil(active, wish)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
         _look(backend, banks, history)
-        wake = [time for one in unfinished if (time := _act(backend, one)) is not None]
+        wake = [time for one in unfinished if (time := _act(one)) is not None]
         if all(one.is_over for one in active):
             break
         until = min(wake, default=None)
@@ -148,7 +146,7 @@ def run_all(
         was_idle = is_idle
         _deliver(active, changed)
         for wish in wanted:
-            _fulfil(backend, active, wish)
+            _fulfil(active, wish)
     _settle(backend, active)
     for one in active:
         one.settle_waits()
@@ -162,14 +160,15 @@ def _deliver(active: Sequence[Active], changed: Iterable[JobStatus]) -> None:
     for status in changed:
         for one in active:
             if status.job_id in one.state.jobs:
-                take_in(one, status)
+                one.heard(status)
 
 
 def _settle(backend: Backend, active: Sequence[Active]) -> None:
     """Hear how the last jobs ended that were cancelled; batch systems take a moment for that."""
     until = backend.now() + _SETTLE_S
-    while left := [(one, job_id) for one in active for job_id in one.state.unfinished_jobs()]:
-        ask(backend, left)
+    while left := [one for one in active if one.state.unfinished_jobs()]:
+        for one in left:
+            one.ask(one.state.unfinished_jobs())
         if not any(one.state.unfinished_jobs() for one in active) or backend.now() >= until:
             return
         _deliver(active, backend.wait(until))
@@ -224,101 +223,100 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 hint="Take `asa`.",
             )
         forecast = KnownForecast(backend, spec_of, backend.now)
-    one = Active(run, state, forecast, begins_s, emit)
+    one = Active(backend, run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
         one.replay(run.journal.entries)
         one.is_behind = True
-        catch_up(backend, one)
+        catch_up(one)
     if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
-        _wind_up(backend, one)
+        _wind_up(one)
         one.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))
     return one
 
 
-def _wind_up(backend: Backend, one: Active) -> None:
+def _wind_up(one: Active) -> None:
     """See to it that nothing of a run that has ended still runs, so that it can be tried again."""
-    until = backend.now() + _WIND_UP_S
+    until = one.backend.now() + _WIND_UP_S
     while True:
-        clean_up(backend, one)
-        wakes = [clear_up(backend, one), tell_cancellations(backend, one)]
+        clean_up(one)
+        wakes = [clear_up(one), tell_cancellations(one)]
         if not one.state.unfinished_jobs() and one.state.open_intent is None and not one.to_cancel():
             return
-        if backend.now() >= until:
+        if one.backend.now() >= until:
             raise UnavailableError(
                 "jobs of its last attempt have not ended, or cannot be asked for",
                 where=f"run {one.state.name!r}",
                 hint="Try again later: asa resume --retry.",
             )
-        _deliver([one], backend.wait(min([until, *(time for time in wakes if time is not None)])))
+        _deliver([one], one.backend.wait(min([until, *(time for time in wakes if time is not None)])))
 
 
-def _act(backend: Backend, one: Active) -> float | None:
+def _act(one: Active) -> float | None:
     """Do what the plan says is due; return when to look again if nothing happens before."""
-    now = backend.now()
+    now = one.backend.now()
     if now < one.begins_s and not one.begun:
         return one.begins_s
     if not one.begun:
         one.begun = True
         one.commit(Begun(now, one.run.fail_fast))
-    if not catch_up(backend, one):
+    if not catch_up(one):
         return now + AGAIN_S[0]
-    one.again_s = min(one.again_s, now + AGAIN_S[-1])  # clocks may be set back
-    wakes = [look_for_twins(backend, one), give_up_orphans(backend, one)]
+    wakes = [look_for_twins(one), give_up_orphans(one)]
     if one.state.open_intent is None and one.state.outcome is None:
-        wakes.append(_follow_plan(backend, one))
+        wakes.append(_follow_plan(one))
     if one.state.outcome is not None and one.state.outcome != "completed":
-        clean_up(backend, one)
-    wakes += [clear_up(backend, one), tell_cancellations(backend, one), sweep(backend, one)]
+        clean_up(one)
+    wakes += [clear_up(one), tell_cancellations(one), sweep(one)]
     return min((time for time in wakes if time is not None), default=None)
 
 
-def _follow_plan(backend: Backend, one: Active) -> float | None:
+def _follow_plan(one: Active) -> float | None:
     """Do what a plan says until nothing is due; O(stages + edges) a plan, however many jobs it submits."""
-    now = backend.now()
+    now = one.backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
         submissions = [one.state.settled(job) for job in plan.submissions]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
             for given_back in plan.cancellations:
-                cancel(backend, one, given_back.job_id, given_back.reason)
-            if backend.condition.trouble:
+                cancel(one, given_back.job_id, given_back.reason)
+            if one.backend.condition.trouble:
                 return now + AGAIN_S[0]  # nothing could be decided
             continue  # what was given back is asked for again, unless it ended meanwhile
         times = one.state.times_of(submissions)
         due = [job for job, time in zip(submissions, times, strict=True) if time <= now]
-        if not due or now < one.again_s:
+        if not due or not one.attempt.is_due(now):
             _note_predictions(one, plan, now)
-            wakes = [max(time, one.again_s) for time in times if time < math.inf]
+            wakes = [max(time, one.attempt.again_s) for time in times if time < math.inf]
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
         if not _may_submit(one, due[0], now):
             return now + AGAIN_S[0]  # something else has to happen before
         for job in due:
             if not _may_submit(one, job, now):
                 break
-            submit(backend, one, job)
+            submit(one, job)
     return None
 
 
 def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     """Whether a plan still holds after its first jobs were submitted."""
     state = one.state
-    if state.outcome is not None or state.open_intent is not None or now_s < one.again_s or one.to_cancel():
+    if state.outcome is not None or state.open_intent is not None or not one.attempt.is_due(now_s) or one.to_cancel():
         return False
     return bool(planned.joins) or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
-def _fulfil(backend: Backend, active: Sequence[Active], wish: Wish) -> None:
+def _fulfil(active: Sequence[Active], wish: Wish) -> None:
     """Do what somebody wants."""
     for one in active:
         if one.state.name != wish.run or one.state.outcome is not None:
             continue
         if not wish.stage:
-            one.commit(Stopped("cancelled", "somebody asked for it", backend.now()))
-            clean_up(backend, one)
+            one.commit(Stopped("cancelled", "somebody asked for it", one.backend.now()))
+            clean_up(one)
         elif (view := one.state.stages.get(wish.stage)) is not None and view.phase is not Phase.DONE:
-            one.commit(Stopped("cancelled", f"somebody cancelled stage {wish.stage!r}", backend.now()))
-            clean_up(backend, one)
+            one.commit(Stopped("cancelled", f"somebody cancelled stage {wish.stage!r}", one.backend.now()))
+            clean_up(one)
 
 
 def _note_predictions(one: Active, plan: Plan, now: float) -> None:

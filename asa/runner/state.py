@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
+from asa.exactly_once import TWIN
 from asa.observations import observation_of
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
@@ -56,10 +57,7 @@ from asa.workflow import Slot, Stage, Workflow
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-__all__ = ["ENDED_WELL", "TWIN", "Demand", "Job", "News", "Observation", "RunState"]
-
-TWIN = "Twin"
-"""Reason of a job that ended at once because another of its token runs the payload."""
+__all__ = ["ENDED_WELL", "Demand", "Job", "News", "Observation", "RunState"]
 
 ENDED_WELL = "EndedWell"
 """Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
@@ -521,16 +519,21 @@ class RunState:
         """Jobs that have not ended, given up or not."""
         return list(self._unfinished)
 
+    def has_sent(self, token: str) -> bool:
+        """Whether the batch system has ever had a job of a token."""
+        job = self._by_token.get(token)
+        return job is not None and self.jobs[job.status.job_id] is job  # else its number was given out again
+
     def _accepted(self, token: str, status: JobStatus) -> Record:
-        intent, self.open_intent = self.open_intent, None
+        intent = self.open_intent
         former = self._by_token.get(token)
-        if former is not None and (intent is None or intent.token != token):
+        if former is not None and (intent is None or intent.token != token):  # what is open stays so
             former.giving_up, former.given_up = "another job of its token runs the payload", True
             planned, spec, observed = former.planned, former.spec, former.observed
             former.observed = True  # a token's wait is learned once
         else:
             assert intent is not None
-            planned, spec, observed = intent.planned, intent.spec, False
+            planned, spec, observed, self.open_intent = intent.planned, intent.spec, False, None
         # however far it has come: that is for the next entry to tell
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         self._may_have_lost |= former is not None or any(self.stages[name].phase.is_settled for name in planned.stages)

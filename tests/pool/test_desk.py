@@ -140,6 +140,22 @@ def test_a_job_withdrawn_teaches_that_it_would_have_waited_longer(open_desk, tmp
     assert record.observation.kind == "at_least"
 
 
+@pytest.mark.parametrize(("age_accrues", "waited_s"), [(True, 500.0), (False, 100.0)])
+def test_a_wait_is_learned_as_a_run_learns_it(open_desk, tmp_path, age_accrues, waited_s):
+    """Of a job that somebody held meanwhile, at most what passed; where age does not accrue, since it was let go."""
+    site = Site()
+    site.capabilities = Capabilities("site", 64, 16, age_accrues=age_accrues)
+    made, news = open_desk(site)
+    made.submit(SPEC, SOON)
+    told_of(news)
+    times = {"eligible_s": 1400.0, "start_s": 1500.0}
+    made._order(lambda: site.become("1", JobState.RUNNING, held=True, **times)).result()
+    while told_of(news).start_s != 1500.0:
+        pass
+    [record] = WaitStore(tmp_path / "bank").read(10)
+    assert (record.observation.wait_s, record.observation.kind) == (waited_s, "at_most")
+
+
 @pytest.mark.parametrize(
     ("answers", "times"),
     [
@@ -320,7 +336,7 @@ def test_a_trouble_at_the_beginning_is_raised_where_it_is_waited_for(tmp_path):
 
 def test_what_was_wrong_is_taken_back_once_there_are_answers_again(open_desk, monkeypatch):
     """Also by a desk without jobs, which has nothing else to tell."""
-    monkeypatch.setattr(desk, "_AGAIN_S", (0.01,))
+    monkeypatch.setattr(desk, "AGAIN_S", (0.01,))
 
     class Away(Site):
         def now(self):

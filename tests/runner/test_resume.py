@@ -23,7 +23,8 @@ from asa.metrics import measure
 from asa.observations import observation_of
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
 from asa.runner import Journal, Run, Wish, read_journal, run_all
-from asa.runner.entries import Again, Begun, Intended
+from asa.runner.entries import Accepted, Again, Begun, Intended
+from asa.runner.state import RunState
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.strategies.planned import Planned
 from asa.strategies.planning import Aim
@@ -552,3 +553,20 @@ def test_a_requeue_is_seen_and_nothing_learned_from_it(tmp_path):
     assert [r.job_id for r in result.records if isinstance(r, Requeued)] == ["1"]
     [first] = [r for r in result.records if isinstance(r, Observed) and r.job_id == "1"]
     assert first.wait_s == 100  # until its first start
+
+
+def test_who_takes_anothers_place_leaves_open_what_is_being_submitted():
+    """The job of b may have been accepted, whatever becomes of a's: it is looked for before it is sent again."""
+    state = RunState("w", Workflow("w", [Stage(name, cores=1, walltime_s=10) for name in "ab"]), machine().capabilities, "u")
+    planned = [PlannedJob((name,), 0.0, Keep.NOTHING, "") for name in "ab"]
+    specs = [state.spec_of(one) for one in planned]
+    entries = [
+        Intended(specs[0].token, planned[0], specs[0], 0.0),
+        Accepted(specs[0].token, JobStatus("1", JobState.PENDING, 0.0)),
+        Intended(specs[1].token, planned[1], specs[1], 1.0),
+        Accepted(specs[0].token, JobStatus("2", JobState.PENDING, 0.0)),
+    ]
+    for entry in entries:
+        list(state.apply(entry))
+    assert state.open_intent == entries[2]
+    assert (state.jobs["1"].given_up, state.stages["a"].job_id) == (True, "2")

@@ -1,0 +1,338 @@
+"""Jobs submitted exactly once, whatever becomes of the answers: those of a run's stages, and those of a pool's workers.
+
+A job's token is on the disk before the job is sent. Where it is not known what became of that, the job is looked for by
+its token before it is sent again. Should both arrive, at most one runs its payload, which is what tokens are for: that
+one is kept, and the other is cancelled, however late it turns up.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from asa.backend import Backend, JobState, JobStatus
+from asa.errors import (
+    BackendError,
+    JobNotFoundError,
+    SubmitDeferredError,
+    SubmitInDoubtError,
+    SubmitRejectedError,
+    UnavailableError,
+)
+
+__all__ = ["AGAIN_S", "LATE_S", "TWIN", "Attempt", "Submitter"]
+
+AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
+"""Pauses before a job that could not be sent is sent again."""
+
+LATE_S = (10.0, 60.0, 300.0)
+"""When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
+
+TWIN = "Twin"
+"""Reason of a job that ended at once because another of its token runs the payload."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """How far one has come with what may have to be tried again."""
+
+    again_s: float = 0.0  # nothing is sent or looked for before
+    failures: int = 0  # submissions that went wrong, one after the other
+    looks: int = 0  # taken for the job that was sent last
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether to try again."""
+        self.again_s = min(self.again_s, now_s + AGAIN_S[-1])  # clocks may be set back
+        return now_s >= self.again_s
+
+
+@dataclass(slots=True)
+class Submitter(ABC):
+    """Whoever has jobs submitted; it keeps what is found out of them before anything else is done because of that."""
+
+    backend: Backend
+    # why something could not be asked or told, the last time that this was so
+    trouble_told: str = field(default="", init=False)
+    # how often second jobs of a token were looked for
+    _late_looks: dict[str, int] = field(default_factory=dict, init=False)
+    # tokens with second jobs that could not be cancelled, and since when
+    _suspects: dict[str, float] = field(default_factory=dict, init=False)
+    # cancellations by job: when the batch system first took them, and last
+    _told_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    # tokens whose job gave way to one that is still to be found
+    _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
+
+    # ------------------------------------------------------------------ what it keeps
+
+    @abstractmethod
+    def status_of(self, job_id: str) -> JobStatus | None:
+        """Say how a job was last seen; None of one that is not the owner's."""
+
+    @abstractmethod
+    def job_of(self, token: str) -> str | None:
+        """Name the job of a token; None if it has none, or its owner gave it up."""
+
+    @abstractmethod
+    def is_to_be_sent(self, token: str) -> bool:
+        """Whether a token has had no job yet, and is about to have one."""
+
+    @abstractmethod
+    def accepted(self, token: str, status: JobStatus) -> None:
+        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+
+    @abstractmethod
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
+        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
+
+    @abstractmethod
+    def surplus(self, token: str, job_id: str, at_s: float) -> None:
+        """Note that another job of a token was found, and cancelled."""
+
+    @abstractmethod
+    def heard(self, status: JobStatus) -> None:
+        """Note how a job stands, which may be no news."""
+
+    # ------------------------------------------------------------------ submitting
+
+    def send(self, token: str, attempt: Attempt, submit: Callable[[], str]) -> SubmitRejectedError | None:
+        """Submit a job that is written down as intended; return why it will never be accepted, if so.
+
+        If none of this was kept by then, what became of it is for `clear_up` to find out; as it is where anything else
+        is raised.
+        """
+        attempt.looks = 0
+        try:
+            job_id = submit()
+        except SubmitRejectedError as error:
+            return error
+        except SubmitInDoubtError:
+            attempt.again_s = self.backend.now()
+        except (SubmitDeferredError, UnavailableError) as error:
+            self.put_off(token, attempt, str(error))
+        else:
+            try:
+                status = self.backend.status([job_id])[job_id]
+            except BackendError:  # it was accepted, whatever can be asked
+                status = JobStatus(job_id, JobState.PENDING, self.backend.now())
+            self._accept(token, status)
+            attempt.failures = 0
+        return None
+
+    def put_off(self, token: str, attempt: Attempt, reason: str, *, doubtful: bool = False) -> None:
+        """Note that a job was not accepted, and is to be sent again: after a pause, unless there was one."""
+        now_s = self.backend.now()
+        self.unsent(token, now_s, reason, doubtful=doubtful)
+        attempt.again_s = now_s if doubtful else now_s + AGAIN_S[min(attempt.failures, len(AGAIN_S) - 1)]
+        attempt.failures += 1
+
+    def clear_up(self, token: str, attempt: Attempt) -> float:
+        """Find out whether a job was accepted of which that is not known; return when to go on.
+
+        By two looks with a pause, where it may be accepted late.
+        """
+        now_s = self.backend.now()
+        if not attempt.is_due(now_s):
+            return attempt.again_s
+        if (jobs := self._find([token])) is None:
+            attempt.again_s = now_s + AGAIN_S[min(attempt.looks, 1)]
+        elif found := jobs[token]:
+            self._accept(token, found[0])
+            attempt.failures = 0
+            if not self._cancel_surplus(token, found[1:]):
+                self._suspect(token)
+            return now_s
+        else:
+            may_come_late = self.backend.capabilities.accepts_late
+            attempt.looks += 1
+            if may_come_late and attempt.looks < 2:
+                attempt.again_s = now_s + LATE_S[0]
+            else:
+                reason = "it was not to be found after its submission had gone wrong"
+                self.put_off(token, attempt, reason, doubtful=may_come_late)
+        return attempt.again_s
+
+    def _accept(self, token: str, status: JobStatus) -> None:
+        self._told_s.pop(status.job_id, None)  # a controller that lost its latest state gives numbers out again
+        self.accepted(token, status)
+        self.heard(status)
+
+    # ------------------------------------------------------------------ second jobs
+
+    def look_for_twins(self, doubtful: Mapping[str, float]) -> float | None:
+        """Look for second jobs of tokens that were sent again, and cancel them; return when to look next.
+
+        `doubtful`: tokens of which one may turn up, and since when.
+        """
+        now_s = self.backend.now()
+        since = {**self._suspects, **doubtful}
+        since = {token: since_s for token, since_s in since.items() if not self.is_to_be_sent(token)}
+        due = [token for token, since_s in since.items() if now_s >= self._next_look_s(token, since_s)]
+        for token in self._keep_one(due) if due else ():
+            self._late_looks[token] = sum(now_s >= since[token] + late_s for late_s in LATE_S)
+        nexts = []
+        for token, since_s in since.items():
+            if self.may_turn_up(token):
+                latest_s = now_s + LATE_S[self._looks(token)]
+                nexts.append(min(max(self._next_look_s(token, since_s), now_s + 1), latest_s))
+        return min(nexts, default=None)
+
+    def _next_look_s(self, token: str, since_s: float) -> float:
+        return since_s + LATE_S[self._looks(token)] if self.may_turn_up(token) else math.inf
+
+    def may_turn_up(self, token: str) -> bool:
+        """Whether a second job of a doubtful token is still looked for."""
+        return self._looks(token) < len(LATE_S)
+
+    def _looks(self, token: str) -> int:
+        return self._late_looks.get(token, 0)
+
+    def follow_twin(self, token: str, job_id: str) -> float | None:
+        """Have the job that runs the payload take the place of one that gave way to it; None if it is lost.
+
+        Returns when to go on.
+        """
+        now_s, attempt = self.backend.now(), self._followed.setdefault(token, Attempt())
+        if not attempt.is_due(now_s):
+            return attempt.again_s
+        is_settled = bool(self._keep_one([token]))
+        if self.job_of(token) != job_id:
+            del self._followed[token]
+            if not is_settled:
+                self._suspect(token)
+            return now_s
+        attempt.looks += is_settled
+        if attempt.looks > len(LATE_S):
+            return None
+        attempt.again_s = now_s + LATE_S[0]
+        return attempt.again_s
+
+    def _keep_one(self, tokens: Collection[str]) -> list[str]:
+        """Keep of each token's jobs the one that runs the payload, and cancel the others; tell of which that was done.
+
+        Of a token that has no job any more, or never had one, all are cancelled.
+        """
+        kept = []
+        for token, found in (self._find(tokens) or {}).items():
+            for status in found:
+                if self.status_of(status.job_id) is not None:
+                    self.heard(status)  # having been told once it is no news any more
+            ours = self.job_of(token)
+            if ours is not None and found and found[0].job_id != ours:
+                self._accept(token, found[0])
+            if self._cancel_surplus(token, found[1:]) if ours is not None else self._cancel_strays(found):
+                kept.append(token)
+        return kept
+
+    def _suspect(self, token: str) -> None:
+        """Have another look tell whether a second job of a token that could not be cancelled is gone."""
+        self._suspects[token] = self.backend.now()
+        self._late_looks.pop(token, None)
+
+    def _find(self, tokens: Collection[str]) -> dict[str, list[JobStatus]] | None:
+        try:
+            return self.backend.find(tokens)
+        except BackendError as error:
+            self.trouble_told = str(error)
+            return None
+
+    def _cancel_surplus(self, token: str, surplus: Iterable[JobStatus]) -> bool:
+        for status in surplus:
+            if not status.state.is_final:
+                if not self._cancel(status.job_id):
+                    return False  # another look will tell
+                self.surplus(token, status.job_id, self.backend.now())
+        return True
+
+    def _cancel_strays(self, found: Iterable[JobStatus]) -> bool:
+        return all([self._cancel(status.job_id) for status in found if not status.state.is_final])  # noqa: C419 - each
+
+    def _cancel(self, job_id: str) -> bool:
+        """Tell a cancellation; say whether that was taken."""
+        try:
+            self.backend.cancel(job_id)
+        except JobNotFoundError:
+            pass  # it has ended, however
+        except BackendError as error:
+            self.trouble_told = str(error)
+            return False
+        return True
+
+    # ------------------------------------------------------------------ cancelling
+
+    def tell_cancellation(self, job_id: str) -> bool:
+        """Have a job cancelled; say whether the batch system took that. It is told again as long as it does not end."""
+        status, now_s = self.status_of(job_id), self.backend.now()
+        if status is not None and status.state.is_final:
+            self._told_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
+            return True
+        first_s, last_s = self._told_s.get(job_id, (now_s, -math.inf))
+        if 0 <= now_s - last_s < AGAIN_S[-1]:
+            return True
+        if not self._cancel(job_id):
+            return False
+        self._told_s[job_id] = first_s, now_s
+        return True
+
+    def cancel(self, job_id: str) -> bool:
+        """Have a job cancelled, and hear how it stands, once that was told; say whether it has ended."""
+        if self.tell_cancellation(job_id):
+            self.ask([job_id])
+        status = self.status_of(job_id)
+        return status is not None and status.state.is_final
+
+    def told_s(self, job_id: str) -> float | None:
+        """Say since when the batch system knows that a job is to be cancelled; None if it does not."""
+        return self._told_s[job_id][0] if job_id in self._told_s else None
+
+    def end_all(self, tokens: Collection[str]) -> bool:
+        """Have all jobs of some tokens cancelled; say whether none is left."""
+        if not tokens:
+            return True
+        if (jobs := self._find(tokens)) is None:
+            return False
+        alive = [status for found in jobs.values() for status in found if not status.state.is_final]
+        self._cancel_strays(alive)
+        return not alive
+
+    def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
+        """Cancel jobs of some tokens that their owner does not know; tell of which tokens that failed.
+
+        A submission may have arrived twice though it was answered well. None if they could not be looked for.
+        """
+        if not tokens:
+            return []
+        if (jobs := self._find(tokens)) is None:
+            return None
+        unknown = {t: [s for s in found if self.status_of(s.job_id) is None] for t, found in jobs.items()}
+        return [token for token, found in unknown.items() if not self._cancel_surplus(token, found)]
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, job_ids: Collection[str]) -> bool:
+        """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all."""
+        try:
+            told = self.backend.status(job_ids)
+        except UnavailableError as error:
+            self.trouble_told = str(error)
+            return False
+        except JobNotFoundError:
+            return all([self._ask_one(job_id) for job_id in job_ids])  # noqa: C419 - each is asked for
+        for status in told.values():
+            self.heard(status)
+        return True
+
+    def _ask_one(self, job_id: str) -> bool:
+        try:
+            status = self.backend.status([job_id])[job_id]
+        except UnavailableError as error:
+            self.trouble_told = str(error)
+            return False
+        except JobNotFoundError:
+            last = self.status_of(job_id)
+            assert last is not None
+            now_s = max(self.backend.now(), last.submit_s)
+            status = replace(last, state=JobState.FAILED, reason="the batch system does not know the job", end_s=now_s)
+        self.heard(status)
+        return True

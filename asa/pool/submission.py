@@ -1,0 +1,255 @@
+"""What a pool knows of the jobs that it asked for, each submitted exactly once; see `asa.exactly_once`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from asa.backend import JobSpec, JobState, JobStatus
+from asa.errors import StateError
+from asa.estimators import WaitBank
+from asa.estimators.bank import OwnJob
+from asa.exactly_once import AGAIN_S, TWIN, Attempt, Submitter
+from asa.observations import observation_of, queued
+from asa.waits import WaitForecast
+
+__all__ = ["PoolJobs"]
+
+logger = logging.getLogger("asa.pool")
+
+_UNSENT = "it was not wanted any more before it was sent"
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job that was asked for."""
+
+    spec: JobSpec
+    forecast: WaitForecast
+    attempt: Attempt = field(default_factory=Attempt)
+    is_open: bool = False  # it was sent, and nobody knows whether it was accepted
+    is_unwanted: bool = False  # and is to be cancelled, or not to be sent any more
+    status: JobStatus | None = None  # as last seen, once the batch system has it
+    own: OwnJob | None = None  # to the bank, until its wait will never be known
+    is_learned: bool = False  # whether that became known
+    cancel_s: float = 0.0  # when to see to its cancellation again
+
+
+@dataclass(slots=True)
+class PoolJobs(Submitter):
+    """The jobs of one pool.
+
+    Their tokens are in the pool's folder before they come here; see `asa.pool.roster.Roster.add`.
+    """
+
+    bank: WaitBank
+    tell: Callable[[], None]  # what became known so far, at once
+    # news, by tokens: of jobs that changed, and why one will never be accepted
+    statuses: dict[str, JobStatus] = field(default_factory=dict, init=False)
+    refused: dict[str, str] = field(default_factory=dict, init=False)
+    _jobs: dict[str, _Job] = field(default_factory=dict, init=False)  # by their tokens
+    _tokens: dict[str, str] = field(default_factory=dict, init=False)  # by the ids of jobs
+    _seen: dict[str, JobStatus] = field(default_factory=dict, init=False)  # each job, last
+    # tokens of which a second job may yet turn up, and since when; and those of an earlier pool
+    _doubtful: dict[str, float] = field(default_factory=dict, init=False)
+    _late: dict[str, float] = field(default_factory=dict, init=False)
+    _left: set[str] = field(default_factory=set, init=False)  # of an earlier pool, not cancelled yet
+    _clear_s: float = field(default=0.0, init=False)  # when to try that again
+    _is_swept: bool = field(default=False, init=False)
+    _doubles: list[str] = field(default_factory=list, init=False)  # tokens with a job too many that goes on
+
+    # ------------------------------------------------------------------ what is wanted
+
+    def want(self, spec: JobSpec, forecast: WaitForecast) -> None:
+        """Have a job submitted."""
+        self._jobs.setdefault(spec.token, _Job(spec, forecast))
+
+    def want_no_more(self, token: str) -> None:
+        """Have a job cancelled, or not submitted any more."""
+        if (job := self._jobs.get(token)) is None:
+            return
+        job.is_unwanted = True
+        if job.status is not None:
+            self.tell_cancellation(job.status.job_id)
+            job.cancel_s = self.backend.now() + AGAIN_S[0]
+        elif not job.is_open:
+            self._refuse(token, _UNSENT)
+            self.tell()
+
+    def clear(self, tokens: set[str]) -> None:
+        """Have the jobs cancelled that an earlier pool has left."""
+        self._left |= tokens
+
+    # ------------------------------------------------------------------ what is done
+
+    def see_to_all(self) -> None:
+        """Do what is due: send, look for what may have been accepted, cancel."""
+        for token, job in list(self._jobs.items()):
+            if job.status is None:
+                self._see_to(token, job)
+        self.look_for_twins(self._doubtful | self._late)
+        now_s = self.backend.now()
+        for token, job in self._jobs.items():
+            if job.status is None:
+                continue
+            if _gave_way(job.status):
+                if self.follow_twin(token, job.status.job_id) is None:
+                    self._become(token, job, replace(job.status, reason="the job that runs its workers is lost"))
+            elif job.is_unwanted and not job.status.state.is_final and now_s >= job.cancel_s:
+                self.cancel(job.status.job_id)
+                job.cancel_s = now_s + AGAIN_S[0]
+
+    def _see_to(self, token: str, job: _Job) -> None:
+        """Send a job, or find out whether it was accepted."""
+        if job.is_open:
+            self.clear_up(token, job.attempt)
+        elif job.attempt.is_due(self.backend.now()):
+            job.is_open = True  # whatever is raised
+            if (refusal := self.send(token, job.attempt, partial(self.backend.submit, job.spec))) is not None:
+                self._refuse(token, str(refusal))
+        if job.is_unwanted and job.status is None and not job.is_open and token in self._jobs:
+            self._refuse(token, _UNSENT)
+
+    def _refuse(self, token: str, why: str) -> None:
+        del self._jobs[token]
+        self.refused[token] = why
+
+    def clear_what_was_left(self, *, at_once: bool = False) -> str:
+        """Cancel what an earlier pool has left, if it is time; return what was wrong with that, empty for nothing."""
+        now_s = self.backend.now()
+        if not self._left or (now_s < self._clear_s and not at_once):
+            return ""
+        self._clear_s = now_s + AGAIN_S[0]
+        failed = self.cancel_unknown(sorted(self._left))
+        done = set() if failed is None else self._left.difference(failed)
+        self._left -= done
+        if self.backend.capabilities.accepts_late:
+            self._late |= dict.fromkeys(done, now_s)
+        return self.trouble_told if self._left else ""
+
+    # ------------------------------------------------------------------ at the end
+
+    def see_to_unwanted(self) -> None:
+        """Have all cancelled that is not wanted, without pauses: there is no time for them."""
+        for token, job in list(self._jobs.items()):
+            if job.is_unwanted and job.is_open:
+                job.attempt.again_s = 0.0
+                self._see_to(token, job)
+        for job in self._jobs.values():
+            if job.is_unwanted and job.status is not None:
+                self.tell_cancellation(job.status.job_id)
+
+    def sweep(self) -> None:
+        """Cancel, once, whatever turns up that the pool does not know."""
+        if not self._is_swept:
+            self._doubles = self.cancel_unknown([*self._jobs, *self._doubtful]) or []
+            self._is_swept = not self._doubles
+
+    def left_behind(self) -> list[str]:
+        """Say what may be left in the queue that nobody wants."""
+        unwanted = {token: job for token, job in self._jobs.items() if job.is_unwanted}
+        live = [job.status.job_id for job in unwanted.values() if job.status and not job.status.state.is_final]
+        strays = [token for token, job in unwanted.items() if job.is_open]
+        strays += [t for t in self._doubtful if t not in strays and not self._has_sent(t) and self.may_turn_up(t)]
+        return [
+            *(f"job {job_id}" for job_id in live if self.told_s(job_id) is None),
+            *(f"another job with the token {token}" for token in self._doubles),
+            *(f"what was sent with the token {token}, if it was accepted" for token in strays),
+            *(f"what an earlier pool has sent with the token {token}" for token in sorted(self._left)),
+        ]
+
+    # ------------------------------------------------------------------ what there is
+
+    def live(self) -> list[str]:
+        """Name the jobs that have not ended."""
+        return [job.status.job_id for job in self._jobs.values() if job.status and not job.status.state.is_final]
+
+    def to_send(self) -> bool:
+        """Whether any job is still to be sent, or found."""
+        return any(job.status is None for job in self._jobs.values())
+
+    # ------------------------------------------------------------------ what is found out
+
+    def status_of(self, job_id: str) -> JobStatus | None:
+        """Say how a job was last seen; None of one that is not the pool's."""
+        return self._seen.get(job_id)
+
+    def job_of(self, token: str) -> str | None:
+        """Name the job of a token; None if it has none, or one that was to end and has."""
+        job = self._jobs.get(token)
+        if job is None or job.status is None:
+            return None
+        has_ended = job.status.state.is_final and not _gave_way(job.status)
+        return None if job.is_unwanted and has_ended else job.status.job_id
+
+    def is_to_be_sent(self, token: str) -> bool:
+        """Whether a token has had no job yet, and is about to have one."""
+        return token in self._jobs and not self._has_sent(token)
+
+    def _has_sent(self, token: str) -> bool:
+        job = self._jobs.get(token)
+        return job is not None and job.status is not None
+
+    def accepted(self, token: str, status: JobStatus) -> None:
+        """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        job = self._jobs[token]
+        is_new, job.is_open, job.cancel_s = job.status is None, False, 0.0
+        self._tokens[status.job_id] = token
+        # however far it has come: that is for `heard` to tell
+        self._become(token, job, JobStatus(status.job_id, JobState.PENDING, status.submit_s))
+        if is_new:
+            self.tell()  # the first look into a bank takes its time
+            asked = queued(job.spec, self.backend.capabilities, status.submit_s, self.bank.user)
+            job.own = self.bank.submitted(asked, job.forecast)
+
+    def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
+        """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
+        self._jobs[token].is_open = False
+        if doubtful:
+            self._doubtful[token] = at_s
+        logger.info("a job could not be submitted yet: %s", reason)
+
+    def surplus(self, token: str, job_id: str, at_s: float) -> None:  # noqa: ARG002 - the port's
+        """Note that another job of a token was found, and cancelled."""
+        logger.info("job %s was one too many of the token %s, and is cancelled", job_id, token)
+
+    def heard(self, status: JobStatus) -> None:
+        """Note how a job stands, which may be no news, and learn from its wait once that is over."""
+        if status == (was := self._seen.get(status.job_id)) or was is None:
+            return
+        self._seen[status.job_id] = status
+        token = self._tokens[status.job_id]
+        job = self._jobs[token]
+        if job.status is None or job.status.job_id != status.job_id:
+            return  # another has taken its place
+        if _gave_way(status):
+            job.status = status  # no news: the one that runs the workers is to be found
+        else:
+            self._become(token, job, status)
+        self._learn(token, job, status)
+
+    def _become(self, token: str, job: _Job, status: JobStatus) -> None:
+        job.status = self._seen[status.job_id] = self.statuses[token] = status
+
+    def _learn(self, token: str, job: _Job, status: JobStatus) -> None:
+        if job.own is not None and not job.is_learned and (status.start_s is not None or status.state.is_final):
+            job.is_learned = True
+            if (observation := observation_of(job.spec, status, self.backend.capabilities)) is None:
+                self.bank.withdrawn(job.own)  # how long it would have waited is not to be known
+                job.own = None
+            else:
+                with suppress(StateError):  # a store that cannot be written stops no pool
+                    self.bank.observe(job.own, observation, token=token)
+        if job.own is None or not self.bank.sees_queue or status.start_s is None or status.end_s is None:
+            return
+        if status.state.is_final and not _gave_way(status):
+            self.bank.ended(job.own, max(status.end_s - status.start_s, 0.0))
+            job.own = None
+
+
+def _gave_way(status: JobStatus) -> bool:
+    """Whether a job ended at once because another of its token runs its workers."""
+    return status.state is JobState.FAILED and status.reason == TWIN
