@@ -771,7 +771,10 @@ class Foresight(Protocol):
 
 @runtime_checkable
 class Planning(Protocol):
-    """A backend whose scheduler gives every job a start at once, and can be asked for it beforehand."""
+    """A backend whose scheduler gives every job a start at once, and can be asked for it beforehand.
+
+    `Capabilities.plans` tells whether it is one.
+    """
 
     def planned_start(self, spec: JobSpec, submit_s: float) -> float:
         """When a job would be planned to start if it were submitted, without dependencies, at a time not before now.

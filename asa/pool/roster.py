@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState, JobStatus
+from asa.errors import UnavailableError
 
 from .allocation import Allocation, Phase
 from .desk import News
@@ -87,10 +88,21 @@ class Roster:
         return f"a{len(self._by_id) + 1}"
 
     def add(self, one: Allocation) -> None:
-        """Take in one that is asked for."""
+        """Take in one that is about to be asked for; its token is on the disk then, by which its job can be found.
+
+        Raises `UnavailableError`: it could not be written. Its job must not be submitted.
+        """
+        try:
+            with self._tokens_file.open("a", encoding="ascii") as file:
+                file.write(f"{one.token}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            hint = "No job is asked for that could not be found again. Make room."
+            raise UnavailableError(
+                f"cannot be written: {error.strerror or error}", where=str(self._tokens_file), hint=hint
+            ) from error
         self._by_id[one.id] = self._by_token[one.token] = one
-        with suppress(OSError), self._tokens_file.open("a", encoding="ascii") as file:
-            file.write(f"{one.token}\n")
 
     def refuse(self, shape: Shape, why: str) -> None:
         """Take in that there will never be one of a shape."""

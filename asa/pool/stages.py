@@ -23,7 +23,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote
 
-from asa.backend import Backend, Capabilities, Condition, DependencyType, JobSpec, JobState, JobStatus, StepTimes
+from asa.backend import (
+    Advice,
+    Advisor,
+    Backend,
+    Capabilities,
+    Condition,
+    DependencyType,
+    JobSpec,
+    JobState,
+    JobStatus,
+    StepTimes,
+    Troubleshooting,
+)
 from asa.core.documents import read_json
 from asa.errors import (
     BackendError,
@@ -86,11 +98,6 @@ class PoolOfStages:
     def __init__(self, opened: OpenedSite, workflow: Workflow, **options: Any) -> None:
         self._opened, self._workflow, self._options = opened, workflow, options
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._opened.facility, name)
-
     @property
     def notes(self) -> Sequence[str]:
         """What a user should know about it, a sentence each."""
@@ -98,6 +105,16 @@ class PoolOfStages:
             *self._opened.facility.notes,
             "Stages are tasks of a pool: the pool's jobs wait in the queue, not they.",
         ]
+
+    def advice(self, reason: str) -> Advice:
+        """Explain a reason in the site's words; see `asa.backend.Advisor`."""
+        facility = self._opened.facility
+        return facility.advice(reason) if isinstance(facility, Advisor) else Advice(reason)
+
+    def remedy(self, trouble: str) -> str:
+        """Say what can be done about a trouble with the site; see `asa.backend.Troubleshooting`."""
+        facility = self._opened.facility
+        return facility.remedy(trouble) if isinstance(facility, Troubleshooting) else ""
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> StagesBackend:
         """Open it for one run; the pool itself is made when the first stage is handed over."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.backend import Capabilities
-from asa.errors import SubmitRejectedError
+from asa.errors import SubmitRejectedError, UnavailableError
 from asa.waits import WaitForecast
 
 from .allocation import Allocation, Phase, workers_by_allocation
@@ -69,6 +69,7 @@ class Supervision:
         self._offered: tuple[Shape, ...] = (shape,)
         self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with
         self._wake, self._deciding = asyncio.Event(), asyncio.Lock()
+        self._warned = ""
         self._task: asyncio.Task[None] | None = None
         self._scheduler: Scheduler
         self._departures: Departures
@@ -195,8 +196,8 @@ class Supervision:
             if self._roster.is_possible(shape):
                 try:
                     self._request(shape, forecasts.get(shape) or forecasts[shapes[0]])
-                except SubmitRejectedError as error:
-                    logger.warning("%s", error)
+                except (SubmitRejectedError, UnavailableError) as error:
+                    self._warn_once(str(error))
         for reason in decision.reasons:
             logger.info("%s", reason)
         parted = {*decision.withdraw, *decision.give_back}
@@ -204,6 +205,12 @@ class Supervision:
         for one_id in [one_id for one_id in parted if self._due[one_id] >= wait_count]:
             self._part(self._roster[one_id], "it was of no more use")
         return decision
+
+    def _warn_once(self, trouble: str) -> None:
+        """Say why something is not asked for, unless that is what was said last: it is tried again all the time."""
+        if trouble != self._warned:
+            self._warned = trouble
+            logger.warning("%s", trouble)
 
     def _request(self, shape: Shape, forecast: WaitForecast, *, is_pinned: bool = False) -> Allocation:
         """Ask for an allocation."""
@@ -216,6 +223,7 @@ class Supervision:
             raise SubmitRejectedError(impossible, where=f"pool {self._jobs.pool!r}", hint="Ask for less.")
         one = Allocation(one_id, spec.token, shape, self._roster.now(), forecast, is_pinned)
         self._roster.add(one)
+        self._warned = ""
         self._desk.submit(spec, forecast)
         return one
 

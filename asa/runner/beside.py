@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from asa.backend import (
     Adjustable,
@@ -17,15 +17,17 @@ from asa.backend import (
     Capabilities,
     Condition,
     Facility,
+    Growing,
     JobSpec,
     JobStatus,
+    Planning,
     Previewing,
     Site,
     StepTimes,
     Troubleshooting,
 )
 from asa.core import plugins
-from asa.errors import BackendError
+from asa.errors import BackendError, SubmitRejectedError
 from asa.waits import QueueEvent
 from asa.workflow import Stage
 
@@ -51,9 +53,6 @@ class Beside:
 
     def __init__(self, far: Facility, near: Facility) -> None:
         self._far, self._near = far, near
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._far, name)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -91,11 +90,6 @@ class BesideBackend:
         self._live: set[str] = set()
         self._news: list[JobStatus] = []
         self._is_woken = False
-
-    def __getattr__(self, name: str) -> Any:
-        if name in {"far", "near"}:  # not there yet
-            raise AttributeError(name)
-        return getattr(self.far, name)
 
     def compare_clocks(self) -> None:
         """Find out how much later it is for the far one, if the clocks differ by more than they may be read off."""
@@ -169,6 +163,16 @@ class BesideBackend:
         """Give back all but so many nodes of a running job, where it is; see `asa.backend.Adjustable`."""
         backend, own = self._adjustable(job_id)
         backend.shrink(own, nodes)
+
+    def grow(self, job_id: str, cores: int, *, token: str = "") -> str:
+        """Ask for more cores for a job of the far one; see `asa.backend.Growing`."""
+        if not isinstance(self.far, Growing):
+            raise SubmitRejectedError("no job gets more cores here", where=f"job {job_id}", hint="Take `asa-plan`.")
+        return self.far.grow(job_id, cores, token=token)
+
+    def planned_start(self, spec: JobSpec, submit_s: float) -> float:
+        """When the far one would plan a job to start, if it plans; see `asa.backend.Planning`."""
+        return cast("Planning", self.far).planned_start(spec, submit_s)
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed; see `asa.backend.Advisor`."""

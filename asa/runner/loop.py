@@ -6,6 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
 from asa.errors import InputError, RunError, UnavailableError
@@ -208,13 +209,13 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:
-        if not isinstance(backend, Planning):
+        if not capabilities.plans:
             raise InputError(
                 "this strategy asks a batch system that plans, which this one does not",
                 where=f"run {state.name!r}",
                 hint="Take `asa`.",
             )
-        forecast = PlannedForecast(backend, spec_of, backend.now)
+        forecast = PlannedForecast(cast("Planning", backend), spec_of, backend.now)
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
             raise InputError(

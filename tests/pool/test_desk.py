@@ -12,6 +12,7 @@ from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import desk
+from asa.pool.allocation import Allocation
 from asa.pool.desk import Desk, News
 from asa.pool.roster import Roster
 from asa.pool.values import Shape
@@ -359,6 +360,17 @@ def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):
     roster = Roster(tmp_path)
     roster.hear(News(5000.0, told_s=time.time() - 60.0))
     assert 5060.0 <= roster.now() < 5065.0
+
+
+def test_no_job_is_asked_for_whose_token_cannot_be_kept(tmp_path):
+    """A pool that comes later could not find it."""
+    roster, shape = Roster(tmp_path / "gone"), Shape(4, 3600.0)
+    with pytest.raises(UnavailableError, match="cannot be written"):
+        roster.add(Allocation("a1", "t1", shape, 0.0, SOON))
+    assert roster.live() == []
+    roster = Roster(tmp_path)
+    roster.add(Allocation("a1", "t1", shape, 0.0, SOON))
+    assert Roster(tmp_path).left_over() == ["t1"]
 
 
 def test_without_dask_the_extra_is_named():

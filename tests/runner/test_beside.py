@@ -1,5 +1,6 @@
 """Local stages beside a batch system: a queue of this machine with real processes, and a Slurm in memory."""
 
+import inspect
 import os
 import signal
 import sys
@@ -13,8 +14,20 @@ from local_queue import Queue, job
 from slurm_fake_link import FakeLink
 from slurm_testbed import until
 
-from asa.backend import Adjustable, Advisor, Capabilities, JobState
-from asa.errors import BackendError, UnavailableError
+from asa.backend import (
+    Adjustable,
+    Advisor,
+    Backend,
+    Capabilities,
+    Facility,
+    Growing,
+    JobState,
+    Planning,
+    Previewing,
+    Troubleshooting,
+)
+from asa.errors import BackendError, SubmitRejectedError, UnavailableError
+from asa.pool.stages import PoolOfStages
 from asa.runner.beside import Beside, BesideBackend
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
@@ -146,11 +159,27 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     heard(backend, near, JobState.TIMEOUT)
 
 
+@pytest.mark.parametrize(
+    ("kind", "protocols"),
+    [
+        (Beside, (Facility, Advisor, Troubleshooting)),
+        (PoolOfStages, (Facility, Advisor, Troubleshooting)),
+        (BesideBackend, (Backend, Adjustable, Advisor, Growing, Planning, Previewing)),
+    ],
+)
+def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):
+    """From Python 3.12 on those are no longer seen that `__getattr__` makes up."""
+    for name in (name for one in protocols for name in vars(one) if not name.startswith("_")):
+        inspect.getattr_static(kind, name)
+
+
 def test_who_cannot_change_a_job_says_so():
     backend = BesideBackend(time.sleep)
     backend.far = backend.near = object()
     with pytest.raises(BackendError, match="cannot be changed"):
         backend.change_walltime("7", 60.0)
+    with pytest.raises(SubmitRejectedError, match="more cores"):
+        backend.grow("7", 1)
 
 
 def test_a_reason_is_explained_by_who_gave_it(site, connect):

@@ -557,7 +557,8 @@ def test_a_requeue_is_seen_and_nothing_learned_from_it(tmp_path):
 
 def test_who_takes_anothers_place_leaves_open_what_is_being_submitted():
     """The job of b may have been accepted, whatever becomes of a's: it is looked for before it is sent again."""
-    state = RunState("w", Workflow("w", [Stage(name, cores=1, walltime_s=10) for name in "ab"]), machine().capabilities, "u")
+    stages = [Stage(name, cores=1, walltime_s=10) for name in "ab"]
+    state = RunState("w", Workflow("w", stages), machine().capabilities, "u")
     planned = [PlannedJob((name,), 0.0, Keep.NOTHING, "") for name in "ab"]
     specs = [state.spec_of(one) for one in planned]
     entries = [
