@@ -217,7 +217,7 @@ class _Line:
             "ready": f"asked for after {_names(self.after)}",
             "dependency": f"dependency on {_names(self.after)}",
             "await": "nothing: its cores may come early, and idle",
-        }[self.job.mode.value]
+        }[_mode(self.job)]
 
     def reason(self) -> str:
         """Say in words when it is submitted, and why then."""
@@ -237,13 +237,13 @@ class _Line:
         ready_s = float(job.ready_s.mean())
         let_go = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
         if self.submit_s is None:
-            turn = f"{let_go}: {waits}" if job.mode.value == "ready" else "once the jobs before it are"
+            turn = f"{let_go}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
             return f"submit {name} {turn}, {gap}"
         when = "now, " if self.submit_s < 1 else "at "
         when += _clock(self.now_s + self.submit_s, self.now_s)
         lead_s = max(ready_s - self.submit_s, 0.0)
         chance = f"P(wait <= {format_duration(lead_s)}) = {float((self.waits_s <= lead_s).mean()):.2f}"
-        if job.mode.value == "await":
+        if job.keep.value == "await":
             return f"submit {name} {when}: {chance}, expected idle {format_duration(job.idle_s)}, {gap}"
         if self.age_accrues:
             return f"submit {name} {when}, to be let go {let_go}: {chance}, {gap} until its cores are free"
@@ -258,7 +258,7 @@ class _Line:
             "shrinks": block.shrinks,
             "walltime_s": self.walltime_s,
             "core_hours": block.core_hours,
-            "mode": job.mode.value,
+            "mode": _mode(job),
             "submit_in_s": self.submit_s,
             "expected_submit_in_s": job.submit_s,
             "wait_s": waits,
@@ -294,12 +294,13 @@ class _Shown:
     @property
     def sketch(self) -> Sketch:
         """What would be done: the chosen plan, or a job a stage where nothing is known."""
-        from asa.strategies.planning import Mode, sketch_of
+        from asa.strategies.base import Keep
+        from asa.strategies.planning import sketch_of
 
         if self.is_informed:
             return self.outlook.sketch
         question = self.outlook.question
-        return sketch_of(question, [((name,), Mode.READY) for name in question.parts.names])
+        return sketch_of(question, [((name,), Keep.NOTHING) for name in question.parts.names])
 
     def lines(self, sketch: Sketch) -> Iterator[_Line]:
         """Tell of the jobs of a plan."""
@@ -309,7 +310,7 @@ class _Shown:
             after = tuple(dict.fromkeys(p for n in block.stages for p in stages[n].after if p not in block.stages))
             planned = self.submissions.get(block.stages) if is_chosen else None
             submit_s = max(planned.submit_s - self.now_s, 0.0) if planned is not None else None
-            if not after or (not is_chosen and job.mode.value != "ready"):
+            if not after or (not is_chosen and job.keep.value != "nothing"):
                 submit_s = job.submit_s
             yield _Line(
                 job,
@@ -514,9 +515,16 @@ def _print_candidates(console: Console, shown: _Shown) -> None:
     console.print()
 
 
+def _mode(job: Job) -> str:
+    """Name what keeps a job back."""
+    from asa.strategies.planning import mode_of
+
+    return mode_of(job.keep)
+
+
 def _sizes(lines: Iterable[_Line]) -> str:
     """Write how many stages are in each job, and by a letter what keeps it back."""
-    jobs = [f"{len(line.job.block.stages)}{line.job.mode.value[0] if line.after else ''}" for line in lines]
+    jobs = [f"{len(line.job.block.stages)}{_mode(line.job)[0] if line.after else ''}" for line in lines]
     alike = [(one, len(list(group))) for one, group in groupby(jobs)]
     words = [f"{count} x {one}" if count > 1 else one for one, count in alike]
     return " + ".join(words) if len(words) <= _FEW else f"{len(jobs)} jobs"

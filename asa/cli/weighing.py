@@ -9,7 +9,8 @@ from itertools import pairwise, product
 from typing import Any
 
 from asa.cli.screen import cores
-from asa.strategies.planning import Aim, Job, Mode, Outlook, Question, Sketch, sketch_of
+from asa.strategies.base import Keep
+from asa.strategies.planning import Aim, Job, Outlook, Question, Sketch, mode_of, sketch_of
 from asa.units import format_duration
 
 __all__ = ["Alternative", "Weighed", "short_name", "weigh"]
@@ -141,11 +142,11 @@ def weigh(outlook: Outlook, stage: str, aim: Aim) -> Weighed:
     return Weighed(stage, price_s, chosen, tuple(others), tuple(impossible), is_bound)
 
 
-def _kept(question: Question, group: tuple[str, ...], mode: Mode) -> str:
+def _kept(question: Question, group: tuple[str, ...], keep: Keep) -> str:
     """Say what keeps a job back: nothing, if it follows no other."""
     stages = question.parts.workflow.stages
     is_first = all(before in group for name in group for before in stages[name].after)
-    return "nothing" if is_first else mode.value
+    return "nothing" if is_first else mode_of(keep)
 
 
 def _groupings(
@@ -186,16 +187,16 @@ def _in_all_modes(
     question: Question,
     way: str,
     groups: Sequence[tuple[str, ...]],
-    modes: Mapping[tuple[str, ...], Mode],
+    modes: Mapping[tuple[str, ...], Keep],
     stage: str,
 ) -> Iterator[Alternative]:
     """Try each way to keep the stage's job back, with the best for other new jobs beside it."""
 
-    def possible(group: tuple[str, ...]) -> list[Mode]:
+    def possible(group: tuple[str, ...]) -> list[Keep]:
         if group in modes and stage not in group:
             return [modes[group]]
-        is_first = _kept(question, group, Mode.READY) == "nothing"
-        return [Mode.READY] if is_first else [mode for mode in Mode if mode in question.modes]
+        is_first = _kept(question, group, Keep.NOTHING) == "nothing"
+        return [Keep.NOTHING] if is_first else [keep for keep in Keep if keep in question.modes]
 
     best: dict[str, Sketch] = {}
     mine = next(n for n, group in enumerate(groups) if stage in group)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asa.core.drawing import new_figure, save_figure
-from asa.strategies.planning import Mode, Outlook, Parts, Question, Sketch, sketch_of
+from asa.strategies.base import Keep
+from asa.strategies.planning import Outlook, Parts, Question, Sketch, sketch_of
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def candidates_of(outlook: Outlook) -> list[Candidate]:
     question, stages = outlook.question, outlook.question.parts.names
     known: list[tuple[str, str, Sketch]] = []
     if question.parts.block(stages) is not None:
-        known.append(("Big Job", "B", sketch_of(_rigid(question), [(stages, Mode.READY)])))
-    known.append(("Per-Stage", "P", sketch_of(question, [((name,), Mode.READY) for name in stages])))
-    if Mode.DEPENDENCY in question.modes:
-        known.append(("Chained", "C", sketch_of(question, [((name,), Mode.DEPENDENCY) for name in stages])))
+        known.append(("Big Job", "B", sketch_of(_rigid(question), [(stages, Keep.NOTHING)])))
+    known.append(("Per-Stage", "P", sketch_of(question, [((name,), Keep.NOTHING) for name in stages])))
+    if Keep.DEPENDENCY in question.modes:
+        known.append(("Chained", "C", sketch_of(question, [((name,), Keep.DEPENDENCY) for name in stages])))
     found = []
     for name, mark, sketch in known:
         same = next((one for one in best if _jobs_of(one) == _jobs_of(sketch)), None)
@@ -94,8 +95,8 @@ def _rigid(question: Question) -> Question:
     return replace(question, parts=Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node))
 
 
-def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, str]]:
-    return [(job.block.stages, job.block.shrinks, job.mode.value) for job in sketch.jobs]
+def _jobs_of(sketch: Sketch) -> list[tuple[tuple[str, ...], bool, Keep]]:
+    return [(job.block.stages, job.block.shrinks, job.keep) for job in sketch.jobs]
 
 
 def interval_s(sketch: Sketch) -> tuple[float, float]:

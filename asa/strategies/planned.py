@@ -21,7 +21,7 @@ from .base import (
     StageView,
 )
 from .growth import Growth, Watched, predicted
-from .planning import Aim, Job, Mode, Outlook, look_ahead, read_aim
+from .planning import Aim, Job, Outlook, look_ahead, read_aim
 
 __all__ = ["Planned"]
 
@@ -136,11 +136,11 @@ class Planned:
         """Say what keeps a job back, and when it is submitted; None for what is not asked for yet."""
         if is_ready:
             return Keep.NOTHING, view.now_s
-        if job.mode is Mode.AWAIT:
+        if job.keep is Keep.AWAIT:
             if view.stages[job.block.stages[0]].resubmissions >= self.most_resubmissions:
                 return None, view.now_s
             return Keep.AWAIT, view.now_s + job.submit_s
-        if job.mode is not Mode.DEPENDENCY:
+        if job.keep is not Keep.DEPENDENCY:
             return None, view.now_s
         if view.capabilities.age_accrues:
             return Keep.DEPENDENCY, view.now_s

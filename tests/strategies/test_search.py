@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pace import references
 
-from asa.strategies.planning import Mode, Parts, Question, frontier, search, sketch_of, take_apart
+from asa.strategies import Keep
+from asa.strategies.planning import Parts, Question, frontier, search, sketch_of, take_apart
 from asa.strategies.planning.search import SAMPLES, _shuffle, aged
 from asa.workflow import Stage, Workflow
 
@@ -44,7 +45,7 @@ def ask(
     *,
     shrink=True,
     age_accrues=False,
-    modes=frozenset(Mode),
+    modes=frozenset(Keep),
     bounds=None,
     more=None,
 ):
@@ -79,7 +80,7 @@ def plan_cost(question, blocks, waits, modes):
     ends, hours = waits[0] + blocks[0].run_s, blocks[0].core_hours
     for block, wait, mode in zip(blocks[1:], waits[1:], modes, strict=True):
         second = block.cores / 3600
-        if mode is Mode.AWAIT:
+        if mode is Keep.AWAIT:
             moments = np.maximum(np.concatenate([[0.0], (ends - wait)]), 0.0)
             costs = [
                 np.maximum(ends, s + wait).mean() + question.price_s * second * np.maximum(ends - s - wait, 0).mean()
@@ -88,7 +89,7 @@ def plan_cost(question, blocks, waits, modes):
             at_s = moments[int(np.argmin(costs))]
             hours += second * np.maximum(ends - at_s - wait, 0).mean()
             start = np.maximum(ends, at_s + wait)
-        elif mode is Mode.DEPENDENCY and question.age_accrues:
+        elif mode is Keep.DEPENDENCY and question.age_accrues:
             start = aged(ends, wait, wait)
         else:
             start = ends + wait
@@ -116,7 +117,7 @@ def test_no_plan_of_a_small_chain_costs_less(stages, price_s, per_core_s, per_wa
 @given(chains, st.floats(0, 300), st.floats(0, 50), st.floats(0, 1), st.booleans())
 def test_it_is_exact_where_no_job_queues_before_its_time(stages, price_s, per_core_s, per_walltime, shrink):
     question = ask(
-        chain(*stages), price_s, exponential(per_core_s, per_walltime), shrink=shrink, modes=frozenset({Mode.READY})
+        chain(*stages), price_s, exponential(per_core_s, per_walltime), shrink=shrink, modes=frozenset({Keep.NOTHING})
     )
     least = min(cost for *_, cost in all_plans(question))
     assert search(question).cost_s(price_s) == pytest.approx(least)
@@ -124,14 +125,14 @@ def test_it_is_exact_where_no_job_queues_before_its_time(stages, price_s, per_co
 
 def test_merging_equal_sizes_is_free_and_done():
     flow = chain((64, 500), (64, 300), (1, 100), (1, 50))
-    [wide, narrow] = search(ask(flow, 1000.0, shrink=False, modes=frozenset({Mode.READY}))).jobs
+    [wide, narrow] = search(ask(flow, 1000.0, shrink=False, modes=frozenset({Keep.NOTHING}))).jobs
     assert (wide.block.stages, narrow.block.stages) == (("s0", "s1"), ("s2", "s3"))
 
 
 def test_a_job_that_shrinks_is_free_to_take_narrow_stages_along():
     flow = chain((64, 500), (1, 1000))
     assert [job.block.stages for job in search(ask(flow, 1000.0)).jobs] == [("s0", "s1")]
-    assert len(search(ask(flow, 1000.0, shrink=False, modes=frozenset({Mode.READY}))).jobs) == 2
+    assert len(search(ask(flow, 1000.0, shrink=False, modes=frozenset({Keep.NOTHING}))).jobs) == 2
 
 
 def test_a_price_buys_time():
@@ -151,16 +152,16 @@ def test_a_narrow_job_is_asked_for_early_since_it_costs_little_to_idle():
         return np.array([np.full(SAMPLES, 0.0) if b.cores > 1 else -500 * np.log1p(-MIDDLES) for b in blocks])
 
     flow = chain((64, 5000), (1, 100))
-    question = ask(flow, 100.0, waits_s, shrink=False, modes=frozenset({Mode.READY, Mode.AWAIT}))
+    question = ask(flow, 100.0, waits_s, shrink=False, modes=frozenset({Keep.NOTHING, Keep.AWAIT}))
     early = search(question).jobs[1]
-    assert early.mode is Mode.AWAIT
+    assert early.keep is Keep.AWAIT
     assert (early.start_s <= early.ready_s).mean() > 0.9
     assert 0 < early.idle_s < 5000
 
 
 def test_what_is_under_way_bounds_what_follows():
     flow = chain((64, 500), (1, 100))
-    question = ask(flow, bounds={"s0": np.full(SAMPLES, 1000.0)}, modes=frozenset({Mode.READY}))
+    question = ask(flow, bounds={"s0": np.full(SAMPLES, 1000.0)}, modes=frozenset({Keep.NOTHING}))
     assert search(question).jobs[0].start_s.min() >= 1000.0
 
 
@@ -199,7 +200,7 @@ def test_what_is_neither_is_planned_all_the_same():
 def test_branches_are_planned_side_by_side(price_s):
     """Every stage once, none before those that it follows; together at no price, apart at a high one."""
     flow = diamond(wide=64)
-    sketch = search(ask(flow, price_s, exponential(2000.0, 0.0), shrink=False, modes=frozenset({Mode.READY})))
+    sketch = search(ask(flow, price_s, exponential(2000.0, 0.0), shrink=False, modes=frozenset({Keep.NOTHING})))
     job_of = {name: job for job in sketch.jobs for name in job.block.stages}
     assert sorted(job_of) == sorted(flow.order)
     for name, job in job_of.items():
@@ -225,19 +226,19 @@ def test_fifty_stages_are_planned_quickly():
 def test_run_times_that_stray_are_planned_with():
     """A mean beyond the middle, and samples that stray by what was said."""
     stages = [replace(stage, run_spread=0.5) for stage in chain((64, 1000), (1, 1000)).stages.values()]
-    question = ask(Workflow("w", stages), 1000.0, modes=frozenset({Mode.READY}), shrink=False)
+    question = ask(Workflow("w", stages), 1000.0, modes=frozenset({Keep.NOTHING}), shrink=False)
     first, second = search(question).jobs
     assert np.log(first.run_s).std() == pytest.approx(0.5, rel=0.05)
     assert first.run_s.mean() == pytest.approx(1000 * np.exp(0.125), rel=0.05)
     assert abs(np.corrcoef(first.run_s, second.run_s)[0, 1]) < 0.4
-    [together] = search(ask(Workflow("w", stages), 0.0, modes=frozenset({Mode.READY}))).jobs
+    [together] = search(ask(Workflow("w", stages), 0.0, modes=frozenset({Keep.NOTHING}))).jobs
     assert np.log(together.run_s).std() == pytest.approx(0.5 / np.sqrt(2), rel=0.1)
 
 
 def test_no_job_is_longer_than_its_partition_gives():
     flow = chain((8, 1000), (8, 1000), (8, 1000))
     parts = Parts(flow, most_walltime_s=lambda _partition: 3500.0)
-    question = Question(parts, exponential(20.0, 0.1), {}, 0.0, age_accrues=False, modes=frozenset({Mode.READY}))
+    question = Question(parts, exponential(20.0, 0.1), {}, 0.0, age_accrues=False, modes=frozenset({Keep.NOTHING}))
     assert max(len(job.block.stages) for job in search(question).jobs) == 2
 
 
@@ -331,14 +332,14 @@ def test_a_job_grows_only_where_that_costs_less(stages, price_s, per_core_s, per
     def more_s(_stage, cores, walltime_s):
         return (wide * per_core_s * cores + per_walltime * walltime_s) * -np.log1p(-MIDDLES)
 
-    options = {"shrink": shrink, "modes": frozenset({Mode.READY})}
+    options = {"shrink": shrink, "modes": frozenset({Keep.NOTHING})}
     plain = ask(chain(*stages), price_s, waits_s, **options)
     question = ask(chain(*stages), price_s, waits_s, more=more_s, **options)
     names = question.parts.names
     costs = []
     for cuts in itertools.product([False, True], repeat=len(names) - 1):
         places = [0, *(place for place, is_cut in enumerate(cuts, start=1) if is_cut), len(names)]
-        shape = [(names[a:b], Mode.READY) for a, b in itertools.pairwise(places)]
+        shape = [(names[a:b], Keep.NOTHING) for a, b in itertools.pairwise(places)]
         costs.append(sketch_of(question, shape).cost_s(price_s))
     found = search(question).cost_s(price_s)
     assert found == pytest.approx(min(costs))

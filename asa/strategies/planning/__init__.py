@@ -8,13 +8,12 @@ reads a clock.
 
 from .outlook import Aim, Outlook, UnderWay, look_ahead, read_aim
 from .parts import Block, Parts, Series, take_apart
-from .search import Job, Mode, Question, Sketch, frontier, search, sketch_of
+from .search import Job, Question, Sketch, frontier, mode_of, search, sketch_of
 
 __all__ = [
     "Aim",
     "Block",
     "Job",
-    "Mode",
     "Outlook",
     "Parts",
     "Question",
@@ -23,6 +22,7 @@ __all__ = [
     "UnderWay",
     "frontier",
     "look_ahead",
+    "mode_of",
     "read_aim",
     "search",
     "sketch_of",

@@ -18,7 +18,7 @@ from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
 from .parts import Block, Parts
-from .search import SAMPLES, Mode, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
+from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
 
 __all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
 
@@ -141,15 +141,15 @@ class Outlook:
         return [sketch for _, sketch in _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)]
 
 
-def _modes(site: Capabilities) -> frozenset[Mode]:
+def _modes(site: Capabilities) -> frozenset[Keep]:
     """Say how a site lets jobs be kept back.
 
     Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles. Nor does
     a job gain by growth there: what it lacks would begin to queue when it is let go.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
-        return frozenset({Mode.READY, Mode.AWAIT})
-    return frozenset({Mode.READY, Mode.DEPENDENCY}) if site.age_accrues else frozenset(Mode)
+        return frozenset({Keep.NOTHING, Keep.AWAIT})
+    return frozenset({Keep.NOTHING, Keep.DEPENDENCY}) if site.age_accrues else frozenset(Keep)
 
 
 def _at_all_prices(question: Question, makespan_s: float, hours: float) -> list[tuple[float, Sketch]]:
@@ -185,7 +185,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
 
     table = _Waits(view, forecast)
     modes = _modes(site)
-    grows = aim.grow and site.grow_by > 0 and Mode.AWAIT in modes  # what is asked for ahead may idle
+    grows = aim.grow and site.grow_by > 0 and Keep.AWAIT in modes  # what is asked for ahead may idle
     widths = {name: width_of(view, name) for name in view.workflow.order} if grows else {}
     whole = Parts(
         view.workflow,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from operator import itemgetter
 from statistics import NormalDist
@@ -24,18 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.errors import InputError
+from asa.strategies.base import Keep
 
 from .parts import Block, Parts, Series
 
 __all__ = [
     "SAMPLES",
     "Job",
-    "Mode",
     "Question",
     "Samples",
     "Sketch",
     "aged",
     "frontier",
+    "mode_of",
     "priced_frontier",
     "runs_s",
     "search",
@@ -55,15 +55,9 @@ _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / SAMPLES) for i in range(SAM
 Samples = NDArray[np.float64]
 
 
-class Mode(StrEnum):
-    """What keeps a job from running before the stages that it follows have ended."""
-
-    READY = "ready"
-    """It is submitted when they have."""
-    DEPENDENCY = "dependency"
-    """The batch system: it is submitted at once."""
-    AWAIT = "await"
-    """Its payload: it may get its cores early, and lets them idle."""
+def mode_of(keep: Keep) -> str:
+    """Name a way to keep a job back for people who plan: what nothing keeps back is submitted when it is ready."""
+    return "ready" if keep is Keep.NOTHING else keep.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class Question:
     bounds_s: Mapping[str, Samples]
     price_s: float  # seconds that a core-hour is worth
     age_accrues: bool  # whether a job that a dependency keeps back gains priority
-    modes: frozenset[Mode] = frozenset(Mode)  # ways to keep a job back that may be used
+    modes: frozenset[Keep] = frozenset(Keep)  # ways to keep a job back that may be used
     # what passes at least from the end of one job to the beginning of the next, beside its wait
     handover_s: float = 0.0
 
@@ -91,8 +85,8 @@ class Job:
     """A job of a plan; times in seconds from now."""
 
     block: Block
-    mode: Mode
-    submit_s: float  # when it is submitted; for `Mode.READY` when that is expected
+    keep: Keep
+    submit_s: float  # when it is submitted; for `Keep.NOTHING` when that is expected
     ready_s: Samples  # samples of when its stages may begin, and do, and of how long they run
     start_s: Samples
     run_s: Samples
@@ -122,9 +116,9 @@ class Sketch:
         return self.makespan_s + price_s * self.core_hours
 
     @property
-    def shape(self) -> tuple[tuple[tuple[str, ...], Mode], ...]:
+    def shape(self) -> tuple[tuple[tuple[str, ...], Keep], ...]:
         """Tell which stages share jobs, and how these are kept back."""
-        return tuple((job.block.stages, job.mode) for job in self.jobs)
+        return tuple((job.block.stages, job.keep) for job in self.jobs)
 
 
 def search(question: Question) -> Sketch:
@@ -157,7 +151,7 @@ def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple
     return kept
 
 
-def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]]) -> Sketch:
+def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
     """Say what to expect of a given plan: its jobs' stages, in order, and what keeps each back.
 
     A job grows if it is to cost less then.
@@ -165,16 +159,16 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Mode]])
     ends: dict[str, Samples] = {}
     jobs: list[Job] = []
     hours = 0.0
-    for stages, mode in shape:
+    for stages, keep in shape:
         if (block := question.parts.block(stages)) is None:
             raise InputError(
                 "cannot share a job", where=f"stages {', '.join(stages)}", hint="Give each a job of its own."
             )
         after = {p for name in stages for p in question.parts.workflow.stages[name].after} & ends.keys()
         ready = np.maximum.reduce([np.zeros(SAMPLES), *(ends[name] for name in after)])
-        only = replace(question, modes=frozenset({mode}))
+        only = replace(question, modes=frozenset({keep}))
         forms = [block]
-        if mode is not Mode.AWAIT and (risen := question.parts.risen(stages)) is not None:
+        if keep is not Keep.AWAIT and (risen := question.parts.risen(stages)) is not None:
             forms.append(risen)
         extension = _Extension(only, [Sketch((), ready, 0.0)], forms, first=not after)
         made = min((extension.make(at, 0) for at in range(len(forms))), key=lambda one: one.cost_s(question.price_s))
@@ -198,7 +192,7 @@ def _series(question: Question, series: Series, begin: list[Sketch], *, first: b
                 found[here + 1 + place] += extension.best(place)
         if risen := question.parts.rising(pieces[here:]):
             # one that idled at its beginning would lack that time when it is to grow
-            held_back = replace(question, modes=question.modes - {Mode.AWAIT})
+            held_back = replace(question, modes=question.modes - {Keep.AWAIT})
             extension = _Extension(held_back, ways, [block for _, block in risen], first=first and here == 0)
             for place, (count, _) in enumerate(risen):
                 found[here + count] += extension.best(place)
@@ -266,9 +260,9 @@ class _Extension:
             ready += question.handover_s
         self._ready = ready
         none = np.zeros((len(ways), len(blocks)))
-        self.options: list[tuple[Mode, Samples, Samples, Samples]] = []  # mode, submission, start, idle
+        self.options: list[tuple[Keep, Samples, Samples, Samples]] = []  # how, submission, start, idle
         if first:
-            self.options.append((Mode.READY, none, ready + waits, none))
+            self.options.append((Keep.NOTHING, none, ready + waits, none))
         else:
             self._ask(question, ready, waits, cores)
         lasts = self._run_s.mean(axis=1)
@@ -282,14 +276,14 @@ class _Extension:
     def _ask(self, question: Question, ready: Samples, waits: Samples, cores: Samples) -> None:
         """Try every manner that is allowed."""
         none = np.zeros((len(self.ways), len(self.blocks)))
-        if Mode.DEPENDENCY in question.modes:
+        if Keep.DEPENDENCY in question.modes:
             start = ready + waits
             if question.age_accrues:
                 start = aged(ready, waits, waits)
-            self.options.append((Mode.DEPENDENCY, none, start, none))
-        if Mode.READY in question.modes:
-            self.options.append((Mode.READY, ready.mean(axis=2), ready + waits, none))
-        if Mode.AWAIT in question.modes:
+            self.options.append((Keep.DEPENDENCY, none, start, none))
+        if Keep.NOTHING in question.modes:
+            self.options.append((Keep.NOTHING, ready.mean(axis=2), ready + waits, none))
+        if Keep.AWAIT in question.modes:
             # a second later costs P(late), a second earlier the idle cores at P(early): least where they balance
             slack = np.sort(ready - waits, axis=2)
             level = np.broadcast_to(question.price_s * cores / (1.0 + question.price_s * cores), none.shape)
@@ -297,7 +291,7 @@ class _Extension:
             submit = np.maximum(np.take_along_axis(slack, at[:, :, None], 2)[:, :, 0], 0.0)
             arrive = submit[:, :, None] + waits
             idle = np.maximum(ready - arrive, 0.0).mean(axis=2)
-            self.options.append((Mode.AWAIT, submit, np.maximum(ready, arrive), idle))
+            self.options.append((Keep.AWAIT, submit, np.maximum(ready, arrive), idle))
 
     def best(self, place: int) -> list[_Way]:
         """Give the ways that cost least and end with one of the blocks."""
@@ -307,10 +301,10 @@ class _Extension:
     def make(self, place: int, which: int) -> Sketch:
         """Make one of them."""
         option, way = divmod(which, len(self.ways))
-        mode, submit, start, idle = self.options[option]
+        keep, submit, start, idle = self.options[option]
         before, block = self.ways[way], self.blocks[place]
         times = self._ready[way, place], start[way, place], self._run_s[place]
-        job = Job(block, mode, float(submit[way, place]), *times, float(idle[way, place]))
+        job = Job(block, keep, float(submit[way, place]), *times, float(idle[way, place]))
         hours = before.core_hours + block.core_hours + job.idle_s * block.cores / 3600
         return Sketch((*before.jobs, job), job.end_s, hours)
 
