@@ -166,7 +166,7 @@ class Submitter(ABC):
         `doubtful`: tokens of which one may turn up, and since when.
         """
         now_s = self.backend.now()
-        since = {**self._suspects, **doubtful}
+        since = {**doubtful, **self._suspects}  # of what was seen, since then
         since = {token: since_s for token, since_s in since.items() if not self.is_to_be_sent(token)}
         due = [token for token, since_s in since.items() if now_s >= self._next_look_s(token, since_s)]
         for token in self._keep_one(due) if due else ():

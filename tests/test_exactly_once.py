@@ -170,6 +170,21 @@ def test_what_an_earlier_pool_left_ends_also_if_it_comes_late(seed):
     assert len(world.jobs) == 3
 
 
+def test_a_job_whose_number_another_has_is_no_more():
+    """A controller that lost its latest state gives numbers out again."""
+    world = World()
+    pool = Pool(world)
+    want(pool, ["t1"])
+    next(pool.go_on(1))
+    world.jobs.clear()
+    want(pool, ["t2"])
+    for _ in pool.go_on(150):
+        pass
+    assert (pool.known["t1"].state, pool.known["t2"].state) == (JobState.FAILED, JobState.RUNNING)
+    pool.jobs.want_no_more("t1")
+    assert world.cancelled == [], "it is another's"
+
+
 @dataclass(slots=True)
 class Owner(Submitter):
     """The plainest there can be."""

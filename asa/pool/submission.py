@@ -73,7 +73,7 @@ class PoolJobs(Submitter):
             return
         job.is_unwanted = True
         if job.status is not None:
-            self.tell_cancellation(job.status.job_id)
+            self._tell_cancellation_of(job)
             job.cancel_s = self.backend.now() + AGAIN_S[0]
         elif not job.is_open:
             self._refuse(token, _UNSENT)
@@ -139,14 +139,18 @@ class PoolJobs(Submitter):
                 job.attempt.again_s = 0.0
                 self._see_to(token, job)
         for job in self._jobs.values():
-            if job.is_unwanted and job.status is not None:
-                self.tell_cancellation(job.status.job_id)
+            if job.is_unwanted:
+                self._tell_cancellation_of(job)
+
+    def _tell_cancellation_of(self, job: _Job) -> None:
+        if job.status is not None and not job.status.state.is_final:
+            self.tell_cancellation(job.status.job_id)
 
     def sweep(self) -> None:
         """Cancel, once, whatever turns up that the pool does not know."""
         if not self._is_swept:
-            self._doubles = self.cancel_unknown([*self._jobs, *self._doubtful]) or []
-            self._is_swept = not self._doubles
+            failed = self.cancel_unknown([*self._jobs, *self._doubtful])
+            self._doubles, self._is_swept = failed or [], failed == []
 
     def left_behind(self) -> list[str]:
         """Say what may be left in the queue that nobody wants."""
@@ -195,6 +199,7 @@ class PoolJobs(Submitter):
 
     def accepted(self, token: str, status: JobStatus) -> None:
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""
+        self._forget_number(token, status)
         job = self._jobs[token]
         is_new, job.is_open, job.cancel_s = job.status is None, False, 0.0
         self._tokens[status.job_id] = token
@@ -205,6 +210,16 @@ class PoolJobs(Submitter):
             asked = queued(job.spec, self.backend.capabilities, status.submit_s, self.bank.user)
             job.own = self.bank.submitted(asked, job.forecast)
 
+    def _forget_number(self, token: str, status: JobStatus) -> None:
+        """Note that a job is no more whose number another has now, as after a controller lost its latest state."""
+        former = self._tokens.get(status.job_id, token)
+        job = self._jobs.get(former)
+        if former == token or job is None or job.status is None or job.status.job_id != status.job_id:
+            return
+        if not job.status.state.is_final:
+            reason, end_s = "its number is another job's now", max(status.submit_s, job.status.submit_s)
+            self._become(former, job, replace(job.status, state=JobState.FAILED, reason=reason, end_s=end_s))
+
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:
         """Note that the job of a token was not submitted after all; `doubtful` if it may yet turn up."""
         self._jobs[token].is_open = False
@@ -214,7 +229,7 @@ class PoolJobs(Submitter):
 
     def surplus(self, token: str, job_id: str, at_s: float) -> None:  # noqa: ARG002 - the port's
         """Note that another job of a token was found, and cancelled."""
-        logger.info("job %s was one too many of the token %s, and is cancelled", job_id, token)
+        logger.info("job %s of the token %s is cancelled, which nobody wants", job_id, token)
 
     def heard(self, status: JobStatus) -> None:
         """Note how a job stands, which may be no news, and learn from its wait once that is over."""
