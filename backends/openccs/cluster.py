@@ -222,7 +222,7 @@ class Cluster:
         `views`: what of each resource is used, in the eyes of its consumer (uRS); of others as it is.
         """
         slots = (
-            views.get(name, self.used[name]).fitting(items, ask.lasts_s, since, end)
+            views.get(name, self.used[name]).free_slots(items, ask.lasts_s, since, end)
             for name, items in ask.totals.items()
             if items
         )
@@ -242,7 +242,7 @@ class Cluster:
             if not ask.is_exclusive or self.may_have(found, views):
                 return found
             sums = [(vector, found.totals[name]) for name, vector in views.items() if name in found.totals]
-            starts = [vector.earliest_within(items, ask.lasts_s, since, end) for vector, items in sums]
+            starts = [vector.earliest(items, ask.lasts_s, since, end) for vector, items in sums]
             if None in starts:
                 return None
             since = max(found.start + 1, *(start for start in starts if start is not None))
@@ -251,7 +251,7 @@ class Cluster:
     def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
         """Whether a consumer may have all that a placement holds."""
         return all(
-            views[name].least_free_within(placement.start, placement.end) >= items
+            views[name].least_free(placement.start, placement.end) >= items
             for name, items in placement.totals.items()
             if name in views
         )
@@ -263,7 +263,7 @@ class Cluster:
         width = self._items.shape[1]
         least = {name: views.get(name, vector) for name, vector in self.used.items() if placement.totals.get(name)}
         for name, vector in least.items():
-            if vector.least_free_within(placement.start, placement.end) < placement.totals[name]:
+            if vector.least_free(placement.start, placement.end) < placement.totals[name]:
                 return False
         peaks = np.zeros(self._items.size, dtype=np.int64)
         times, amounts, counts, room = self._state

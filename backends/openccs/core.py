@@ -11,14 +11,14 @@ from asa.backends.simulated.cores.base import Fate, InPython, Told
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
-from asa.core.compiled import seen
-
-from . import queue_kernel
-from . import rusv_kernel as k
+from .rusv import FOREVER, RUSV
 
 __all__ = ["OpenCcs", "OpenCcsCore", "openccs"]
 
 Integers = NDArray[np.int64]
+
+_FORGETS = 64
+"""What was before is forgotten when so many more jobs have come."""
 
 
 class OpenCcsCore(InPython):
@@ -52,13 +52,12 @@ class OpenCcsCore(InPython):
         self._queue: Integers = np.empty(0, dtype=np.int64)
         self._ends: list[tuple[int, int, int]] = []  # heap of (end, order of start, job)
         self._order = 0
-        self._times, self._items = np.empty((2, 64), dtype=np.int64)
-        self._times[0], self._items[0], self._count = k.BEGIN, 0, 1
+        self._used = RUSV(capacity)  # cores, by what runs and by what is planned
         self._is_freed = self._is_due = False
 
     def fork(self) -> OpenCcsCore:
         twin = copy.copy(self)
-        for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_times", "_items"):
+        for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_used"):
             setattr(twin, name, getattr(self, name).copy())
         twin.ended, twin.told, twin._ends = list(self.ended), list(self.told), list(self._ends)
         return twin
@@ -75,12 +74,8 @@ class OpenCcsCore(InPython):
 
     def planned_start(self, cores: int, lasts_s: int, since: int) -> int:
         """Say when a job would be planned to start if it came now and may not start before a time. O(slots)."""
-        return int(
-            k.earliest(
-                seen(self._times), seen(self._items), self._count, 1, self.capacity - cores, lasts_s,
-                max(since, self.now), k.FOREVER,
-            )
-        )  # fmt: skip
+        found = self._used.earliest(cores, lasts_s, max(since, self.now))
+        return FOREVER if found is None else found
 
     def planned(self, index: int) -> int:
         """Tell the planned start of a job that waits."""
@@ -88,22 +83,7 @@ class OpenCcsCore(InPython):
 
     def _book(self, start: int, end: int, cores: int) -> None:
         if end > start:
-            self._make_room(2)
-            times, items = seen(self._times), seen(self._items)
-            self._count = k.change(times, items, self._count, start, end, cores, 0, queue_kernel.ENDLESS)
-
-    def _make_room(self, steps: int) -> None:
-        if self._count + steps > len(self._times) and self._times[0] < self.now:
-            past = int(k.last_at(seen(self._times), self._count, self.now))
-            if past:
-                for array in (self._times, self._items):
-                    array[: self._count - past] = array[past : self._count].copy()
-                self._times[0] = k.BEGIN
-                self._count -= past
-        if self._count + steps > len(self._times):
-            grown = np.empty((2, 2 * (self._count + steps)), dtype=np.int64)
-            grown[:, : self._count] = self._times[: self._count], self._items[: self._count]
-            self._times, self._items = grown
+            self._used.add_within(start, end, cores)
 
     def _enter(self, index: int, since: int) -> None:
         """Plan a job that comes now, and let it wait in its place."""
@@ -119,11 +99,7 @@ class OpenCcsCore(InPython):
         queue = self._queue
         if self._is_freed and len(queue):
             many = len(queue) if self._most is None else min(self._most, len(queue))
-            self._make_room(2 * many + 2)
-            self._count = queue_kernel.improve(
-                seen(self._times), seen(self._items), self._count, seen(queue), many,
-                seen(self._starts), seen(self._lasts), seen(self._widths), self.capacity, self.now,
-            )  # fmt: skip
+            self._used.backfill(queue[:many], self._starts, self._lasts, self._widths, self.now)
         self._is_freed = self._is_due = False
         if not len(queue):
             return
@@ -165,6 +141,8 @@ class OpenCcsCore(InPython):
     def end_second(self) -> None:
         submit = self.table.submit
         while self._next < len(submit) and submit[self._next] <= self.now:
+            if self._next % _FORGETS == 0:
+                self._used.forget_before(self.now)
             self._enter(self._next, int(submit[self._next]))
             self.promised[self._next] = self._starts[self._next]
             self._next += 1

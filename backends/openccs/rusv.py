@@ -23,7 +23,8 @@ __all__ = ["BEGIN", "FOREVER", "RUSV", "Slot", "Stores", "cron_to_rusv"]
 BEGIN, FOREVER = k.BEGIN, k.FOREVER
 _NO_LIMIT = 1 << 60
 
-Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+Items = NDArray[np.int64]
+Steps = tuple[Items, Items]
 
 
 class Stores(StrEnum):
@@ -47,8 +48,6 @@ class RUSV:
     Nothing is stored where all items are free: where none is used or, of a vector of free items, where at least
     `available` are. Slots next to each other that hold the same are one.
 
-    `least_gap_s`: slots of equal items no further apart are joined (``minDist``). Beyond 1 this takes what lies
-    between for used, so that to take a slot away again need not restore what was.
     `slots`: what is stored at first; later ones are added to earlier ones.
 
     Notes
@@ -64,10 +63,10 @@ class RUSV:
     >>> cores
     RUSV(16, [0..49: 4, 50..99: 6, 100..: 2])
     >>> cores.free_slots(12, 10, 0, 1000)
-    RUSV(16, free, [..-1: 0, 0..49: 12, 50..99: 0, 100..1000: 14, 1001..: 0])
+    RUSV(16, free, [..-1: 0, 0..49: 12, 50..99: 0, 100..999: 14, 1000..: 0])
     """
 
-    __slots__ = ("_count", "_items", "_times", "available", "least_gap_s", "most", "stores")
+    __slots__ = ("_count", "_items", "_times", "available", "most", "stores")
 
     def __init__(
         self,
@@ -75,18 +74,14 @@ class RUSV:
         *,
         defect: int = 0,
         stores: Stores = Stores.USED,
-        least_gap_s: int = 1,
         slots: Iterable[Slot] = (),
         steps: Steps | None = None,
     ) -> None:
         if not 0 <= defect <= most:
             raise InputError(f"{defect} of {most} items cannot be broken", where="RUSV", hint="Give 0 to all of them.")
-        if least_gap_s < 1:
-            raise InputError(f"slots {least_gap_s} s apart overlap", where="RUSV", hint="Give a least gap from 1 s on.")
-        self.most, self.available, self.stores, self.least_gap_s = most, most - defect, stores, least_gap_s
+        self.most, self.available, self.stores = most, most - defect, stores
         self._times, self._items = _nothing(self.empty) if steps is None else steps
         self._count = 1 if steps is None else len(steps[0])
-        self._join()
         for slot in slots:
             self.increment(slot)
 
@@ -126,12 +121,8 @@ class RUSV:
         """Tell how many items are free at a time. O(log n)."""
         return self.available - self.at(time) if self.stores is Stores.USED else self.at(time)
 
-    def least_free(self, start: int, stop: int) -> int:
-        """Tell how many items are free all the time from start to stop; 0 is for ever. O(log n + slots between)."""
-        return self.least_free_within(start, _end(stop))
-
-    def least_free_within(self, start: int, end: int) -> int:
-        """Tell the same from start to before an end."""
+    def least_free(self, start: int, end: int) -> int:
+        """Tell how many items are free all the time from start to before an end. O(log n + slots between)."""
         sign = 1 if self.stores is Stores.USED else -1
         found = int(k.within(seen(self._times), seen(self._items), self._count, start, end, sign))
         return self.available - found if sign > 0 else -found
@@ -139,12 +130,8 @@ class RUSV:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RUSV):
             return NotImplemented
-        return (self.most, self.available, self.stores, self.least_gap_s) == (
-            other.most,
-            other.available,
-            other.stores,
-            other.least_gap_s,
-        ) and all(np.array_equal(a, b) for a, b in zip(self.steps, other.steps, strict=True))
+        is_alike = (self.most, self.available, self.stores) == (other.most, other.available, other.stores)
+        return is_alike and all(np.array_equal(a, b) for a, b in zip(self.steps, other.steps, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
@@ -182,18 +169,12 @@ class RUSV:
         self._make_room(self._count + 2)
         held = seen(self._times), seen(self._items)
         self._count = k.change(*held, self._count, start, end, items, *_bounds(self.stores, self.available))
-        self._join()
 
     def _make_room(self, steps: int) -> None:
         if steps > len(self._times):
             more = np.empty((2, 2 * steps), dtype=np.int64)
             more[:, : self._count] = self._times[: self._count], self._items[: self._count]
             self._times, self._items = more
-
-    def _join(self) -> None:
-        if self.least_gap_s > 1:
-            times, items = seen(self._times), seen(self._items)
-            self._count = k.fill_gaps(times, items, self._count, self.empty, self.least_gap_s - 1)
 
     def set_defect(self, defect: int) -> None:
         """Let so many items be broken from now on, at all times. O(n).
@@ -226,7 +207,7 @@ class RUSV:
 
     def _of(self, steps: Steps, stores: Stores, available: int) -> Self:
         most = max(self.most, available)
-        return type(self)(most, defect=most - available, stores=stores, least_gap_s=self.least_gap_s, steps=steps)
+        return type(self)(most, defect=most - available, stores=stores, steps=steps)
 
     # ------------------------------------------------------------------ two vectors
 
@@ -268,16 +249,13 @@ class RUSV:
 
     # ------------------------------------------------------------------ where there is room
 
-    def free_slots(self, items: int, lasts_s: int, since: int, until: int) -> Self:
-        """Find the slots with at least so many free items for at least so long, from since to until (getFreeSlots).
+    def free_slots(self, items: int, lasts_s: int, since: int, end: int) -> Self:
+        """Find the slots with at least so many free items for at least so long, from since on (getFreeSlots).
 
-        They hold what is free in them; at any other time of the vector of free items that is returned nothing is. An
-        `until` of 0 is for ever.
+        They hold what is free in them; at any other time of the vector of free items that is returned nothing is.
+
+        `end`: they end by then; `FOREVER` is none.
         """
-        return self.fitting(items, lasts_s, since, _end(until))
-
-    def fitting(self, items: int, lasts_s: int, since: int, end: int) -> Self:
-        """Find the same from since to before an end; `FOREVER` is none."""
         sign, limit = self._in_terms_of_use(items)
         times, kept = _room(2 * self._count + 2)
         count = k.fitting(
@@ -286,16 +264,23 @@ class RUSV:
         )  # fmt: skip
         return self._of((times[:count], kept[:count]), Stores.FREE, self.available)
 
-    def earliest(self, items: int, lasts_s: int, since: int, until: int = 0) -> int | None:
-        """Tell when so many items are first free for so long, from since to until; None if never. O(n)."""
-        return self.earliest_within(items, lasts_s, since, _end(until))
-
-    def earliest_within(self, items: int, lasts_s: int, since: int, end: int) -> int | None:
-        """Tell the same from since to before an end; `FOREVER` is none."""
+    def earliest(self, items: int, lasts_s: int, since: int, end: int = FOREVER) -> int | None:
+        """Tell when so many items are first free for so long, from since to before an end; None if never. O(n)."""
         sign, limit = self._in_terms_of_use(items)
         arguments = (sign, limit, max(lasts_s, 1), since, end)
         found = int(k.earliest(seen(self._times), seen(self._items), self._count, *arguments))
         return None if found == k.FOREVER else found
+
+    def backfill(self, jobs: Items, starts: Items, lasts: Items, widths: Items, now: int) -> None:
+        """Book jobs anew, in order, each at the earliest start before its own, if there is one. O(jobs x slots).
+
+        `starts`: where each is booked, by job, which is changed; `lasts`, `widths`: how long, and how many items.
+        """
+        self._make_room(self._count + 2 * len(jobs) + 2)
+        self._count = k.backfill(
+            seen(self._times), seen(self._items), self._count, self.available, seen(jobs), len(jobs),
+            seen(starts), seen(lasts), seen(widths), now,
+        )  # fmt: skip
 
     def _in_terms_of_use(self, items: int) -> tuple[int, int]:
         return (1, self.available - items) if self.stores is Stores.USED else (-1, -items)
@@ -322,7 +307,7 @@ def cron_to_rusv(template: RUSV, items: int, since: int, until: int, period_s: i
         seen(made), seen(kept),
     )  # fmt: skip
     steps = (made[:count], kept[:count])
-    return RUSV(items, stores=template.stores, least_gap_s=template.least_gap_s, steps=steps)
+    return RUSV(items, stores=template.stores, steps=steps)
 
 
 def _end(stop: int) -> int:

@@ -18,10 +18,10 @@ __all__ = [
     "LEAST",
     "MOST_USED",
     "SUBTRACT",
+    "backfill",
     "change",
     "combine",
     "earliest",
-    "fill_gaps",
     "fitting",
     "last_at",
     "repeat",
@@ -30,6 +30,7 @@ __all__ = [
 
 BEGIN = -(1 << 60)
 FOREVER = 1 << 60
+_ENDLESS = 1 << 60  # more items than there are of anything
 ADD, SUBTRACT, LEAST, MOST_USED = 0, 1, 2, 3
 
 
@@ -134,20 +135,6 @@ def combine(
 
 
 @kernel
-def fill_gaps(times: Any, items: Any, count: int, empty: int, longest: int) -> int:
-    """Join slots of equal items between which nothing is stored for no longer than so many seconds. O(n)."""
-    kept = 1
-    for i in range(1, count):
-        is_gap = items[i] == empty and i + 1 < count and times[i + 1] - times[i] <= longest
-        value = items[kept - 1] if is_gap and items[i + 1] == items[kept - 1] else items[i]
-        if value != items[kept - 1]:
-            times[kept] = times[i]
-            items[kept] = value
-            kept += 1
-    return kept
-
-
-@kernel
 def within(times: Any, items: Any, count: int, start: int, end: int, sign: int) -> int:
     """Give the most of ``sign * items`` within ``[start, end)``. O(log n + k)."""
     i = last_at(times, count, start)
@@ -174,6 +161,27 @@ def earliest(times: Any, items: Any, count: int, sign: int, limit: int, lasts: i
         elif i + 1 == count or times[i + 1] - begin >= lasts:
             return begin if begin + lasts <= until else FOREVER
         i += 1
+
+
+@kernel
+def backfill(
+    times: Any, items: Any, count: int, whole: int, jobs: Any, many: int, starts: Any, lasts: Any, widths: Any, now: int
+) -> int:
+    """Look for an earlier start of each job that is booked, in order; none starts later. O(jobs x slots).
+
+    The arrays have room for two more steps a job.
+    """
+    for i in range(many):
+        job = jobs[i]
+        old, long, wide = starts[job], lasts[job], widths[job]
+        if old > now:
+            count = change(times, items, count, old, old + long, -wide, 0, _ENDLESS)
+            new = earliest(times, items, count, 1, whole - wide, long, now, old + long - 1)
+            if new == FOREVER:
+                new = old
+            count = change(times, items, count, new, new + long, wide, 0, _ENDLESS)
+            starts[job] = new
+    return count
 
 
 @kernel

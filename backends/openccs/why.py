@@ -258,7 +258,7 @@ class _Alternatives(World):
                     return None
                 views = self.consumers.views(ask, job.user, job.group, since, end - 1 if end < FOREVER else 0)
             if Cause.CHUNKS in causes:
-                return cluster.free_slots(ask, views, since, end).earliest_within(1, ask.lasts_s, since, end)
+                return cluster.free_slots(ask, views, since, end).earliest(1, ask.lasts_s, since, end)
             placement = cluster.find(ask, since, end, views)
         return placement.start if placement is not None else None
 

@@ -8,6 +8,7 @@ from asa.backends.openccs.jobs import Phase
 from asa.backends.openccs.journal import open_plan
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
+from asa.backends.openccs.rusv import FOREVER
 from asa.backends.openccs.system import Node, System
 
 from asa.errors import StateError
@@ -245,4 +246,4 @@ def test_a_step_is_a_line(tmp_path):
     for many in range(1, len(lines) + 1):
         plan = open_plan(_copy(tmp_path, b"".join(lines[:many])), SYSTEM)
         for name in plan.cluster.names:
-            assert all(vector.least_free(0, 0) >= 0 for vector in plan.cluster.used_on(name).values())
+            assert all(vector.least_free(0, FOREVER) >= 0 for vector in plan.cluster.used_on(name).values())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from asa.backends.openccs.rusv import RUSV, Slot, Stores, cron_to_rusv
+from asa.backends.openccs.rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +119,7 @@ def test_each_operation_in_each_way_that_slots_overlap(stores, new, items):
         assert used.min_free(other).slots == of_array(np.maximum(array(used), MOST - b), 0)
     for least in (1, 9, MOST):
         free = a if stores is Stores.FREE else MOST - a
-        assert array(one.free_slots(least, 1, 0, 0)).tolist() == np.where(free >= least, free, 0).tolist()
+        assert array(one.free_slots(least, 1, 0, FOREVER)).tolist() == np.where(free >= least, free, 0).tolist()
 
 
 def test_a_stop_of_nought_is_for_ever():
@@ -206,9 +206,9 @@ def test_free_slots_are_those_with_room_for_long_enough(stores, data):
     for start in starts:
         room[start : start + lasts] = True
     if until:
-        assert array(vector.free_slots(items, lasts, since, until)).tolist() == np.where(room, free, 0).tolist()
-        assert vector.earliest(items, lasts, since, until) == min(starts, default=None)
-        assert vector.least_free(since, until) == free[since : until + 1].min()
+        assert array(vector.free_slots(items, lasts, since, until + 1)).tolist() == np.where(room, free, 0).tolist()
+        assert vector.earliest(items, lasts, since, until + 1) == min(starts, default=None)
+        assert vector.least_free(since, until + 1) == free[since : until + 1].min()
 
 
 @given(vectors(), st.integers(1, MOST), st.integers(1, 100))
@@ -216,33 +216,14 @@ def test_what_lasts_for_ever_has_room_for_anything(vector, items, lasts):
     found = vector.earliest(items, lasts, 0)
     if vector.free_at(LAST) >= items:
         assert found is not None
-        assert vector.least_free(found, found + lasts - 1) >= items
-        assert all(vector.least_free(s, s + lasts - 1) < items for s in range(found))
+        assert vector.least_free(found, found + lasts) >= items
+        assert all(vector.least_free(s, s + lasts) < items for s in range(found))
     else:
         assert found is None or found + lasts <= LAST
-    assert (vector.free_slots(items, lasts, 0, 0).earliest(1, lasts, 0)) == found
+    assert (vector.free_slots(items, lasts, 0, FOREVER).earliest(1, lasts, 0)) == found
 
 
 # ---------------------------------------------------------------------- the rest
-
-
-def test_slots_not_far_apart_are_joined():
-    vector = RUSV(4, least_gap_s=60, slots=[Slot(0, 99, 2), Slot(160, 300, 2)])
-    assert vector.slots == [Slot(0, 99, 2), Slot(160, 300, 2)]
-    vector.increment(Slot(159, 159, 2))
-    assert vector.slots == [Slot(0, 300, 2)]
-    vector = RUSV(4, least_gap_s=60, slots=[Slot(0, 99, 2), Slot(110, 300, 3)])
-    assert len(vector) == 2, "they do not hold the same"
-    with pytest.raises(InputError, match="overlap"):
-        RUSV(4, least_gap_s=0)
-
-
-@given(vectors(), st.integers(1, 15))
-def test_joining_never_frees_anything(vector, gap):
-    joined = RUSV(MOST, least_gap_s=gap, slots=vector.slots)
-    assert (array(joined) >= array(vector)).all()
-    assert len(joined) <= len(vector)
-    assert gap > 1 or joined == vector
 
 
 @given(vectors(), vectors(Stores.FREE), st.integers(0, MOST))
