@@ -22,7 +22,6 @@ from asa.backends.dras.network import pytorch
 from asa.backends.dras.patient import Oldest, Patient
 from asa.backends.dras.scoring import score
 from asa.backends.dras.state import Integers
-from asa.backends.dras.training import Config, Material, Training
 from asa.backends.dras.weights import Ranked, save_agent, shipped
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.workload import WorkloadModel
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from asa.errors import MissingExtraError
+from asa.studies.dras.training import Config, Material, Training
 
 NODES, DAY_S = 64, 86400
 OUT = Path("out/own_objective.npz")

@@ -21,7 +21,6 @@ import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.methods import BBSched
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
-from asa.backends.bbsched.workloads import load_workloads
 from asa.backends.openccs.jobs import Phase
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.cluster import Cluster, Load
@@ -50,6 +49,7 @@ from asa.strategies import Keep, PlannedJob, load_strategy
 from asa.strategies.planning import look_ahead
 from asa.studies.accuracy.study import evaluate, installed
 from asa.studies.bbsched.windows import fullest, harvest
+from asa.studies.bbsched.workloads import load_workloads
 from asa.studies.ccs.bench import filled, requests
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, exactly
 from asa.workflow import Stage, Workflow

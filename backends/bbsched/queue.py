@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from asa.backends.simulated.cluster import BURST_BUFFER as BUFFER
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import JobTable
 
@@ -13,7 +14,6 @@ from asa.errors import InputError
 from .methods import load_method, load_solver
 from .scheduler import WindowScheduler, make_load
 from .system import Integers, System
-from .workloads import BUFFER
 
 __all__ = ["Queue", "bbsched"]
 

@@ -16,7 +16,7 @@ from asa.errors import InputError, UnknownNameError, near
 from asa.units import MOST_JOBS, MOST_PROCESSES
 
 if TYPE_CHECKING:
-    from asa.backends.bbsched.workloads import Workload
+    from asa.studies.bbsched.workloads import Workload
 
 __all__ = ["app"]
 
@@ -285,7 +285,7 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _workload_names(text: str | None, theta: Path | None, option: str = "--workloads") -> list[str]:
     """Read names of workloads, of which Theta's need a log."""
-    from asa.backends.bbsched.workloads import NAMES
+    from asa.studies.bbsched.workloads import NAMES
 
     names = _names(text, NAMES, option)
     if theta is not None:
@@ -307,7 +307,7 @@ def _load(
 ) -> dict[str, Workload]:
     """Make workloads, Theta's with so much burst buffer."""
     from asa.backends.bbsched.system import System
-    from asa.backends.bbsched.workloads import BUFFER, load_workloads
+    from asa.studies.bbsched.workloads import BUFFER, load_workloads
 
     buffer_tb = _BUFFER_TB if buffer_tb is None else buffer_tb
     made = load_workloads(names, theta_log=theta, days=days, seed=seed)

@@ -16,11 +16,11 @@ from asa.backends.bbsched.methods import METHODS, load_method, load_solver
 from asa.backends.bbsched.problem import Selection, Window
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import NODES, Free, Integers
-from asa.backends.bbsched.workloads import BUFFER, SSD, Workload, is_normal
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER
 from asa.core.parallel import pool, shared
 from asa.errors import InputError
+from asa.studies.bbsched.workloads import BUFFER, SSD, Workload, is_normal
 
 __all__ = ["Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
 
@@ -68,7 +68,7 @@ class Outcome:
     wasted_ssd: float | None  # SSD of the nodes of running jobs that these did not ask for, as a share of all SSD
     average_wait_s: float
     longest_wait_s: int
-    # response time over run time, of jobs that are no accidents (`asa.backends.bbsched.workloads.is_normal`)
+    # response time over run time, of jobs that are no accidents (`asa.studies.bbsched.workloads.is_normal`)
     average_slowdown: float
     # waits of jobs of some size, request (GB) or run time (s), where there are any (Figs 9 to 11)
     by_nodes: tuple[Part, ...]

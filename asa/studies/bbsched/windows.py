@@ -15,9 +15,9 @@ from asa.backends.bbsched.methods import BBSched, Solver
 from asa.backends.bbsched.problem import Problem, Selection, Window
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import Free
-from asa.backends.bbsched.workloads import Workload
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
+from asa.studies.bbsched.workloads import Workload
 
 __all__ = ["DECIDERS", "Decider", "Timing", "fullest", "harvest", "time_decisions"]
 

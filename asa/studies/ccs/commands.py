@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from asa.backends.openccs.jobs import Job
-    from asa.backends.openccs.request_file import Made
     from asa.backends.openccs.why import Why
+    from asa.studies.ccs.request_file import Made
 
 __all__ = ["app"]
 
@@ -131,8 +131,8 @@ def plan(
 
     Exit codes: 0 all are in the plan, 1 some were refused, 2 the input cannot be used.
     """
-    from asa.backends.openccs.request_file import Made, last_moment, read_given
     from asa.core.drawing import check_figure_path
+    from asa.studies.ccs.request_file import Made, last_moment, read_given
 
     if picture is not None:
         check_figure_path(picture, "--picture")
@@ -182,8 +182,8 @@ def why(
 
     Exit codes: 0 done, 2 the input cannot be used, or there is no such job.
     """
-    from asa.backends.openccs.request_file import Made, last_moment, moment_of, read_given
     from asa.backends.openccs.why import why as ask
+    from asa.studies.ccs.request_file import Made, last_moment, moment_of, read_given
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = Made(given, last_moment(now, given.asked), until=job)
@@ -218,7 +218,7 @@ def _print_plan(made: Made) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from asa.backends.openccs.request_file import STYLES
+    from asa.studies.ccs.request_file import STYLES
 
     console = Console(highlight=False)
     console.print(Text(made.title(), style="bold"))
@@ -315,7 +315,7 @@ def _print_why(told: Why) -> None:
 
 
 def _why_as_dict(told: Why, made: Made) -> dict[str, Any]:
-    from asa.backends.openccs.request_file import SCHEMA
+    from asa.studies.ccs.request_file import SCHEMA
 
     moment = told.moment
     return {

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.backends.dmr.serving import beside, serve, submit
 from asa.core.drawing import make_figure_folder
 from asa.errors import InputError
+from asa.studies.dmr.serving import beside, serve, submit
 from asa.units import MOST_RUNS
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from asa.backends.dmr.cluster import Record
     from asa.backends.dmr.mechanics import Costs
+    from asa.studies.dmr.cluster import Record
 
     from .study import Study
     from .tables import Row

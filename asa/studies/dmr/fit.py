@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backends.dmr.applications import CG, N_BODY, Kind, amdahl
-from asa.backends.dmr.cluster import Cluster, Scheduling
+from asa.studies.dmr.cluster import Cluster, Scheduling
 
 from .paper import TABLE_4
 from .workloads import measure, throughput

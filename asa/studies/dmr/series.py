@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from asa.backends.dmr.cluster import Record
+from asa.studies.dmr.cluster import Record
 
 __all__ = ["Comparison", "Evolution", "compare", "evolution"]
 

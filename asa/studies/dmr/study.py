@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from asa.backends.dmr.applications import Kind
-from asa.backends.dmr.cluster import Cluster, Record
 from asa.backends.dmr.mechanics import Costs
 from asa.backends.dmr.policy import Action
 from asa.core.parallel import available_cores, pool
+from asa.studies.dmr.cluster import Cluster, Record
 
 from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
 

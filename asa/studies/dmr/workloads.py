@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Application, Job, Kind, sleep
-from asa.backends.dmr.cluster import Record
+from asa.studies.dmr.cluster import Record
 
 from .feitelson import draw
 

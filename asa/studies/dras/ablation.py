@@ -14,8 +14,8 @@ from asa.backends.dras.ranking import COLUMNS, RankJudge, first_ranks
 from asa.backends.dras.rewards import Capability, Capacity, Cost, Forgone, Waiting
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.state import Integers
-from asa.backends.dras.training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
 from asa.backends.simulated.policies import PassScheduler, Policy, QueueView, sjf
+from asa.studies.dras.training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
 
 from .evaluation import Outcome, Split, evaluate
 

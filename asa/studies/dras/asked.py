@@ -11,10 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from asa.backends.bbsched.workloads import cori
 from asa.backends.dras.network import pytorch
 from asa.backends.dras.rewards import Forgone, Reward, Waiting, read_objective, read_reward
-from asa.backends.dras.training import (
+from asa.backends.dras.weights import save_agent
+from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.presets import preset
+from asa.backends.simulated.swf import Trace, read_swf
+from asa.errors import InputError, UnknownNameError, near
+from asa.studies.bbsched.workloads import cori
+from asa.studies.dras.training import (
     PAPER,
     PROXIMAL_PAPER,
     PROXIMAL_SMALL,
@@ -25,11 +30,6 @@ from asa.backends.dras.training import (
     Training,
     Varied,
 )
-from asa.backends.dras.weights import save_agent
-from asa.backends.simulated.machine import Machine
-from asa.backends.simulated.presets import preset
-from asa.backends.simulated.swf import Trace, read_swf
-from asa.errors import InputError, UnknownNameError, near
 
 from .evaluation import Split, split, trace_of
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from asa.backends.dras.training import Episode, Phase, Training
     from asa.backends.dras.weights import Agent, Ranked
     from asa.core.intervals import Interval
+    from asa.studies.dras.training import Episode, Phase, Training
 
     from .asked import Order
     from .evaluation import Outcome, Split
@@ -212,7 +212,7 @@ def orders(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
-    from asa.backends.dras.training import Training
+    from asa.studies.dras.training import Training
 
     from .asked import best_of, check, config_of, days_of, kind_of, material_of, on_few_cores
 

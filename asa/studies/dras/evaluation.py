@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backends.dras.patient import Patient
-from asa.backends.dras.ppo import Proximal, ProximalLearning
 from asa.backends.dras.ranking import RankJudge, first_ranks
 from asa.backends.dras.rewards import Reward
 from asa.backends.dras.rivals import Knapsack, bin_packing, random_fit
 from asa.backends.dras.scheduler import First, Mode, TwoLevels
 from asa.backends.dras.scoring import run, slowdowns
-from asa.backends.dras.training import Material, Varied, add_jobs
 from asa.backends.dras.weights import Agent, Ranked
 from asa.backends.simulated.fit import fit
 from asa.backends.simulated.policies import PassScheduler, Policy, easy, sjf, wfp
 from asa.backends.simulated.swf import Trace
 from asa.backends.simulated.table import JobTable
 from asa.errors import InputError
+from asa.studies.dras.ppo import Proximal, ProximalLearning
+from asa.studies.dras.training import Material, Varied, add_jobs
 
 __all__ = [
     "RIVALS",

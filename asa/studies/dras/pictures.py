@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from asa.backends.dras.training import Episode
 from asa.core.drawing import new_figure, save_figure
+from asa.studies.dras.training import Episode
 
 from .evaluation import Outcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes

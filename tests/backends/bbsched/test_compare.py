@@ -9,7 +9,6 @@ import pytest
 from asa.backends.bbsched.methods import METHODS, load_method
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import Kind, System
-from asa.backends.bbsched.workloads import BUFFER, SSD, Workload
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
 from hypothesis import given
@@ -31,6 +30,7 @@ from asa.studies.bbsched.tables import (
     part_change,
     standings,
 )
+from asa.studies.bbsched.workloads import BUFFER, SSD, Workload
 
 PLAIN = System(20, {BUFFER: 50_000})
 HALVES = System([Kind(10, {SSD: 128}), Kind(10, {SSD: 256})], {BUFFER: 50_000})

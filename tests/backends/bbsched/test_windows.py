@@ -9,11 +9,11 @@ from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.methods import BBSched
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import System
-from asa.backends.bbsched.workloads import BUFFER, Workload
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
 
 from asa.studies.bbsched.windows import DECIDERS, Decider, fullest, harvest, time_decisions
+from asa.studies.bbsched.workloads import BUFFER, Workload
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from asa.backends.bbsched.problem import Window
 from asa.backends.bbsched.system import NODES, System
-from asa.backends.bbsched.workloads import BUFFER, NAMES, SSD, cori, is_normal, load_workloads, theta
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 
 from asa.errors import AsaError, InputError, UnknownNameError
+from asa.studies.bbsched.workloads import BUFFER, NAMES, SSD, cori, is_normal, load_workloads, theta
 
 DAY = 86_400
 STRESSED = [("s1", 0.5, 5000), ("s2", 0.75, 5000), ("s3", 0.5, 20_000), ("s4", 0.75, 20_000)]

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 from asa.backends.dmr.applications import CG, N_BODY, Application, Job, Kind, sleep
-from asa.backends.dmr.cluster import Cluster, Scheduling
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Action, Wish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.errors import InputError
+from asa.studies.dmr.cluster import Cluster, Scheduling
 
 NODES = 16
 FREE = Costs(none_s=0.0, expand_s=0.0, shrink_s=0.0, per_node_s=0.0, per_leaving_s=0.0, link_gb_s=1e12)

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from asa.backends.dmr.applications import Application, Job, Kind
-from asa.backends.dmr.cluster import Cluster, Scheduling
 from asa.backends.dmr.core import DmrCore
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from asa.backends.dmr.policy import Wish
@@ -22,6 +21,7 @@ from plain_malleable import PlainMachine
 
 from asa.backend import JobState
 from asa.errors import InputError
+from asa.studies.dmr.cluster import Cluster, Scheduling
 
 CORES = 16
 FREE = Costs(none_s=0.0, expand_s=0.0, shrink_s=0.0, per_node_s=0.0, per_leaving_s=0.0, link_gb_s=1e15)

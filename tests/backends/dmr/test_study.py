@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import typer
 from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Kind
-from asa.backends.dmr.cluster import Cluster, Record
 from asa.backends.dmr.mechanics import Checkpoints, Costs
 from typer.testing import CliRunner
 
 from asa.core.intervals import mean_interval
 from asa.errors import InputError
+from asa.studies.dmr.cluster import Cluster, Record
 from asa.studies.dmr.commands import app
 from asa.studies.dmr.feitelson import ARRIVAL_S, draw
 from asa.studies.dmr.fit import fit_times, misfit

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asa.backends.dras.ppo import ProximalLearning
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rewards import Capability
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import run
-from asa.backends.dras.training import Config, Training
 from asa.backends.dras.weights import Ranked, load_agent, save_agent
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy, scheduler
@@ -27,7 +25,9 @@ from asa.studies.dras.ablation import _Oracle
 from asa.studies.dras.asked import Order, days_of
 from asa.studies.dras.commands import app
 from asa.studies.dras.evaluation import RIVALS, adapting, check_unseen, evaluate, rivals, split, trace_of
+from asa.studies.dras.ppo import ProximalLearning
 from asa.studies.dras.tables import grouped, kiviat, modes, sizes, target
+from asa.studies.dras.training import Config, Training
 
 DAY = 86400
 NODES = 64

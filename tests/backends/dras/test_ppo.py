@@ -5,11 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 from asa.backends.dras.patient import Patient
-from asa.backends.dras.ppo import Proximal, ProximalLearning, _Met, _Trying
 from asa.backends.dras.ranking import COLUMNS, RankJudge, first_ranks, rank
 from asa.backends.dras.rewards import Capacity, Forgone
 from asa.backends.dras.scoring import score
-from asa.backends.dras.training import Config, Material, Training, Varied
 from asa.backends.dras.weights import Ranked
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy
@@ -18,6 +16,8 @@ from asa.backends.simulated.workload import WorkloadModel
 
 from asa.core.intervals import mean_interval
 from asa.errors import InputError
+from asa.studies.dras.ppo import Proximal, ProximalLearning, _Met, _Trying
+from asa.studies.dras.training import Config, Material, Training, Varied
 
 NODES = 16
 MODEL = WorkloadModel(Machine("tiny", NODES, 1), load=0.7, log2_middle=3.7, log2_widest=4.0)

@@ -8,7 +8,13 @@ from asa.backends.dras.agents import Learning
 from asa.backends.dras.rewards import Capability, Capacity
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import Score, score
-from asa.backends.dras.training import (
+from asa.backends.simulated.machine import Machine
+from asa.backends.simulated.policies import easy
+from asa.backends.simulated.table import JobTable
+from asa.backends.simulated.workload import WorkloadModel
+
+from asa.errors import InputError, StateError
+from asa.studies.dras.training import (
     PAPER,
     PROXIMAL_PAPER,
     PROXIMAL_SMALL,
@@ -18,12 +24,6 @@ from asa.backends.dras.training import (
     Material,
     Training,
 )
-from asa.backends.simulated.machine import Machine
-from asa.backends.simulated.policies import easy
-from asa.backends.simulated.table import JobTable
-from asa.backends.simulated.workload import WorkloadModel
-
-from asa.errors import InputError, StateError
 
 WEEK = 7 * 86400
 MODEL = WorkloadModel(Machine("tiny", 16, 1), load=0.7, log2_middle=2.0, log2_widest=4.0)

@@ -222,7 +222,7 @@ def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
     """Nor does importing anything load it."""
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import numpy as np, asa, asa.backends.dras.training\n"
+        "import numpy as np, asa, asa.studies.dras.training\n"
         "from asa.backends.dras.weights import load_agent\n"
         "from asa.backends.dras.scoring import score\n"
         "from asa.backends.dras.agents import learner\n"
@@ -245,6 +245,6 @@ def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
 def test_importing_loads_no_pytorch():
     """`asa --help` stays quick."""
     pytest.importorskip("torch")
-    code = "import sys, asa.backends.dras.training, asa.backends.dras.rivals; print('torch' in sys.modules)"
+    code = "import sys, asa.studies.dras.training, asa.backends.dras.rivals; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

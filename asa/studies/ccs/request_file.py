@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asa.backends.openccs.jobs import Job, Phase
+from asa.backends.openccs.lacks import amount
+from asa.backends.openccs.limits import FreePool, Limit
+from asa.backends.openccs.limits_file import load_limits
+from asa.backends.openccs.picture import clock
+from asa.backends.openccs.plan import Plan, RefusedError
+from asa.backends.openccs.requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
+from asa.backends.openccs.system import Node, System, load_system, oculus
 from asa.backends.simulated.swf import read_swf
-
 from asa.core.documents import read_text
 from asa.errors import InputError, near
 from asa.units import format_duration, parse_duration
-
-from .jobs import Job, Phase
-from .lacks import amount
-from .limits import FreePool, Limit
-from .limits_file import load_limits
-from .picture import clock
-from .plan import Plan, RefusedError
-from .requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
-from .system import Node, System, load_system, oculus
 
 __all__ = ["SCHEMA", "STYLES", "Asked", "Given", "Made", "last_moment", "moment_of", "read_given"]
 

@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from asa.backends.dmr.applications import Job
+from asa.backends.dmr.mechanics import Costs, Ledger, Resizer
+from asa.backends.dmr.policy import Action, Answer, decide, next_check, unpromised
 from asa.errors import InputError
-
-from .applications import Job
-from .mechanics import Costs, Ledger, Resizer
-from .policy import Action, Answer, decide, next_check, unpromised
 
 __all__ = ["Cluster", "Record", "Resize", "Scheduling"]
 

@@ -25,16 +25,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+
+from asa.backends.bbsched.system import NODES, Integers, Kind, System
 from asa.backends.simulated.cluster import BURST_BUFFER
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.swf import Trace, read_swf
 from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
-from numpy.typing import NDArray
-
 from asa.errors import InputError, UnknownNameError, near
-
-from .system import NODES, Integers, Kind, System
 
 __all__ = [
     "BUFFER",

@@ -44,7 +44,7 @@ def serve(
 
     Exit codes: 0 interrupted, 2 the input cannot be used.
     """
-    from .manager import LocalManager
+    from asa.backends.dmr.manager import LocalManager
 
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -64,7 +64,7 @@ def submit(
 
     Exit codes: 0 submitted, 1 no manager answers, 2 the input cannot be used.
     """
-    from .manager import SOCKET
+    from asa.backends.dmr.manager import SOCKET
 
     told = {
         "what": "submit",
@@ -112,12 +112,11 @@ def beside(
 
     Exit codes: the program's; 2 the input cannot be used.
     """
+    from asa.backends.dmr.beside import JobManager
+    from asa.backends.dmr.desk import Desk
+    from asa.backends.dmr.manager import SOCKET
     from asa.dmr.protocol import ADDRESS, JOB, PROCESSES
     from asa.sites import open_facility
-
-    from .beside import JobManager
-    from .desk import Desk
-    from .manager import SOCKET
 
     number = job or next((os.environ[name] for name in _OF_A_JOB if os.environ.get(name)), "")
     if not number:

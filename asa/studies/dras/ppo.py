@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
+from asa.backends.dras.network import Floats, pytorch
+from asa.backends.dras.patient import PATIENCE, WINDOW, Patient
+from asa.backends.dras.ranking import COLUMNS, Judge, first_ranks, rank
+from asa.backends.dras.rewards import Cost, Waiting
+from asa.backends.dras.scoring import Score, score
+from asa.backends.simulated.table import JobTable
 from asa.errors import InputError
-
-from .network import Floats, pytorch
-from .patient import PATIENCE, WINDOW, Patient
-from .ranking import COLUMNS, Judge, first_ranks, rank
-from .rewards import Cost, Waiting
-from .scoring import Score, score
 
 __all__ = ["Proximal", "ProximalLearning"]
 

@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
-from asa.backends.simulated.policies import PassScheduler
-from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
+from asa.backends.dras.agents import Learning, learner
+from asa.backends.dras.network import Kind, Shape
+from asa.backends.dras.patient import Oldest, Patient
+from asa.backends.dras.ranking import RankJudge
+from asa.backends.dras.rewards import Capability, Cost, Reward, Waiting
+from asa.backends.dras.scheduler import First, OneLevel, TwoLevels
+from asa.backends.dras.scoring import Score, score
+from asa.backends.dras.state import SCALE_S
+from asa.backends.dras.weights import Agent, Ranked, load_agent, read_file, save_agent, write_file
+from asa.backends.simulated.policies import PassScheduler
+from asa.backends.simulated.table import JobTable
 from asa.core.documents import read_json
 from asa.errors import InputError, StateError
 
-from .agents import Learning, learner
-from .network import Kind, Shape
-from .patient import Oldest, Patient
 from .ppo import Proximal, ProximalLearning
-from .ranking import RankJudge
-from .rewards import Capability, Cost, Reward, Waiting
-from .scheduler import First, OneLevel, TwoLevels
-from .scoring import Score, score
-from .state import SCALE_S
-from .weights import Agent, Ranked, load_agent, read_file, save_agent, write_file
 
 __all__ = [
     "PAPER",
