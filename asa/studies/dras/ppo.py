@@ -24,6 +24,8 @@ from asa.backends.dras.scoring import Score, score
 from asa.backends.simulated.table import JobTable
 from asa.errors import InputError
 
+from .learners import optimiser_arrays, restore_arrays
+
 __all__ = ["Proximal", "ProximalLearning"]
 
 _MOST = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
@@ -238,29 +240,16 @@ class Proximal:
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Tell all that going on takes: arrays, and what is fit for JSON."""
         arrays: dict[str, NDArray[Any]] = {name: array.copy() for name, array in self._ours.items()}
-        for name, tensor in self._tensors.items():
-            arrays[f"mean.{name}"] = self._mean[name].copy()
-            moments = self._optimiser.state.get(tensor, {})
-            for moment in ("exp_avg", "exp_avg_sq"):
-                kept = moments[moment].numpy().copy() if moments else np.zeros(tensor.shape, dtype=np.float32)
-                arrays[f"{moment}.{name}"] = kept
+        arrays |= {f"mean.{name}": array.copy() for name, array in self._mean.items()}
+        arrays |= optimiser_arrays(self._optimiser, self._tensors)
         return arrays, {"updates": self.updates, "scale": self._scale, "generator": self._rng.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Go on from what `state` told."""
-        torch = pytorch()
         self.updates, self._scale = facts["updates"], facts["scale"]
         self._rng.bit_generator.state = facts["generator"]
-        with torch.no_grad():
-            for name, tensor in self._tensors.items():
-                tensor.copy_(torch.from_numpy(arrays[name].copy()))
-                self._mean[name] = arrays[f"mean.{name}"].copy()
-                if self.updates:
-                    self._optimiser.state[tensor] = {
-                        "step": torch.tensor(float(self.updates)),
-                        "exp_avg": torch.from_numpy(arrays[f"exp_avg.{name}"].copy()),
-                        "exp_avg_sq": torch.from_numpy(arrays[f"exp_avg_sq.{name}"].copy()),
-                    }
+        self._mean = {name: arrays[f"mean.{name}"].copy() for name in self._mean}
+        restore_arrays(self._optimiser, self._tensors, arrays, updates=self.updates)
 
 
 def _padded(told: list[Floats]) -> tuple[Any, Any]:

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.dras.agents import Learning, learner
 from asa.backends.dras.network import Kind, Shape
 from asa.backends.dras.patient import Oldest, Patient
 from asa.backends.dras.ranking import RankJudge
@@ -33,6 +32,7 @@ from asa.backends.simulated.table import JobTable
 from asa.core.documents import read_json
 from asa.errors import InputError, StateError
 
+from .learners import Learning, learner
 from .ppo import Proximal, ProximalLearning
 
 __all__ = [

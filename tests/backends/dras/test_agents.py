@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from asa.backends.dras.agents import Actor, Learning, PolicyGradient, QLearning, learner
+from asa.backends.dras.agents import Actor
 from asa.backends.dras.network import Shape, initial
 
 from asa.errors import InputError
+from asa.studies.dras.learners import Learning, PolicyGradient, QLearning, learner
 
 NODES, WINDOW = 16, 4
 

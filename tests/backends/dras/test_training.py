@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from asa.backends.dras.agents import Learning
 from asa.backends.dras.rewards import Capability, Capacity
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import Score, score
@@ -14,6 +13,7 @@ from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 
 from asa.errors import InputError, StateError
+from asa.studies.dras.learners import Learning
 from asa.studies.dras.training import (
     PAPER,
     PROXIMAL_PAPER,

@@ -225,7 +225,7 @@ def test_acting_needs_no_pytorch_and_learning_says_what_it_needs(file):
         "import numpy as np, asa, asa.studies.dras.training\n"
         "from asa.backends.dras.weights import load_agent\n"
         "from asa.backends.dras.scoring import score\n"
-        "from asa.backends.dras.agents import learner\n"
+        "from asa.studies.dras.learners import learner\n"
         "from asa.backends.simulated.table import JobTable\n"
         "from asa.errors import MissingExtraError\n"
         f"agent = load_agent({str(file)!r})\n"
