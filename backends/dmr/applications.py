@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from .policy import Wish
+from .policy import Wish, sizes_from
 
 __all__ = ["CG", "FS", "JACOBI", "N_BODY", "Application", "Job", "Kind", "amdahl", "sleep"]
 
@@ -77,7 +77,7 @@ def amdahl(name: str, iterations: int, wish: Wish, seconds: float, *, period_s: 
     """
     assert wish.preferred is not None, "it is the sweet spot"
     serial = 1 / (1 + wish.preferred)
-    alone_s = seconds / (serial + (1 - serial) / wish.most)
+    alone_s = seconds / (serial + (1 - serial) / wish.maximum)
     return Application(name, iterations, serial * alone_s, (1 - serial) * alone_s, wish, period_s)
 
 
@@ -117,4 +117,5 @@ class Job:
         """Give the sizes that it can start on, the largest first."""
         if self.kind is not Kind.MOLDABLE:
             return (self.nodes,)
-        return (self.nodes, *(size for size in reversed(self.application.wish.sizes(self.nodes)) if size < self.nodes))
+        others = sizes_from(self.application.wish, self.nodes)
+        return (self.nodes, *(size for size in reversed(others) if size < self.nodes))

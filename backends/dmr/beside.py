@@ -86,11 +86,11 @@ class JobManager:
         )
         answer = policy.decide(
             self._held,
-            policy.Wish(wish.minimum, wish.maximum, wish.factor, wish.preferred),
+            wish,
             free=0,
             queued=[-(-job.cores // self._cores) for job in waiting],
         )
-        if answer.action is not policy.Action.SHRINK:
+        if answer.action is not Action.SHRINK:
             return Reply(Action.NONE, self._held, "nobody who waits could start by a shrink")
         if not self._may_keep(answer.nodes):
             return Reply(Action.NONE, self._held, _WHOLE)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from .applications import Job, Kind
 from .mechanics import Costs, Resizer
-from .policy import Action, Answer, decide, unpromised
+from .policy import Action, Answer, decide, sizes_from, unpromised
 
 __all__ = ["DmrCore"]
 
@@ -482,10 +482,10 @@ class DmrCore(InPython):
         self._dormant[row] = None
         wish = run.job.wish(run.iterations)
         run.gives, run.takes = inf, 0
-        if wish is not None and wish.preferred is None and wish.least <= run.cores <= wish.most:
-            sizes = wish.sizes(run.cores)
-            run.gives = run.cores - min(sizes, default=run.cores)
-            run.takes = min((size for size in sizes if size > run.cores), default=inf) - run.cores
+        if wish is not None and wish.preferred is None and wish.minimum <= run.cores <= wish.maximum:
+            others = sizes_from(wish, run.cores)
+            run.gives = run.cores - min(others, default=run.cores)
+            run.takes = min((size for size in others if size > run.cores), default=inf) - run.cores
         iterations = run.job.application.iterations
         for since, _ in run.job.phases:
             if since > run.iterations:

@@ -290,16 +290,15 @@ class LocalManager:
         needs = [job.nodes for job in queue]
         free, places = policy.unpromised(self._ledger.free, coming, needs, len(self._promoted))
         waiting = [queue[place] for place in places]
-        wanted = policy.Wish(wish.minimum, wish.maximum, wish.factor, wish.preferred)
-        answer = policy.decide(held, wanted, free=free, queued=[job.nodes for job in waiting])
-        if answer.action is policy.Action.EXPAND and not self._grows:
+        answer = policy.decide(held, wish, free=free, queued=[job.nodes for job in waiting])
+        if answer.action is Action.EXPAND and not self._grows:
             return Reply(Action.NONE, held, "nodes can only be given back here")
         promoted = None if answer.promotes is None else waiting[answer.promotes]
-        if answer.action is policy.Action.SHRINK:
+        if answer.action is Action.SHRINK:
             running.target = answer.nodes
         if promoted is not None and promoted.number not in self._promoted:
             self._promoted.append(promoted.number)
-        return Reply(Action(answer.action), answer.nodes, _why(answer, held, wish, promoted, waiting))
+        return Reply(answer.action, answer.nodes, _why(answer, held, wish, promoted, waiting))
 
     def _expand(self, running: _Running, nodes: int, wait_s: float) -> Reply:
         """Give a job more nodes by a resizer job, which is waited for."""
@@ -416,13 +415,13 @@ def _why(
     answer: policy.Answer, held: int, wish: Wish, promoted: ManagedJob | None, waiting: Sequence[ManagedJob]
 ) -> str:
     """Say in words what an answer is for."""
-    if answer.action is policy.Action.NONE:
+    if answer.action is Action.NONE:
         return "nothing is gained by a change"
     if held < wish.minimum or held > wish.maximum:
         return "the program asks for it"
     if promoted is not None:
         return f"lets job {promoted.number} ({promoted.name}) start on {promoted.nodes} nodes"
-    if answer.action is policy.Action.SHRINK:
+    if answer.action is Action.SHRINK:
         return "the program prefers fewer, and others wait"
     if wish.preferred is not None and waiting:
         return "the program prefers more"

@@ -28,47 +28,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
-from asa.dmr import Action
-from asa.errors import InputError
+from asa.dmr.protocol import Action, Wish
 
-__all__ = ["Action", "Answer", "Wish", "decide", "next_check", "unpromised"]
+__all__ = ["Action", "Answer", "Wish", "decide", "next_check", "sizes_from", "unpromised"]
 
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a job hands over with a check (section 5.1).
+def sizes_from(wish: Wish, nodes: int) -> tuple[int, ...]:
+    """Give the sizes that a job of so many nodes can be resized to, in order; its own is not among them.
 
     Examples
     --------
-    >>> Wish(2, 32).sizes(8)
+    >>> sizes_from(Wish(2, 32), 8)
     (2, 4, 16, 32)
-    >>> Wish(1, 20).sizes(12)
+    >>> sizes_from(Wish(1, 20), 12)
     (3, 6)
     """
-
-    least: int  # nodes to be resized to at least and at most
-    most: int
-    factor: int = 2  # new sizes are the old one times or by a power of it
-    preferred: int | None = None  # the number of nodes that it prefers, if it has one
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.most:
-            raise InputError(
-                f"between {self.least} and {self.most} nodes there is no size", hint="Give 1 <= least <= most."
-            )
-        if self.factor < 2:
-            raise InputError(f"sizes cannot change by a factor of {self.factor}", hint="Give 2 or more.")
-        if self.preferred is not None and not self.least <= self.preferred <= self.most:
-            raise InputError(
-                f"{self.preferred} nodes are preferred, and not between {self.least} and {self.most}",
-                hint="Prefer a size that the job may have.",
-            )
-
-    def sizes(self, nodes: int) -> tuple[int, ...]:
-        """Sizes that a job of so many nodes can be resized to, in order; its own is not among them."""
-        return _sizes(self.least, self.most, self.factor, nodes)
+    return _sizes(wish.minimum, wish.maximum, wish.factor, nodes)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -98,6 +75,7 @@ class Answer:
 def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answer:
     """Answer a check (section 4).
 
+    `wish`: what the job hands over with a check (section 5.1): of it, a process is a node.
     `queued`: nodes that each waiting job needs, in the order of their priority.
 
     Examples
@@ -105,13 +83,13 @@ def decide(nodes: int, wish: Wish, *, free: int, queued: Sequence[int]) -> Answe
     >>> decide(16, Wish(1, 20), free=0, queued=[20, 4])
     Answer(action=<Action.SHRINK: 'shrink'>, nodes=8, promotes=1)
     """
-    sizes = wish.sizes(nodes)
-    own = bisect_left(sizes, nodes)  # it is not among them
-    smaller, larger = sizes[:own], sizes[own : bisect_right(sizes, nodes + free)]
+    others = sizes_from(wish, nodes)
+    own = bisect_left(others, nodes)  # it is not among them
+    smaller, larger = others[:own], others[own : bisect_right(others, nodes + free)]
     size = nodes
-    if nodes < wish.least:
+    if nodes < wish.minimum:
         size = min(larger, default=nodes)
-    elif nodes > wish.most:
+    elif nodes > wish.maximum:
         size = max(smaller, default=nodes)
     elif wish.preferred is None:
         size = _widely(nodes, smaller, larger, free, queued)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from asa.errors import InputError
 
 from .applications import Application, Job, Kind
-from .policy import Wish
+from .policy import Wish, sizes_from
 
 __all__ = ["Jobs", "Population"]
 
@@ -105,7 +105,7 @@ class Jobs:
                 return None
             wide, narrow = (Wish(size, size, population.factor) for size in (cores, cores // population.factor))
             wish, phases = wide, ((0, wide), (_PERCENT // 3, narrow), (2 * _PERCENT // 3, wide))
-        elif not wish.sizes(cores):
+        elif not sizes_from(wish, cores):
             return None
         run_s = float(self.table.run[row])
         serial = 1 / (1 + wish.preferred) if wish.preferred is not None else 0.0

@@ -49,7 +49,7 @@ class Workload:
 
 def preliminary(jobs: int, seed: int, kind: Kind) -> Workload:
     """Make a workload of FS jobs (section 7.4)."""
-    most = FS.wish.most
+    most = FS.wish.maximum
     drawn = draw(jobs, most, random.Random(seed))
     return Workload(
         most,
@@ -72,7 +72,7 @@ def throughput(
     return Workload(
         NODES,
         tuple(
-            Job(number, one.submit_s, application, application.wish.most, kind)
+            Job(number, one.submit_s, application, application.wish.maximum, kind)
             for number, (one, application) in enumerate(zip(drawn, sorted_at_random, strict=True))
         ),
     )

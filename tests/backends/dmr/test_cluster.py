@@ -33,7 +33,7 @@ def workloads(draw):
     for number in range(draw(st.integers(1, 12))):
         application, kind = draw(st.sampled_from(SMALL)), draw(st.sampled_from(list(Kind)))
         phases = ((application.iterations // 2, Wish(8, 8)),) if kind is Kind.EVOLVING else ()
-        nodes = draw(st.sampled_from([size for size in (1, 2, 4, 8, 16) if size >= application.wish.least]))
+        nodes = draw(st.sampled_from([size for size in (1, 2, 4, 8, 16) if size >= application.wish.minimum]))
         limit_s = draw(st.sampled_from([300.0, 3000.0, 1e7]))
         jobs.append(Job(number, draw(st.floats(0, 600)), application, nodes, kind, phases, limit_s))
     return jobs
@@ -70,7 +70,8 @@ def test_nodes_and_work_are_conserved(jobs, asynchronous, costs):
             assert record.paused_s == 0.0
         for (_, before), (_, after) in pairwise(record.sizes):
             assert (
-                min(before, 8) <= after <= max(before, 16) or application.wish.least <= after <= application.wish.most
+                min(before, 8) <= after <= max(before, 16)
+                or application.wish.minimum <= after <= application.wish.maximum
             )
             assert max(before, after) % min(before, after) == 0
         for one, other in pairwise(record.resizes):

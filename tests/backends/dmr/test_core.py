@@ -198,7 +198,7 @@ def test_sizes_stay_between_the_bounds_and_change_by_the_factor(jobs, population
         elif job.kind is Kind.EVOLVING:
             assert cores in {asked, asked // population.factor}
         else:
-            assert wish.least <= cores <= wish.most
+            assert wish.minimum <= cores <= wish.maximum
 
 
 @given(JOBS, st.integers(1, 12), st.sampled_from([1.0, 2.0]))

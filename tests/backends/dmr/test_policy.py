@@ -75,7 +75,7 @@ def test_an_answer_keeps_to_the_wish_and_to_the_nodes(nodes, wish, free, queued)
     if answer.action is NONE:
         assert answer.nodes == nodes
         return
-    assert wish.least <= answer.nodes <= wish.most
+    assert wish.minimum <= answer.nodes <= wish.maximum
     assert answer.nodes - nodes <= free
     assert (answer.nodes > nodes) == (answer.action is EXPAND)
     few, many = sorted((nodes, answer.nodes))
@@ -88,7 +88,7 @@ def test_an_answer_keeps_to_the_wish_and_to_the_nodes(nodes, wish, free, queued)
 def test_a_shrink_lets_a_queued_job_start(nodes, wish, free, queued):
     """In wide optimisation always; else where one is promoted it can start by the shrink, and not without."""
     answer = decide(nodes, wish, free=free, queued=queued)
-    if wish.preferred is None and wish.least <= nodes <= wish.most and answer.action is SHRINK:
+    if wish.preferred is None and wish.minimum <= nodes <= wish.maximum and answer.action is SHRINK:
         assert answer.promotes is not None
     if answer.promotes is not None:
         assert free < queued[answer.promotes] <= free + nodes - answer.nodes
