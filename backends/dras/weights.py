@@ -11,7 +11,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -128,36 +128,12 @@ class _RankedHeader(BaseModel):
 
 def save_agent(agent: Agent | Ranked, path: str | Path) -> None:
     """Write an agent into a file, in place of what was there, all at once."""
+    facts = {name: value for name, value in vars(agent).items() if name not in ("shape", "parameters")}
+    header: _Header | _RankedHeader
     if isinstance(agent, Ranked):
-        told = _RankedHeader(
-            content="judge",
-            columns=COLUMNS,
-            patience=agent.patience,
-            window=agent.window,
-            usual_s=agent.usual_s,
-            cost=agent.cost,
-            command=agent.command,
-            source=agent.source,
-            seen_days=agent.seen_days,
-            seen=agent.seen,
-        )
-        write_file(path, told.model_dump(), agent.parameters)
-        return
-    shape = agent.shape
-    header = _Header(
-        content="agent",
-        kind=shape.kind,
-        nodes=shape.nodes,
-        window=shape.window,
-        hidden=shape.hidden,
-        scale_s=agent.scale_s,
-        levels=agent.levels,
-        reward=agent.reward,
-        command=agent.command,
-        source=agent.source,
-        seen_days=agent.seen_days,
-        seen=agent.seen,
-    )
+        header = _RankedHeader(content="judge", columns=COLUMNS, **facts)
+    else:
+        header = _Header(content="agent", **asdict(agent.shape), **facts)
     write_file(path, header.model_dump(), agent.parameters)
 
 
@@ -185,7 +161,7 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
             hint=f"Take an agent that was trained for {nodes} nodes, or train one.",
         )
     _check(path, arrays, shape.arrays)
-    known = told.model_dump(include={"scale_s", "levels", "reward", "command", "source", "seen_days", "seen"})
+    known = told.model_dump(exclude={"content", "kind", "nodes", "window", "hidden"})
     return Agent(shape, arrays, **known)
 
 

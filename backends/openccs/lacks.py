@@ -18,11 +18,11 @@ from asa.units import format_duration
 from .cluster import Ask, Cluster, TooMuchError
 from .jobs import Job
 from .node_kernel import SCATTER
-from .picture import clock
 from .plan import Plan
 from .requests import Kind, Request, Size
 from .rusv import RUSV
 from .system import System
+from .words import clock
 
 __all__ = ["Cause", "Holder", "Lack", "Meeting", "World", "amount", "resources_of"]
 

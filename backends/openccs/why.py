@@ -16,10 +16,10 @@ from asa.units import format_duration
 from .cluster import Ask
 from .jobs import Job, Phase
 from .lacks import Cause, Lack, Meeting, World, amount, resources_of
-from .picture import clock, names
 from .plan import Plan
 from .requests import Arrangement, Chunk, Request
 from .rusv import FOREVER, RUSV
+from .words import clock, names
 
 __all__ = ["Constraint", "Moment", "Why", "why"]
 

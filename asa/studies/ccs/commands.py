@@ -240,7 +240,7 @@ def _print_plan(made: Made) -> None:
 
 
 def _when(made: Made, time_s: int | None) -> str:
-    from asa.backends.openccs.picture import clock
+    from asa.backends.openccs.words import clock
 
     return "" if time_s is None else clock(time_s, made.now)
 
@@ -255,7 +255,7 @@ def _chunks(_: Made, job: Job) -> str:
 
 
 def _nodes(made: Made, job: Job) -> str:
-    from asa.backends.openccs.picture import names
+    from asa.backends.openccs.words import names
 
     return names(made.plan.cluster.names_of(job.placement)) if job.placement is not None else ""
 
@@ -280,7 +280,7 @@ _COLUMNS: dict[str, Callable[[Made, Job], str]] = {
 
 
 def _draw(made: Made, path: Path) -> None:
-    from asa.backends.openccs.picture import draw_plan
+    from .picture import draw_plan
 
     if not any(job.placement is not None for job in made.jobs):
         sys.stderr.write("No picture was drawn: nobody has a place.\n")
@@ -293,7 +293,7 @@ def _print_why(told: Why) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from asa.backends.openccs.picture import clock
+    from asa.backends.openccs.words import clock
     from asa.units import format_duration
 
     console = Console(highlight=False)

@@ -13,10 +13,10 @@ from asa.backends.openccs.jobs import Job, Phase
 from asa.backends.openccs.lacks import amount
 from asa.backends.openccs.limits import FreePool, Limit
 from asa.backends.openccs.limits_file import load_limits
-from asa.backends.openccs.picture import clock
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Chunk, Kind, Piece, PointedError, Request, iso, moment
 from asa.backends.openccs.system import Node, System, load_system, oculus
+from asa.backends.openccs.words import IN_1973_S, clock
 from asa.backends.simulated.swf import read_swf
 from asa.core.documents import read_text
 from asa.errors import InputError, near
@@ -30,7 +30,6 @@ _AT = re.compile(r"\s*at=(\S*)")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _WORD = re.compile(r"\S+")
 _FROM_NOW = re.compile(r"(\d+(\.\d+)?\s*[a-z]+\s*)+")
-_IN_1973_S = 100_000_000
 
 STYLES = {
     "ended": "dim",
@@ -157,7 +156,7 @@ def _log(path: Path, jobs: int, cores: int | None) -> tuple[System, list[Asked]]
     ids = log.job_ids[first].tolist()
     names = ids if len(set(ids)) == len(ids) else range(1, len(ids) + 1)
     # a log's clock begins with it, or is that of 1970 already
-    begins_s = max(log.clock_s, 0) if table.submit[0] < _IN_1973_S else 0
+    begins_s = max(log.clock_s, 0) if table.submit[0] < IN_1973_S else 0
     columns = (table.submit, table.request, table.cores, log.users, log.groups)
     asked = [
         Asked(
@@ -298,7 +297,7 @@ class Made:
         counts = Counter(map(self.state, self.jobs))
         jobs = ", ".join(f"{counts[state]:,} {state}" for state in STYLES if counts[state]) or "nobody has come yet"
         now = clock(self.now, self.now)
-        day = f"{iso(self.now)[:10]} " if self.now >= _IN_1973_S else ""
+        day = f"{iso(self.now)[:10]} " if self.now >= IN_1973_S else ""
         return f"{self.plan.system.name} at {day}{now}{' UTC' if day else ''}: {jobs}"
 
     def size(self) -> str:

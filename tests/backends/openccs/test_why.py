@@ -8,11 +8,11 @@ import pytest
 from asa.backends.openccs.jobs import Job, Phase
 from asa.backends.openccs.lacks import Cause
 from asa.backends.openccs.limits import Access, Consumers, FreePool, Items, Limit
-from asa.backends.openccs.picture import clock, names
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import Admission, Node, Reserve, System, oculus
 from asa.backends.openccs.why import why
+from asa.backends.openccs.words import clock, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""A plan to look at: how its times and nodes are written, and its picture."""
+"""A plan's picture."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.backends.openccs.jobs import Job
+from asa.backends.openccs.requests import iso
+from asa.backends.openccs.system import System
+from asa.backends.openccs.words import IN_1973_S, clock
 from asa.core.drawing import new_figure, save_figure
-
-from .jobs import Job
-from .requests import iso
-from .system import System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from .plan import Plan
+    from asa.backends.openccs.plan import Plan
 
-__all__ = ["clock", "draw_plan", "names"]
+__all__ = ["draw_plan"]
 
-_IN_1973_S = 100_000_000  # who counts from the beginning of his plan does not come so far
 _DAY_S = 86_400
 _MOST_ROWS = 64
 _MOST_TICKS = 9
@@ -44,55 +43,6 @@ _COLOURS = (  # told apart by colour-blind eyes
 _DARK = {"#0072b2", "#009e73", "#d55e00", "#332288", "#882255"}
 _FONT_PT = 8.0
 _LETTER_PT, _LINE_PT = 0.62 * _FONT_PT, 1.15 * _FONT_PT
-
-
-def clock(time_s: int, now_s: int) -> str:
-    """Write a time: UTC, without its date if that is today's; or what a clock shows that began at 0.
-
-    Examples
-    --------
-    >>> clock(5400, 0), clock(200_000, 0)
-    ('1:30:00', '2d 07:33:20')
-    >>> clock(1501588800, 1501545600), clock(1501632000, 1501545600)
-    ('12:00', '2017-08-02 00:00')
-    """
-    if now_s < _IN_1973_S or not iso(time_s).endswith("Z"):
-        days, rest = divmod(time_s, _DAY_S)
-        minutes, seconds = divmod(rest, 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{days}d {hours:02}:{minutes:02}:{seconds:02}" if days else f"{hours}:{minutes:02}:{seconds:02}"
-    day, _, time = iso(time_s).removesuffix("Z").partition("T")
-    time = time.removesuffix(":00") if time.count(":") == 2 else time
-    return time if iso(now_s).startswith(day) else f"{day} {time}"
-
-
-def names(of: Sequence[str]) -> str:
-    """Write names of nodes in short.
-
-    Examples
-    --------
-    >>> names(["n01", "n02", "n03", "n07", "gpu1", "login"])
-    'n[01-03,07],gpu1,login'
-    """
-    groups: dict[tuple[str, int], list[int]] = {}
-    for name in of:
-        stem = name.rstrip("0123456789")
-        digits = name[len(stem) :]
-        groups.setdefault((stem, len(digits)), []).append(int(digits or 0))
-    return ",".join(_group(stem, width, sorted(set(numbers))) for (stem, width), numbers in groups.items())
-
-
-def _group(stem: str, width: int, numbers: list[int]) -> str:
-    if not width or len(numbers) == 1:
-        return f"{stem}{numbers[0]:0{width}}" if width else stem
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    ranges = (f"{run[0]:0{width}}" + (f"-{run[-1]:0{width}}" if len(run) > 1 else "") for run in runs)
-    return f"{stem}[{','.join(ranges)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +172,7 @@ def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
     step = next((tick for tick in _TICKS_S if span / tick <= _MOST_TICKS), _TICKS_S[-1])
     step *= math.ceil(span / step / _MOST_TICKS)
     ticks = range(-(-since // step) * step, until + 1, step)
-    if now < _IN_1973_S:
+    if now < IN_1973_S:
         panel.set_xticks(
             ticks, [clock(tick, now).removesuffix(":00") if step >= 60 else clock(tick, now) for tick in ticks]
         )
