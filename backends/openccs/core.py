@@ -28,6 +28,9 @@ class OpenCcsCore(InPython):
     ends early, or is withdrawn, those that wait are looked at in order, and move to earlier times. None moves to a
     later one.
 
+    These are the starts of `plan.Plan` on one node of all cores. That one, which knows nodes, limits and reservations,
+    takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep what is used in `RUSV`.
+
     `most`: so many of those that wait are looked at when something ends early; all if not given.
     `promised`: for each background job the start that it was told when it came.
 

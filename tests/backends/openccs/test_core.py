@@ -5,13 +5,16 @@ import json
 import numpy as np
 import pytest
 from asa.backends.openccs.core import OpenCcsCore
+from asa.backends.openccs.plan import Plan
+from asa.backends.openccs.requests import Chunk, Request
 from asa.backends.openccs.site import OpenCcsSite
+from asa.backends.openccs.system import Node, System
 from asa.backends.simulated import SimulatedSite
 from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import NEVER, JobTable
 from forked import asa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asa.backend import JobSpec, JobState, Planning
@@ -83,6 +86,32 @@ def test_it_plans_as_the_paper_says(most, jobs):
     assert core.free == CORES
     assert core.exhausted
     assert not len(core.queued)
+
+
+def on_one_node(jobs):
+    """Plan with the planner of `asa ccs`, for which the machine is one node: give the starts."""
+    plan, starts, ends = Plan(System("one", (Node("a", {"ncpus": CORES}),))), {}, {}
+    for now in range(1000):
+        for job in [job for job, end in ends.items() if end == now]:
+            plan.end(str(job), now=now)
+        for job in np.flatnonzero(jobs.submit == now).tolist():
+            request = Request((Chunk(1, {"ncpus": int(jobs.cores[job])}),), walltime_s=int(jobs.request[job]))
+            plan.submit(request, now=now, name=str(job))
+        plan.backfill(now=now)
+        for job in plan.due(now):
+            plan.begin(job.id, now=now)
+            starts[int(job.id)], ends[int(job.id)] = now, now + int(jobs.run[int(job.id)])
+    return [starts[job] for job in range(len(jobs))]
+
+
+@settings(max_examples=10)
+@given(JOBS)
+def test_it_plans_as_the_planner_of_nodes_does(jobs):
+    """There are two because this one is tens of times as fast, where all that is planned is cores."""
+    jobs = table(sorted(jobs))
+    core = OpenCcsCore(CORES, jobs, now=0)
+    core.run(NEVER - 1)
+    assert core.start.tolist() == on_one_node(jobs)
 
 
 @given(JOBS, st.integers(0, 80))
