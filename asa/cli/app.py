@@ -102,19 +102,20 @@ def _new_app(**given: Any) -> typer.Typer:
 
 def _add(to: typer.Typer, name: str) -> None:
     """Import a command, and add it."""
-    if name not in plugins.names("asa.commands"):
-        module, _, attribute = _OURS[name].partition(":")
-        command = getattr(import_module(module), attribute)
-    else:
-        try:
-            command = plugins.load("asa.commands", name)
-        except InputError as error:  # which is no reason to be without the others
-            to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
-            return
+    try:
+        command = plugins.load("asa.commands", name) if name in plugins.names("asa.commands") else _our_own(name)
+    except InputError as error:  # which is no reason to be without the others
+        to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
+        return
     if isinstance(command, typer.Typer):
         to.add_typer(command, name=name)
     else:
         to.command(name)(command)
+
+
+def _our_own(name: str) -> Any:
+    module, _, attribute = _OURS[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 app = _new_app(

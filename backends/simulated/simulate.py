@@ -140,7 +140,7 @@ def schedule(
     if name in ("easy", "fcfs") and outages is None and not settings:
         chosen = replace(rules, backfill=name == "easy")
         with _telling_of_compilation():
-            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen)
+            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen, once=True)
         return Schedule(log, start, start + table.run, {})
     if preset != "default":
         raise InputError(
