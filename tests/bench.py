@@ -342,7 +342,7 @@ def imports() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "flow.toml").write_text(
-            'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = 60\ncommand = "true"\n'
+            'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
         )
         write_swf(place / "log.swf.gz", model.generate(60 * 86400, 1), cores=model.machine.cores)
         run = [asa, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]

@@ -138,7 +138,9 @@ HELD = {
 def folder(tmp_path_factory):
     """A place with a workflow file, a run of it and a log."""
     place = tmp_path_factory.mktemp("quick")
-    (place / "flow.toml").write_text('name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = 60\ncommand = "true"\n')
+    (place / "flow.toml").write_text(
+        'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
+    )
     rows = [f"{job} {10 * job} -1 50 {1 + job % 4} -1 -1 {1 + job % 4} 60 -1 1 1 1 1 1 1 -1 -1" for job in range(30)]
     (place / "tiny.swf").write_text("\n".join(["; MaxProcs: 4", *rows, ""]))
     run = [ASA, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
@@ -162,10 +164,10 @@ def test_a_quick_command_loads_nothing_that_it_does_not_need(command, folder):
 def test_a_command_builds_and_imports_no_other():
     """Whoever lists all commands has all; whoever calls one has that."""
     code = (
-        "import sys; from asa.cli import main; sys.argv = ['asa', 'schema']\n"
+        "import sys; from asa.cli import main; sys.argv = ['asa', 'list']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(sorted(name for name in sys.modules if name.startswith('asa.cli.')), file=sys.stderr)"
+        "print(sorted(m for m in sys.modules if m.startswith('asa.cli.')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "['asa.cli.app', 'asa.cli.schema', 'asa.cli.terminal']"
+    assert done.stderr.splitlines()[-1] == "['asa.cli.app', 'asa.cli.lists', 'asa.cli.terminal']"

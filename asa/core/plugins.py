@@ -10,7 +10,7 @@ import ast
 import inspect
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _OURS = "asa-client"
 
 
 @cache
-def _installed() -> EntryPoints:
+def _installed() -> Any:  # of another type since Python 3.12
     return entry_points()  # which reads a file of every package
 
 

@@ -116,7 +116,7 @@ def test_what_plain_python_does_of_a_real_trace_is_the_same(data, name, backfill
 
 def test_a_log_that_takes_plain_python_too_long_is_left_to_compiled_code(monkeypatch):
     """As one with a long queue; so is one whose jobs run beyond their requests, which plain Python does not know."""
-    jobs = [(number, 50, 60, 5 if number % 2 else 3) for number in range(200)]
+    jobs = [(number, 50, 60, 6 if number % 3 else 3) for number in range(200)]
     over = [(0, 20, 10, 5), (1, 5, 5, 6), (2, 30, 30, 3)]
     assert schedule_short(columns(jobs), CAPACITY, backfill=True, patience=100) is None
     loops = []
