@@ -85,14 +85,15 @@ class _Group(TyperGroup):
         for name in self.commands:
             _add(whole, name)
         for group in whole.registered_groups:
-            group.typer_instance = copy(group.typer_instance)
-            group.typer_instance.registered_commands = []
-            group.typer_instance.registered_groups = []
+            bare: Any = copy(group.typer_instance)
+            bare.registered_commands, bare.registered_groups = [], []
+            group.typer_instance = bare
         heads.registered_groups = whole.registered_groups
-        self.commands = {
-            command.name: TyperCommand(name=command.name, help=command.help or inspect.getdoc(command.callback))
+        alone = {
+            str(command.name): TyperCommand(name=command.name, help=command.help or inspect.getdoc(command.callback))
             for command in whole.registered_commands
-        } | get_group(heads).commands
+        }
+        self.commands = {**alone, **get_group(heads).commands}
         super().format_help(ctx, formatter)
 
 
