@@ -344,7 +344,7 @@ def imports() -> Iterator[Row]:
         (place / "flow.toml").write_text(
             'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
         )
-        write_swf(place / "log.swf.gz", model.generate(60 * 86400, 1), cores=model.machine.cores)
+        write_swf(place / "log.swf.gz", model.generate(8 * 86400, 1), cores=model.machine.cores)
         run = [asa, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
         subprocess.run(run, check=True, cwd=place, capture_output=True)
         for words in ("--version", "--help", "list", "check flow.toml", "runs", "status", "simulate log.swf.gz"):
