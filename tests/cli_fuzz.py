@@ -159,10 +159,7 @@ def commands():
 
     from typer.main import get_command
 
-    main = importlib.import_module("asa.cli.app")
-    if not main.app.registered_commands:
-        main._gather()
-    return dict(_walk(get_command(main.app), ()))
+    return dict(_walk(get_command(importlib.import_module("asa.cli.app").app), ()))
 
 
 def _walk(command, path):

@@ -87,7 +87,7 @@ def toys(tmp_path, monkeypatch):
     (folder / "toys-1.0.dist-info" / "entry_points.txt").write_text(lines)
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.syspath_prepend(folder)
-    forget = plugins._group.cache_clear
+    forget = plugins._installed.cache_clear
     forget()
     yield "drawing,steady"
     forget()

@@ -159,9 +159,7 @@ def test_toml_loads(block, tmp_path):
 
 @cache
 def _tree():
-    made = importlib.import_module("asa.cli.app")
-    made._gather()
-    return typer.main.get_command(made.app)
+    return typer.main.get_command(importlib.import_module("asa.cli.app").app)
 
 
 def _options(command):

@@ -16,6 +16,7 @@ import asa
 from asa.core import plugins
 
 ROOT = Path(__file__).parents[1]
+ASA = Path(sys.executable).with_name("asa")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -119,13 +120,54 @@ def test_a_list_compiles_nothing():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_help_loads_no_compiler():
-    """Nor anything else that takes its time; `make bench` prints what it takes."""
+HEAVY = {"numpy", "numba", "llvmlite", "networkx", "httpx", "matplotlib", "scipy", "dask", "distributed", "torch"}
+RARE = {"asa.cli.compare", "asa.studies", "asa.report", "asa.pool", "asa.backends"}
+HELD = {
+    "--version": HEAVY | RARE | {"rich"},
+    "--help": HEAVY,
+    "list": HEAVY | {"asa.estimators", "asa.runner"},
+    "check flow.toml": HEAVY | RARE | {"asa.runner"},
+    "runs": HEAVY | RARE,
+    "status": HEAVY | RARE,
+    "simulate tiny.swf": HEAVY - {"numpy"} | {"asa.runner", "asa.estimators"},
+}
+"""By command, what it must not load, for that takes longer than the command itself; `make bench` prints how long."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A place with a workflow file, a run of it and a log."""
+    place = tmp_path_factory.mktemp("quick")
+    (place / "flow.toml").write_text(
+        'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
+    )
+    rows = [f"{job} {10 * job} -1 50 {1 + job % 4} -1 -1 {1 + job % 4} 60 -1 1 1 1 1 1 1 -1 -1" for job in range(30)]
+    (place / "tiny.swf").write_text("\n".join(["; MaxProcs: 4", *rows, ""]))
+    run = [ASA, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
+    subprocess.run(run, cwd=place, capture_output=True, check=True)
+    return place
+
+
+@pytest.mark.parametrize("command", HELD)
+def test_a_quick_command_loads_nothing_that_it_does_not_need(command, folder):
+    """Whole seconds went into that."""
     code = (
-        "import sys; from asa.cli import main; sys.argv = ['asa', '--help']\n"
+        f"import sys; from asa.cli import main; sys.argv = ['asa', *{command.split()}]\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        f"print(code, sorted({HELD[command]} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] in {"0 []", "None []"}
+
+
+def test_a_command_builds_and_imports_no_other():
+    """Whoever lists all commands has all; whoever calls one has that."""
+    code = (
+        "import sys; from asa.cli import main; sys.argv = ['asa', 'list']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(sorted({'numba', 'matplotlib', 'networkx', 'httpx', 'scipy'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted(m for m in sys.modules if m.startswith('asa.cli.')), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
+    assert done.stderr.splitlines()[-1] == "['asa.cli.app', 'asa.cli.lists', 'asa.cli.terminal']"

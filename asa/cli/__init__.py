@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit."""
     try:
-        from asa.cli.app import run_command  # half a second, in which somebody may think better of it
+        from asa.cli.app import run_command  # a moment, in which somebody may think better of it
     except KeyboardInterrupt:
         sys.stderr.write("asa: interrupted\n")
         sys.exit(_INTERRUPTED)

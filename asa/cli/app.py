@@ -1,42 +1,30 @@
-"""The entry point: gathers the commands, and turns errors into messages and exit codes."""
+"""The entry point: finds the command that is called, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
 import errno
+import inspect
 import logging
 import os
 import sys
 import threading
 import traceback
+from collections import UserDict
 from collections.abc import Callable
-from typing import Annotated, NoReturn
+from copy import copy
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from asa.cli.advise import advise
-from asa.cli.bank import app as bank_app
-from asa.cli.campaign import app as campaign_app
-from asa.cli.cancel import cancel
-from asa.cli.check import check
-from asa.cli.compare import compare
-from asa.cli.doctor import doctor
-from asa.cli.evaluate import evaluate
-from asa.cli.experiment import app as experiment_app
-from asa.cli.explain import explain
-from asa.cli.exports import app as export_app
-from asa.cli.imports import app as import_app
-from asa.cli.learn import learn
-from asa.cli.lists import lists
-from asa.cli.logs import logs
-from asa.cli.predict import predict
-from asa.cli.report import report
-from asa.cli.run import resume, run
-from asa.cli.schema import schema
-from asa.cli.show import show
-from asa.cli.status import runs, status
 from asa.cli.terminal import make_usable
 from asa.core import plugins
 from asa.errors import AsaError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["app", "run_command"]
 
@@ -45,8 +33,95 @@ _NOBODY_READS = 141
 _TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
 _TRACEBACK = "ASA_TRACEBACK"
 
-app = typer.Typer(
+_OURS: Final[Mapping[str, str]] = {
+    "check": "asa.cli.check:check",
+    "show": "asa.cli.show:show",
+    "run": "asa.cli.run:run",
+    "resume": "asa.cli.run:resume",
+    "status": "asa.cli.status:status",
+    "runs": "asa.cli.status:runs",
+    "explain": "asa.cli.explain:explain",
+    "logs": "asa.cli.logs:logs",
+    "report": "asa.cli.report:report",
+    "cancel": "asa.cli.cancel:cancel",
+    "compare": "asa.cli.compare:compare",
+    "doctor": "asa.cli.doctor:doctor",
+    "learn": "asa.cli.learn:learn",
+    "predict": "asa.cli.predict:predict",
+    "advise": "asa.cli.advise:advise",
+    "evaluate": "asa.cli.evaluate:evaluate",
+    "list": "asa.cli.lists:lists",
+    "schema": "asa.cli.schema:schema",
+    "bank": "asa.cli.bank:app",
+    "campaign": "asa.cli.campaign:app",
+    "experiment": "asa.cli.experiment:app",
+    "import": "asa.cli.imports:app",
+    "export": "asa.cli.exports:app",
+}
+"""Where the commands are that everybody has, in the order of the help; plug-ins add others."""
+
+
+class _Commands(UserDict[str, Any]):
+    """Commands by name, each imported and built when it is looked up: to build all takes longer than many a command."""
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            alone = _new_app()
+            _add(alone, name)
+            self[name] = get_group(alone).commands[name]
+        return super().__getitem__(name)
+
+
+class _Group(TyperGroup):
+    """All commands."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands(dict.fromkeys([*_OURS, *plugins.names("asa.commands")]))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by their names and first words, for which they are imported, but not built."""
+        whole, heads = _new_app(), _new_app()
+        for name in self.commands:
+            _add(whole, name)
+        for group in whole.registered_groups:
+            bare: Any = copy(group.typer_instance)
+            bare.registered_commands, bare.registered_groups = [], []
+            group.typer_instance = bare
+        heads.registered_groups = whole.registered_groups
+        alone = {
+            str(command.name): TyperCommand(name=command.name, help=command.help or inspect.getdoc(command.callback))
+            for command in whole.registered_commands
+        }
+        self.commands = {**alone, **get_group(heads).commands}
+        super().format_help(ctx, formatter)
+
+
+def _new_app(**given: Any) -> typer.Typer:
+    return typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False, **given)
+
+
+def _add(to: typer.Typer, name: str) -> None:
+    """Import a command, and add it."""
+    try:
+        command = plugins.load("asa.commands", name) if name in plugins.names("asa.commands") else _our_own(name)
+    except InputError as error:  # which is no reason to be without the others
+        to.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
+        return
+    if isinstance(command, typer.Typer):
+        to.add_typer(command, name=name)
+    else:
+        to.command(name)(command)
+
+
+def _our_own(name: str) -> Any:
+    module, _, attribute = _OURS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+app = _new_app(
     name="asa",
+    cls=_Group,
     help="""Submit the stages of a workflow ahead of time.
 
     On a supercomputer a workflow of several stages either asks for its largest stage's cores for the whole run, which
@@ -56,9 +131,6 @@ app = typer.Typer(
     A first look, on a simulated machine:  asa compare montage --system hpc2n --cores 112
     """,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    add_completion=False,
     epilog="Exit codes: 0 done, 1 failed, 2 the input cannot be used, 130 interrupted, 141 nobody reads the output any "
     "more.",
 )
@@ -81,42 +153,6 @@ def _common(
     pass
 
 
-def _gather() -> None:
-    app.command("check")(check)
-    app.command("show")(show)
-    app.command("run")(run)
-    app.command("resume")(resume)
-    app.command("status")(status)
-    app.command("runs")(runs)
-    app.command("explain")(explain)
-    app.command("logs")(logs)
-    app.command("report")(report)
-    app.command("cancel")(cancel)
-    app.command("compare")(compare)
-    app.command("doctor")(doctor)
-    app.command("learn")(learn)
-    app.command("predict")(predict)
-    app.command("advise")(advise)
-    app.command("evaluate")(evaluate)
-    app.command("list")(lists)
-    app.command("schema")(schema)
-    app.add_typer(bank_app, name="bank")
-    app.add_typer(campaign_app, name="campaign")
-    app.add_typer(experiment_app, name="experiment")
-    app.add_typer(import_app, name="import")
-    app.add_typer(export_app, name="export")
-    for name in plugins.names("asa.commands"):
-        try:
-            command = plugins.load("asa.commands", name)
-        except InputError as error:  # which is no reason to be without the others
-            app.command(name, help=f"It {error.message}.", context_settings=_TAKES_ANY)(_refusing(error))
-            continue
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-
-
 def _refusing(error: InputError) -> Callable[[], None]:
     def command() -> None:
         raise error
@@ -129,7 +165,6 @@ def run_command() -> None:
     make_usable()
     logging.captureWarnings(capture=True)
     try:
-        _gather()
         try:
             app(standalone_mode=True)
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +23,12 @@ _OURS = "asa-client"
 
 
 @cache
+def _installed() -> Any:  # of another type since Python 3.12
+    return entry_points()  # which reads a file of every package
+
+
 def _group(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}
+    return {point.name: point for point in _installed().select(group=group)}
 
 
 def names(group: str) -> list[str]:
@@ -82,9 +87,23 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
 
 def _definition(point: EntryPoint) -> ast.FunctionDef | ast.ClassDef | None:
     """Find a documented function or class where its entry point says; None if it is only imported there."""
-    spec = find_spec(point.module)
+    spec = _spec(point.module)
     if spec is None or spec.origin is None or not spec.has_location:
         return None
-    tree = ast.parse(Path(spec.origin).read_bytes())
-    kinds = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    kinds = (node for node in _tree(spec.origin).body if isinstance(node, ast.FunctionDef | ast.ClassDef))
     return next((node for node in kinds if node.name == point.attr and ast.get_docstring(node)), None)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Find a module of this package, without importing the packages that it is in."""
+    ours, room, *below = module.split(".")
+    spec = find_spec(name := f"{ours}.{room}")
+    for part in below:
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations) if spec else None
+    return spec
+
+
+@cache
+def _tree(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_bytes())

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-import networkx as nx
-
 from asa.errors import InputError, near
 from asa.spec.calls import run_by
 from asa.spec.parameters import Parameter
@@ -97,7 +95,10 @@ class _Checks:
         self._flow = workflow
         self._folder = folder
         self._told: set[Location] = set()
-        self._before = {name: nx.ancestors(workflow.graph, name) for name in workflow.stages}
+        self._before: dict[str, set[str]] = {}  # by stage, all that have ended when it begins
+        for name in workflow.order:
+            after = workflow.stages[name].after
+            self._before[name] = set(after).union(*(self._before[before] for before in after))
 
     def run(self) -> None:
         texts = [text for stage in self._flow.stages.values() for text in self._texts(stage)]

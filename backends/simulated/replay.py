@@ -6,7 +6,7 @@ papers do not mention: `Rules` names them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,9 +16,14 @@ from asa.core.plugins import unknown_name
 from asa.errors import InputError
 from asa.history import JobHistory
 
+from .cores.plain import schedule_short
 from .table import JobTable
 
 __all__ = ["PRESETS", "Rules", "preset_rules", "replay", "replayed"]
+
+# what plain Python may be given to do: a fraction of a second
+_SHORT = 60_000  # jobs
+_PATIENCE = 2_000_000  # looks at queued and running ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,14 @@ def replay(
     cores: NDArray[np.int64],
     capacity: int,
     rules: Rules | None = None,
+    *,
+    once: bool = False,
 ) -> NDArray[np.int64]:
     """Start of each job of a log.
 
     `submit`, `run`, `request`, `cores`: columns of equal length, in order of submission; runs of at least 1 s,
     widths of 1 to `capacity`. A run longer than its request goes on past its expected end.
+    `once`: nothing else will be replayed by this process, so that compiled code is loaded only where that pays.
 
     Notes
     -----
@@ -92,13 +100,18 @@ def replay(
     >>> replay(*columns, capacity=4, rules=Rules(backfill=False)).tolist()
     [0, 9, 18]
     """
-    from .cores.fast import schedule_all  # noqa: PLC0415 - numba takes a third of a second to import
-
     columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (submit, run, request, cores)]
     rules = rules or Rules()
     overruns = bool(np.any(columns[1] > columns[2]))
     lasting = rules.extra == "all" and rules.candidates == "request" and not rules.flags[3] and not overruns
-    return schedule_all(columns, capacity, None if rules == Rules() and lasting else (*rules.flags, lasting))
+    usual = lasting and replace(rules, backfill=True) == Rules()
+    if once and usual and 0 < len(submit) <= _SHORT:
+        start = schedule_short(columns, capacity, backfill=rules.backfill, patience=_PATIENCE)
+        if start is not None:
+            return start
+    from .cores.fast import schedule_all  # noqa: PLC0415 - loading what numba compiled takes half a second
+
+    return schedule_all(columns, capacity, None if usual and rules.backfill else (*rules.flags, lasting))
 
 
 def replayed(jobs: JobTable, capacity: int, rules: Rules | None = None, *, source: str = "") -> JobHistory:

@@ -140,7 +140,7 @@ def schedule(
     if name in ("easy", "fcfs") and outages is None and not settings:
         chosen = replace(rules, backfill=name == "easy")
         with _telling_of_compilation():
-            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen)
+            start = replay(table.submit, table.run, table.request, table.cores, log.cores, chosen, once=True)
         return Schedule(log, start, start + table.run, {})
     if preset != "default":
         raise InputError(
@@ -188,11 +188,15 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
 @contextmanager
 def _telling_of_compilation() -> Iterator[None]:
     """Say why nothing happens for a while, if it is because a loop is used for the first time."""
-    from asa.core.compiled import is_ready
 
     def tell() -> None:
-        loops = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
-        if not any(is_ready(loop.run_events) for loop in loops if loop is not None):
+        if "asa.core.compiled" not in sys.modules:
+            return  # plain Python is at work
+        from asa.core.compiled import is_ready
+
+        modules = [sys.modules.get(f"{__package__}.cores.{kind}_kernel") for kind in ("fast", "general")]
+        loops = [getattr(module, "run_events", None) for module in modules]  # none while it is being imported
+        if not any(is_ready(loop) for loop in loops if loop is not None):
             sys.stderr.write("asa: compiling the scheduler for its first use, which takes up to 20 s, once\n")
 
     timer = threading.Timer(_PATIENCE_S, tell)

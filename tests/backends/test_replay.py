@@ -7,6 +7,8 @@ import itertools
 
 import numpy as np
 import pytest
+from asa.backends.simulated import replay as replay_module
+from asa.backends.simulated.cores.plain import schedule_short
 from asa.backends.simulated.replay import PRESETS, Rules, preset_rules, replay
 from asa.backends.simulated.swf import read_swf
 from hypothesis import example, given, settings
@@ -89,6 +91,42 @@ def test_compiled_or_not_it_is_one_function(plain_cores, jobs, rules):
     """The source itself gives the same."""
     plain = plain_cores("fast").schedule_all(columns(jobs), CAPACITY, (*rules.flags, False))
     assert replay(*columns(jobs), CAPACITY, rules).tolist() == plain.tolist()
+
+
+@settings(max_examples=300)
+@given(jobs_of_a_log, st.booleans())
+def test_what_plain_python_does_of_a_short_log_is_the_same(jobs, backfill):
+    """It is another loop, for one log; it knows no runs beyond their requests."""
+    told = columns([(submit, min(run, request), request, cores) for submit, run, request, cores in jobs])
+    plain = schedule_short(told, CAPACITY, backfill=backfill, patience=10**6)
+    assert plain.tolist() == replay(*told, CAPACITY, Rules(backfill=backfill)).tolist()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("backfill", [True, False])
+@pytest.mark.parametrize("name", ["KTH-SP2-1996-2-unfiltered", "lublin_256", "CTC-SP2-1996-3.1-cln"])
+def test_what_plain_python_does_of_a_real_trace_is_the_same(data, name, backfill):
+    """Job by job."""
+    trace = read_swf(data / "swf" / f"{name}.swf.gz")
+    t = trace.table
+    told = [t.submit, t.run, t.request, t.cores]
+    plain = schedule_short(told, trace.cores, backfill=backfill, patience=10**9)
+    assert np.array_equal(plain, replay(*told, trace.cores, Rules(backfill=backfill)))
+
+
+def test_a_log_that_takes_plain_python_too_long_is_left_to_compiled_code(monkeypatch):
+    """As one with a long queue; so is one whose jobs run beyond their requests, which plain Python does not know."""
+    jobs = [(number, 50, 60, 6 if number % 3 else 3) for number in range(200)]
+    over = [(0, 20, 10, 5), (1, 5, 5, 6), (2, 30, 30, 3)]
+    assert schedule_short(columns(jobs), CAPACITY, backfill=True, patience=100) is None
+    loops = []
+    monkeypatch.setattr(replay_module, "_PATIENCE", 100)
+    real = replay_module.schedule_short
+    monkeypatch.setattr(replay_module, "schedule_short", lambda *a, **k: loops.append(real(*a, **k)))
+    for given_jobs in (jobs, over):
+        told = columns(given_jobs)
+        assert replay(*told, CAPACITY, once=True).tolist() == replay(*told, CAPACITY).tolist()
+    assert loops == [None]
 
 
 def reservation(jobs, starts, head, now):
