@@ -16,26 +16,21 @@ from asa.estimators import Asa, Prediction, nearest
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.geometry import JobGeometry
 from asa.history import JobHistory
-from asa.studies.accuracy.study import (
+from asa.studies.accuracy.prequential import Forecasts, oracle, prequential
+from asa.studies.accuracy.scores import (
     Course,
-    Forecasts,
     Score,
-    StartEstimates,
     block_range,
     closest,
-    evaluate,
-    installed,
     judge,
     log10_errors,
-    oracle,
     pinball,
-    prequential,
-    read_start_estimates,
     regret_bound,
     rounds_ended,
-    score_start_estimates,
     within_factor,
 )
+from asa.studies.accuracy.start_estimates import StartEstimates, read_start_estimates, score_start_estimates
+from asa.studies.accuracy.study import evaluate, installed
 from asa.studies.accuracy.table import draw, render
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
@@ -783,7 +778,7 @@ def test_traces_of_one_name_are_told_apart():
 def test_a_figure_has_a_row_of_panels_a_trace(monkeypatch, tmp_path):
     """Lines carry the course of each estimator; the last panel is of `asa`, or of the first."""
     drawn = []
-    monkeypatch.setattr("asa.studies.accuracy.table.save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("asa.studies.present.save_figure", lambda figure, path: drawn.append(figure))
     histories = {"one": random_history(200, 1), "two": random_history(120, 2)}
     scores = evaluate(histories, {"recaller": Recaller, "asa": Quiet})
     draw(scores, tmp_path / "a.png")

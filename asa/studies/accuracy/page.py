@@ -9,7 +9,7 @@ from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, 
 from asa.report.page.drawing import curves, strips
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.accuracy.convergence_figures import convergence_figures, followed
-from asa.studies.accuracy.study import Score
+from asa.studies.accuracy.scores import Score
 from asa.studies.accuracy.table import (
     ACCURACY,
     ACCURACY_NOTE,
@@ -18,7 +18,7 @@ from asa.studies.accuracy.table import (
     REFERENCES,
     SECONDS,
     SECONDS_NOTE,
-    Measure,
+    ScoreMeasure,
     best_of,
     by_geometry,
     short_names,
@@ -262,7 +262,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
         yield Folded("By geometry", [_geometries(geometries)])
 
 
-def _measured(scores: Sequence[Score], measures: Sequence[Measure], caption: str) -> Table:
+def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> Table:
     """Make a table as a terminal has it; what is a range there is words here."""
     told = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
     marks = {
@@ -273,12 +273,12 @@ def _measured(scores: Sequence[Score], measures: Sequence[Measure], caption: str
     return Table(columns, rows, caption, marks)
 
 
-def _column(measure: Measure, scores: Sequence[Score]) -> Column:
+def _column(measure: ScoreMeasure, scores: Sequence[Score]) -> Column:
     is_range = any(len(measure.values(one)) > 1 for one in scores)
     return Column(measure.heading, None if is_range else measure.decimals)
 
 
-def _value(measure: Measure, score: Score) -> str | float:
+def _value(measure: ScoreMeasure, score: Score) -> str | float:
     values = measure.values(score)
     return values[0] if len(values) == 1 else measure.text(score)
 

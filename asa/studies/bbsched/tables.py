@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, mean_interval
+from asa.studies.present import Measure, shares_of_best
 
 from .comparison import Outcome, Part
 from .paper import WINDOW
@@ -22,8 +22,7 @@ __all__ = [
     "SSD_MEASURES",
     "By",
     "Grid",
-    "Measure",
-    "Standing",
+    "Rank",
     "area",
     "arrange",
     "breakdown",
@@ -51,18 +50,6 @@ Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
 """Outcomes by workload and method: one for each seed, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A figure of an outcome."""
-
-    name: str  # of the field of `Outcome`
-    words: str
-    scale: float = 1.0  # what it is multiplied by to be shown, in this unit
-    unit: str = ""
-    digits: int = 2
-    is_loss: bool = False  # the less of it, the better
-
-
 _NODES = Measure("node_usage", "node usage", 100, "%")
 _BUFFER = Measure("burst_buffer_usage", "burst-buffer usage", 100, "%")
 _WAIT = Measure("average_wait_s", "average wait", 1 / 3600, "h", is_loss=True)
@@ -81,7 +68,7 @@ SSD_MEASURES: Final = (
 """What it compares where jobs ask for SSD, too."""
 
 
-class Standing(StrEnum):
+class Rank(StrEnum):
     """How a method stands among others.
 
     Tied is who is within 1 % of the best. Close is who is not, but for whom the seeds do not tell: the 95 % interval
@@ -119,7 +106,7 @@ def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: st
     return mean_interval((100 * (ours / theirs - 1)).tolist())
 
 
-def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Standing]:
+def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Rank]:
     """Say how each method stands on a workload."""
     found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
     means = {method: float(some.mean()) for method, some in found.items()}
@@ -128,13 +115,13 @@ def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dic
     for method, mean in means.items():
         behind = mean_interval((found[method] - found[leader]).tolist())
         if mean == means[leader]:
-            told[method] = Standing.BEST
+            told[method] = Rank.BEST
         elif abs(mean - means[leader]) <= _TIE * abs(means[leader]):
-            told[method] = Standing.TIED
+            told[method] = Rank.TIED
         elif abs(behind.mean) <= behind.half:
-            told[method] = Standing.CLOSE
+            told[method] = Rank.CLOSE
         else:
-            told[method] = Standing.WORSE
+            told[method] = Rank.WORSE
     return told
 
 
@@ -178,17 +165,9 @@ def _time(edge_s: int | None) -> str:
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:
-    """Normalise figures as the paper's Kiviat graphs do: 1 for the best method, 0 for the worst.
-
-    Of what should be little the reciprocals are taken. Where all are the same, all are best.
-    """
-    means = np.array([[values(some, one.name).mean() for one in measures] for some in methods.values()])
-    is_loss = np.array([one.is_loss for one in measures])
-    goods = np.where(is_loss, 1 / np.maximum(means, 1e-9), means)
-    low, spread = goods.min(axis=0), np.ptp(goods, axis=0)
-    is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
-    shares = np.where(is_one, 1.0, (goods - low) / np.where(is_one, 1.0, spread))
-    return dict(zip(methods, shares, strict=True))
+    """Normalise figures as the paper's Kiviat graphs do, see `asa.studies.present.shares_of_best`."""
+    means = [[float(values(some, one.name).mean()) for one in measures] for some in methods.values()]
+    return dict(zip(methods, shares_of_best(means, [one.is_loss for one in measures]), strict=True))
 
 
 def area(shares: NDArray[np.float64]) -> float:

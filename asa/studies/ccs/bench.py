@@ -18,7 +18,7 @@ from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import oculus
 from asa.core.documents import read_json
 
-__all__ = ["Effort", "Figure", "Speed", "filled", "measure", "requests"]
+__all__ = ["Effort", "PlannerFigure", "Speed", "filled", "measure", "requests"]
 
 _MIX = (
     # cores, share of jobs, hours: Example 3's walltimes over their accuracy, which is what was asked for
@@ -41,7 +41,7 @@ _PER_NODE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PlannerFigure:
     """What was measured, and what the paper has for it, on 8 pinned threads of C."""
 
     what: str
@@ -70,7 +70,7 @@ class Effort(NamedTuple):
 class Speed:
     """All that was measured."""
 
-    figures: tuple[Figure, ...]
+    figures: tuple[PlannerFigure, ...]
     slots: int  # slots of the cores' vector, and how long the plan is, with 10,000 jobs in it
     weeks: float
     # plans of more and more jobs, which grow longer: jobs, slots, and microseconds to plan a request
@@ -126,33 +126,33 @@ def filled(jobs: int, *, seed: int = 1, entries: list[Entry] | None = None) -> P
 def measure(on_progress: Callable[[str], None] = lambda _: None, *, jobs: int = 10_000) -> Speed:
     """Measure everything; takes a minute or so. `jobs` are in the plan where the paper has 10,000."""
     filled(50)  # compiles
-    figures: list[Figure] = []
+    figures: list[PlannerFigure] = []
     on_progress("filling the plan")
     plan, longer = _growing(jobs)
     cores = plan.cluster.used["ncpus"]
     last = max(job.placement.end for job in plan.jobs.values() if job.placement is not None)
     slots, weeks = len(cores), last / (7 * 86_400)
     on_progress("backfilling")
-    figures.append(Figure("backfills", _backfills(plan), "1/s", 500))
+    figures.append(PlannerFigure("backfills", _backfills(plan), "1/s", 500))
     on_progress("submitting")
-    figures.append(Figure("submissions", _submissions(plan), "1/s", 100))
+    figures.append(PlannerFigure("submissions", _submissions(plan), "1/s", 100))
     on_progress("planning an array")
     array = Request.parse(f"rset=ncpus=1,walltime=2h,array=0-{jobs - 1}")
     seconds = _timed(lambda: plan.submit(array, now=60))
-    figures.append(Figure(f"an array of {jobs:,} jobs", seconds, "s", 30 * jobs / 10_000, more_is_better=False))
+    figures.append(PlannerFigure(f"an array of {jobs:,} jobs", seconds, "s", 30 * jobs / 10_000, more_is_better=False))
     on_progress("recovering")
-    figures.append(Figure(f"{jobs // 2:,} jobs recovered", _recovery(jobs // 2), "s", 20 * jobs / 10_000, False))  # noqa: FBT003
+    figures.append(PlannerFigure(f"{jobs // 2:,} jobs recovered", _recovery(jobs // 2), "s", 20 * jobs / 10_000, False))  # noqa: FBT003
     on_progress("sorting")
     many = [job for job in plan.jobs.values() if job.phase is Phase.PLANNED]
     many = (many * (60_000 // len(many) + 1))[:60_000]
     random.Random(1).shuffle(many)
     sort = _timed(lambda: plan.in_order(many))
-    figures.append(Figure("60,000 jobs sorted by priority", 1000 * sort, "ms", 20, more_is_better=False))
+    figures.append(PlannerFigure("60,000 jobs sorted by priority", 1000 * sort, "ms", 20, more_is_better=False))
     on_progress("measuring memory")
     for request, _ in zip(requests(5), range(max(3 * jobs // 2 - len(plan.jobs), 0)), strict=False):
         plan.submit(request, now=60)
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    figures.append(Figure(f"memory with {len(plan.jobs):,} jobs", megabytes, "MB", 6_000, more_is_better=False))
+    figures.append(PlannerFigure(f"memory with {len(plan.jobs):,} jobs", megabytes, "MB", 6_000, more_is_better=False))
     on_progress("splitting jobs")
     return Speed(tuple(figures), slots, weeks, longer, tuple(_split(jobs // 4)))
 

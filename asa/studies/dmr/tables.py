@@ -14,13 +14,13 @@ from asa.core.intervals import Interval, mean_interval, statistic_interval
 from .paper import TABLE_2, TABLE_3, TABLE_4, TABLE_4_MEASURES
 from .study import VERSIONS, Actions, Study, Version, Which
 
-__all__ = ["Row", "table_2", "table_3", "table_4"]
+__all__ = ["PaperRow", "table_2", "table_3", "table_4"]
 
 Means = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PaperRow:
     """A number of the paper, and ours."""
 
     jobs: int | None  # of the workload; None for all of them
@@ -41,7 +41,7 @@ def _measured(study: Study, which: Which, version: Version, jobs: int, what: str
     return [getattr(one.measures, what) for one in study.outcomes[which, version, jobs]]
 
 
-def table_2(study: Study) -> list[Row]:
+def table_2(study: Study) -> list[PaperRow]:
     """Actions of a job in the largest preliminary workload, and the seconds that one took."""
     jobs = study.jobs("preliminary")[-1]
     rows = []
@@ -50,12 +50,14 @@ def table_2(study: Study) -> list[Row]:
         for field in fields(Actions):
             values = [getattr(one.actions, field.name) for one in study.outcomes["preliminary", version, jobs]]
             rows.append(
-                Row(jobs, version, field.name, papers.get(field.name), _possible(field.name, mean_interval(values)))
+                PaperRow(
+                    jobs, version, field.name, papers.get(field.name), _possible(field.name, mean_interval(values))
+                )
             )
     return rows
 
 
-def table_3(study: Study) -> list[Row]:
+def table_3(study: Study) -> list[PaperRow]:
     """Means over the sizes of preliminary workloads, and deviations: of utilisation, and of the gains of jobs.
 
     Deviations have no interval: where sizes hardly differ it would not hold.
@@ -74,13 +76,13 @@ def table_3(study: Study) -> list[Row]:
             by_seed = np.moveaxis(np.array(values), 2, 0)
             mean, deviation = (statistic_interval(_of(statistic, by_size), by_seed) for statistic in (_mean, _std))
             mean = _possible(what, mean) if what == measure else mean
-            rows.append(Row(None, version, what, papers[version][0], mean))
+            rows.append(PaperRow(None, version, what, papers[version][0], mean))
             no_more = Interval(deviation.mean, math.nan, math.nan)
-            rows.append(Row(None, version, f"{what}, deviation", papers[version][1], no_more))
+            rows.append(PaperRow(None, version, f"{what}, deviation", papers[version][1], no_more))
     return rows
 
 
-def table_4(study: Study) -> list[Row]:
+def table_4(study: Study) -> list[PaperRow]:
     """Means of jobs in the throughput workloads, and their change: of utilisation in points, else in percent."""
     rows = []
     for jobs in study.jobs("throughput"):
@@ -92,9 +94,9 @@ def table_4(study: Study) -> list[Row]:
             for column, version in enumerate(("fixed", "flexible")):
                 paper = papers[column] if papers else None
                 found = mean_interval(by_seed[:, column].tolist())
-                rows.append(Row(jobs, version, what, paper, _possible(what, found)))
+                rows.append(PaperRow(jobs, version, what, paper, _possible(what, found)))
             paper = change(np.array(papers)) if papers else None
-            rows.append(Row(jobs, "change", what, paper, statistic_interval(change, by_seed)))
+            rows.append(PaperRow(jobs, "change", what, paper, statistic_interval(change, by_seed)))
     return rows
 
 

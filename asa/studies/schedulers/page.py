@@ -11,7 +11,7 @@ from asa.core.intervals import Interval
 from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
-from asa.studies.schedulers.study import Place, SchedulerResults, Side, Standing
+from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStanding, Side
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 
 __all__ = ["scheduler_pages", "schedulers_page"]
@@ -150,7 +150,7 @@ def _plainly(results: SchedulerResults) -> Iterator[str]:
     yield _rests_on(results, told)
 
 
-def _costs(quick: Standing, told: Sequence[Standing]) -> Iterator[str]:
+def _costs(quick: SchedulerStanding, told: Sequence[SchedulerStanding]) -> Iterator[str]:
     if quick.is_thrifty:
         yield f"`{quick.strategy}` is among those that cost least."
         return
@@ -162,7 +162,7 @@ def _costs(quick: Standing, told: Sequence[Standing]) -> Iterator[str]:
     )
 
 
-def _suffering(quick: Standing, told: Sequence[Standing]) -> str:
+def _suffering(quick: SchedulerStanding, told: Sequence[SchedulerStanding]) -> str:
     """Say what the others suffer by who is quickest, and by whom most."""
     if not quick.longer:
         words = f"Whether everybody else waits longer for `{quick.strategy}` cannot be told from chance"
@@ -177,7 +177,7 @@ def _suffering(quick: Standing, told: Sequence[Standing]) -> str:
     return f"{words}; most for `{worst.strategy}`, by {_longer_wait_s(worst):,.0f} s."
 
 
-def _rests_on(results: SchedulerResults, told: Sequence[Standing]) -> str:
+def _rests_on(results: SchedulerResults, told: Sequence[SchedulerStanding]) -> str:
     seeds, cells = results.campaign.seeds, told[0].cells
     ran = f"{seeds} moment{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
     if seeds == 1:
@@ -185,7 +185,7 @@ def _rests_on(results: SchedulerResults, told: Sequence[Standing]) -> str:
     return f"This rests on {ran}; what is called clear, or told apart, is so beyond chance, with 95 %."
 
 
-def _beside_base(one: Standing, told: Sequence[Standing]) -> str:
+def _beside_base(one: SchedulerStanding, told: Sequence[SchedulerStanding]) -> str:
     """Say how long a strategy takes beside Big Job, or Big Job beside Per-Stage."""
     base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
     [beside] = [other for other in told if other.strategy == base]
@@ -298,8 +298,8 @@ def _cell(one: Place) -> tuple[str, str, str, int]:
     return one.world, one.scheduler, one.workflow, one.cores
 
 
-def _by_scheduler(standings: Iterable[Standing]) -> dict[str, list[Standing]]:
-    by: dict[str, list[Standing]] = {}
+def _by_scheduler(standings: Iterable[SchedulerStanding]) -> dict[str, list[SchedulerStanding]]:
+    by: dict[str, list[SchedulerStanding]] = {}
     for one in standings:
         by.setdefault(one.scheduler, []).append(one)
     return by
@@ -313,12 +313,14 @@ def _counted(names: Sequence[str], of: int, among: int) -> str:
     return ", ".join(f"{name} under {names.count(name)} of {of}" for name in counts)
 
 
-def _span(one: Standing) -> str:
+def _span(one: SchedulerStanding) -> str:
     bounds = written(one.makespan, 2)
     return f"{one.makespan.mean:.2f}{f' ({bounds})' if bounds else ''}"
 
 
-def _first_of(standings: Sequence[Standing], is_near: Callable[[Standing], bool]) -> tuple[Standing, str]:
+def _first_of(
+    standings: Sequence[SchedulerStanding], is_near: Callable[[SchedulerStanding], bool]
+) -> tuple[SchedulerStanding, str]:
     """Give the quickest of those that cannot be told apart, and name them: who did the same, and who nearly so."""
     first, *others = sorted(filter(is_near, standings), key=_makespan)
     same = [one.strategy for one in others if math.isclose(one.makespan.mean, first.makespan.mean)]
@@ -329,7 +331,7 @@ def _first_of(standings: Sequence[Standing], is_near: Callable[[Standing], bool]
     return first, f"{words} (not told apart from {', '.join(near)})" if near else words
 
 
-def _quickest(standings: Sequence[Standing]) -> str:
+def _quickest(standings: Sequence[SchedulerStanding]) -> str:
     """Say who is quickest, and who of those that cost little; nobody is held against himself."""
     quick, words = _first_of(standings, lambda one: one.is_as_quick)
     beside = [] if quick.strategy == QUICK_BASE else [f"{_span(quick)} of Big Job's makespan"]
@@ -342,7 +344,7 @@ def _quickest(standings: Sequence[Standing]) -> str:
     return words
 
 
-def _sentence(standings: Sequence[Standing]) -> str:
+def _sentence(standings: Sequence[SchedulerStanding]) -> str:
     """Say who is quickest under a scheduler, who of those that cost little, and who harms others most."""
     words = f"Under `{standings[0].scheduler}` quickest: {_quickest(standings)}"
     worst = max(standings, key=_longer_wait_s)
@@ -375,15 +377,15 @@ def _overview(results: SchedulerResults) -> Iterator[Part]:
             yield _matrix(heading, rows, words, 2, {})
 
 
-def _makespan(one: Standing) -> float:
+def _makespan(one: SchedulerStanding) -> float:
     return one.makespan.mean
 
 
-def _core_hours(one: Standing) -> float:
+def _core_hours(one: SchedulerStanding) -> float:
     return one.core_hours.mean
 
 
-def _longer_wait_s(one: Standing) -> float:
+def _longer_wait_s(one: SchedulerStanding) -> float:
     return one.longer_wait_s.mean
 
 
@@ -406,7 +408,7 @@ def _matrix(
     return Table([Column(heading), *(Column(name, digits) for name in strategies)], rows, caption, marks)
 
 
-def _others(standings: Sequence[Standing]) -> list[Part]:
+def _others(standings: Sequence[SchedulerStanding]) -> list[Part]:
     rows: dict[str, dict[str, float]] = {}
     intervals: dict[tuple[str, str], tuple[float, float]] = {}
     for one in standings:
@@ -424,7 +426,7 @@ def _others(standings: Sequence[Standing]) -> list[Part]:
     return [Text((_OTHERS,)), Figure(drawn, words), _harm(standings)]
 
 
-def _harm(standings: Sequence[Standing]) -> Table:
+def _harm(standings: Sequence[SchedulerStanding]) -> Table:
     columns = [
         Column("Scheduler"), Column("Strategy"), Column("Wait without, s", 0), Column("Longer by, s", 1),
         Column("95 %"), Column("Beyond Per-Stage, s", 1, "Longer than with Per-Stage, which asks for nothing ahead"),
@@ -448,7 +450,7 @@ def _harm(standings: Sequence[Standing]) -> Table:
     return Table(columns, rows, "The others. Marked: beyond chance.", marks)
 
 
-def _standings(standings: Sequence[Standing]) -> Table:
+def _standings(standings: Sequence[SchedulerStanding]) -> Table:
     columns = [
         Column("Scheduler"), Column("Strategy"), Column("Makespan, over Big Job's", 3), Column("95 %"),
         Column("Core-hours, over Per-Stage's", 3), Column("95 %"),
@@ -513,7 +515,7 @@ def _jobs(place: Place) -> Figure:
     return Figure(drawn, f"`{place.strategy}`, moment {place.seed}.")
 
 
-def _axes(standings: Sequence[Standing]) -> dict[str, list[float]]:
+def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
     """Give by axis each strategy's place on it, see `_BETTER`."""
     axes = {
         "makespan": _least_over([one.makespan.mean for one in standings]),

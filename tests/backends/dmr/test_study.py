@@ -21,7 +21,7 @@ from asa.studies.dmr.feitelson import ARRIVAL_S, draw
 from asa.studies.dmr.fit import fit_times, misfit
 from asa.studies.dmr.series import compare, evolution
 from asa.studies.dmr.study import run_workload, study
-from asa.studies.dmr.tables import Row, table_2, table_3, table_4
+from asa.studies.dmr.tables import PaperRow, table_2, table_3, table_4
 from asa.studies.dmr.workloads import measure, preliminary, throughput
 
 SEEDS = 6
@@ -122,7 +122,7 @@ def test_measures_are_worked_out_from_records():
 
 def test_a_row_tells_json_what_is_known():
     """One seed has no spread, and what never happened no mean."""
-    [of_one, of_none] = [Row(50, "fixed", "waiting", None, mean_interval(values)) for values in ([1.0], [])]
+    [of_one, of_none] = [PaperRow(50, "fixed", "waiting", None, mean_interval(values)) for values in ([1.0], [])]
     assert of_one.as_dict()["ours"] == {"value": 1.0, "low": None, "high": None}
     assert of_none.as_dict()["ours"]["value"] is None
 
