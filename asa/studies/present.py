@@ -84,7 +84,8 @@ class Measure:
 
     def scaled(self, found: Interval) -> Interval:
         """Give an interval as it is shown."""
-        return Interval(*(self.scale * value for value in (found.mean, found.low, found.high)), found.freedom)
+        scale = self.scale
+        return Interval(scale * found.mean, scale * found.low, scale * found.high, found.freedom)
 
 
 def print_json(document: Any) -> None:

@@ -111,7 +111,7 @@ def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Table:
                 mark, style = _MARKS[compared.verdict]
                 ours = number(compared.ours.mean, digits)
                 cells.append(Text.assemble(ours, (f"/{compared.published:g} ", "dim"), (mark, style)))
-            rows.append([f"{row.cores:5d}", *cells])
+            rows.append(Row([f"{row.cores:5d}", *cells]))
     return Table(["Cores", *(heading for heading, _ in _ACCURACY.values())], rows, workflow, wraps=())
 
 

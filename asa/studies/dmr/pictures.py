@@ -86,7 +86,7 @@ def _by_application(
 ) -> None:
     """Draw a row for each kind of numbers of a job, and a panel for each application."""
     applications = sorted({one.application for one in jobs})
-    panels = []
+    panels: list[Panel] = []
     for words, what in rows.items():
         for application in applications:
             told = [getattr(one, what) for one in jobs if one.application == application]
