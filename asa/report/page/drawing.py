@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -134,18 +134,12 @@ def gantt(run: Timeline, title: str = "") -> str:
         _spans(canvas, run, lane, y + 4, row - 9, x, colours)
         if belief is not None:
             _believed(canvas, run, lane, y + 1, x, most)
-    is_kept = any(part.kind == "kept" for lane in run.lanes for part in lane.spans)
-    _legend(
-        canvas,
-        [
-            *([("bar kept", _WORDS["kept"])] if is_kept else []),
-            ("bar pending", "pending"),
-            ("bar held", "held"),
-            ("bar running c0", "running"),
-            ("believed", "believed start"),
-            *([("believed wait", "believed end of its wait")] if any(b and b[0] != "start" for b in beliefs) else []),
-        ],
-    )
+    kinds = {"pending": "bar pending", "held": "bar held", "running": "bar running c0", "believed start": "believed"}
+    if any(part.kind == "kept" for lane in run.lanes for part in lane.spans):
+        kinds = {_WORDS["kept"]: "bar kept"} | kinds
+    if any(belief and belief[0] != "start" for belief in beliefs):
+        kinds["believed end of its wait"] = "believed wait"
+    _legend(canvas, [list(kinds)], kinds)
     return canvas.svg()
 
 
@@ -211,14 +205,24 @@ def _short(words: str, most: float) -> str:
     return words if len(words) <= most else f"{words[: max(int(most) - 1, 1)]}…"
 
 
-def _legend(canvas: _Canvas, entries: Iterable[tuple[str, str]], x: float = 12, y: float = 16) -> None:
-    for kind, words in entries:
-        if kind.startswith("believed"):
-            canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} {_DIAMOND}" class="{kind}"/>')
-        else:
-            canvas.box(x, y - 10, 14, 11, kind)
-        canvas.text(x + 19, y, words)
-        x += 34 + _LETTER * len(words)
+def _legend(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping[str, str]) -> None:
+    """Say in lines of words what each kind of shape stands for."""
+    for place, line in enumerate(lines):
+        x, y = 12.0, 16.0 + _LINE * place
+        for words in line:
+            kind = kinds[words]
+            if kind.startswith("believed"):
+                canvas.add(f'<path d="M{x + 7:.1f} {y - 10:.1f} {_DIAMOND}" class="{kind}"/>')
+            elif kind.startswith("mark "):
+                canvas.add(_mark(int(kind.removeprefix("mark ")), x + 7, y - 4))
+            elif kind == "published":
+                canvas.line(x, y - 4, x + 14, y - 4, kind)
+            elif kind.startswith("curve"):
+                canvas.line(x - 4, y - 4, x + 15, y - 4, kind)
+            else:
+                canvas.box(x, y - 10, 14, 11, kind)
+            canvas.text(x + 19, y, words)
+            x += 34 + _LETTER * len(words)
 
 
 # ---------------------------------------------------------------------- amounts
@@ -254,7 +258,8 @@ def bars(
     top, low = 14 + _LINE * len(lines) + 8, 72 if is_stacked else 30
     left, plot = 76.0, 250.0
     canvas = _Canvas(_WIDTH, top + plot + low + 8, title, f"{len(groups)} groups of {len(series)}")
-    _legend_rows(canvas, lines, {name: _colour(place, name) for place, name in enumerate(shown)})
+    kinds = {name: f"bar {_colour(place, name)}" for place, name in enumerate(shown)}
+    _legend(canvas, lines, kinds | {"published": "published"})
     ends = [
         max(sum(value for _, value in bar.parts), bar.high if bar.high == bar.high else 0)
         for g in groups.values()
@@ -312,20 +317,6 @@ def _rows(words: Sequence[str]) -> list[list[str]]:
         lines[-1].append(word)
         used += wide
     return lines
-
-
-def _legend_rows(canvas: _Canvas, lines: Sequence[Sequence[str]], kinds: Mapping[str, str]) -> None:
-    for place, line in enumerate(lines):
-        x, y = 12.0, 16.0 + _LINE * place
-        for word in line:
-            if word == "published":
-                canvas.line(x, y - 4, x + 14, y - 4, "published")
-            elif kinds[word].startswith("curve"):
-                canvas.line(x - 4, y - 4, x + 15, y - 4, kinds[word])
-            else:
-                canvas.box(x, y - 10, 14, 11, f"bar {kinds[word]}")
-            canvas.text(x + 19, y, word)
-            x += 34 + _LETTER * len(word)
 
 
 def _curve(place: int) -> str:
@@ -414,7 +405,7 @@ def curves(
     names = _rows(list(lines))
     left, top, plot = 76.0, 14.0 + _LINE * len(names) + 8, 260.0
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(lines)} curves")
-    _legend_rows(canvas, names, {name: _curve(place) for place, name in enumerate(lines)})
+    _legend(canvas, names, {name: _curve(place) for place, name in enumerate(lines)})
     xs = [a for points in lines.values() for a, _ in points]
     ys = [b for points in lines.values() for _, b in points]
     x, y = _scales(canvas, xs, ys, left, top, _WIDTH - left - 12, plot, powers=powers)
@@ -460,7 +451,7 @@ def strips(
     left = 20 + _LETTER * max((len(name) for name in rows), default=4)
     plot = row * len(rows)
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(rows)} rows of {len(of)}")
-    _legend_marks(canvas, lines, of)
+    _legend(canvas, lines, {name: f"mark {place}" for place, name in enumerate(of)})
     values = [value for told in rows.values() for value in told.values()]
     ends = [end for interval in whiskers.values() for end in interval]
     low, high = _ends([*values, *ends, *([] if goal is None else [goal])])
@@ -490,15 +481,6 @@ def strips(
                 words += f" ({_number(interval[0])} to {_number(interval[1])})"
             canvas.add(_mark(mark, at(value), beside, words))
     return canvas.svg()
-
-
-def _legend_marks(canvas: _Canvas, lines: Sequence[Sequence[str]], of: Sequence[str]) -> None:
-    for place, line in enumerate(lines):
-        x, y = 12.0, 16.0 + _LINE * place
-        for name in line:
-            canvas.add(_mark(of.index(name), x + 7, y - 4))
-            canvas.text(x + 19, y, name)
-            x += 34 + _LETTER * len(name)
 
 
 def _mark(place: int, x: float, y: float, words: str = "") -> str:
@@ -559,7 +541,7 @@ def kiviat(methods: Mapping[str, Sequence[float]], axes: Sequence[str], *, title
     top, radius = 14 + _LINE * len(names) + 30, 130.0
     cx, cy = _WIDTH / 2, top + radius
     canvas = _Canvas(_WIDTH, cy + radius + 34, title, f"{len(methods)} methods on {len(axes)} axes")
-    _legend_rows(canvas, names, {name: _curve(place) for place, name in enumerate(methods)})
+    _legend(canvas, names, {name: _curve(place) for place, name in enumerate(methods)})
 
     def at(place: int, share: float) -> tuple[float, float]:
         turn = 2 * math.pi * place / len(axes) - math.pi / 2
