@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -127,32 +126,26 @@ def _print_json(trials: Sequence[Trial]) -> None:
 
 
 def _print_table(told: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from asa.studies.present import Table, console, number
 
-    console = Console(highlight=False)
-    for age, rows in told.items():
-        rule = "accrues" if age else "does not accrue"
-        table = Table(
-            box=None,
-            padding=(0, 2, 0, 0),
-            pad_edge=False,
-            title=f"Where the age of dependent jobs {rule}: {rows[0].cells} cells of {starts} starts",
-            title_justify="left",
-        )
-        table.add_column("Strategy")
-        for heading in ("Makespan", "Core-hours", "Perceived", "All waits", "Dominated"):
-            table.add_column(heading, justify="right")
-        for row in rows:
-            table.add_row(
-                f"{row.strategy}{'=' if row.is_as_quick else ''}",
-                _interval(row.makespan),
-                _interval(row.core_hours),
-                *("-" if math.isnan(wait) else f"{wait:.2f}" for wait in (row.perceived_wait, row.total_wait)),
-                f"{row.dominated} of {row.cells}",
+    headings = ["Strategy", "Makespan", "Core-hours", "Perceived", "All waits", "Dominated"]
+    out = console()
+    for age, standings in told.items():
+        rows = [
+            (
+                f"{one.strategy}{'=' if one.is_as_quick else ''}",
+                _interval(one.makespan),
+                _interval(one.core_hours),
+                number(one.perceived_wait, 2),
+                number(one.total_wait, 2),
+                f"{one.dominated} of {one.cells}",
             )
-        console.print(table)
-        console.print()
+            for one in standings
+        ]
+        rule = "accrues" if age else "does not accrue"
+        title = f"Where the age of dependent jobs {rule}: {standings[0].cells} cells of {starts} starts"
+        out.print(Table(headings, rows, title, "table.title", is_ruled=False))
+        out.print()
     words = (
         "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts and cells, with",
         "95 % intervals (Student's t over starts). Waits, those between stages and all: their sum over Per-Stage's.",
@@ -161,7 +154,7 @@ def _print_table(told: Mapping[bool, Sequence[Standing]], starts: int, estimator
         "no more core-hours, or the reverse, beyond chance. Each of the two is right at once, for all strategies or",
         "all cells, with 95 % (Holm).",
     )
-    console.print(" ".join(words), style="dim")
+    out.print(" ".join(words), style="dim")
 
 
 def _interval(found: Interval) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from asa.core.intervals import Interval
+from asa.report.intervals import written
 from asa.studies.paper.findings import Accuracy, Breakdown, Claim, PaperResults, Usage
 from asa.studies.paper.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
 from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
+from asa.studies.present import Row, Table, number
 from asa.studies.schedulers.study import SchedulerResults, Standing
 from asa.studies.standings import MARGIN
 
@@ -70,131 +71,97 @@ def _title(words: str) -> RenderableType:
     return Padding(Text(words, style="bold"), (1, 0, 0, 0))
 
 
-def _table(title: str, first: Sequence[str], others: Sequence[str]) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    for heading in first:
-        table.add_column(heading, no_wrap=True)
-    for heading in others:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usages: Sequence[Usage]) -> RenderableType:
+def _of_metric(results: PaperResults, mode: str, workflow: str, metric: str, usages: Sequence[Usage]) -> Table:
     heading, digits = _HEADINGS[metric]
-    table = _table(f"{workflow}: {heading}", ("Cores",), STRATEGIES)
+    rows = []
     for cores in TABLE_1[workflow]:
-        row = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
-        table.add_row(f"{cores:5d}", *(_beside(compared, digits) for compared in row))
-        if any(one.ours.is_spread for one in row):
-            table.add_row("", *(_bounds(one, digits) for one in row), style="dim")
+        found = [getattr(one, metric) for one in usages if (one.workflow, one.cores) == (workflow, cores)]
+        rows.append(Row([f"{cores:5d}", *(_beside(compared, digits) for compared in found)]))
+        if any(one.ours.is_spread for one in found):
+            bounds = (written(one.ours, digits) for one in found)
+            rows.append(Row(["", *(f"{words}   " if words else "" for words in bounds)], "dim"))
     average = [getattr(one, metric) for one in results.normalised if (one.mode, one.workflow) == (mode, workflow)]
-    table.add_section()
-    table.add_row("above", *(_above(compared) for compared in average))
-    return table
+    rows.append(Row(["above", *(_above(compared) for compared in average)], begins_section=True))
+    return Table(["Cores", *STRATEGIES], rows, f"{workflow}: {heading}", wraps=())
 
 
 def _beside(compared: Compared, digits: int) -> Text:
     mark, style = _MARKS[compared.verdict]
     off = "" if math.isnan(compared.deviation) else f" {_percent(compared.deviation)}"
-    return Text.assemble(_number(compared.ours.mean, digits), (f"/{compared.published:,g}{off} ", "dim"), (mark, style))
+    return Text.assemble(number(compared.ours.mean, digits), (f"/{compared.published:,g}{off} ", "dim"), (mark, style))
 
 
 def _above(compared: Compared) -> Text:
     mark, style = _MARKS[compared.verdict]
-    return Text.assemble(f"{_signed(compared.ours.mean, 0)} %", (f"/{compared.published:+g} % ", "dim"), (mark, style))
+    ours = f"{number(compared.ours.mean, 0, '+')} %"
+    return Text.assemble(ours, (f"/{compared.published:+g} % ", "dim"), (mark, style))
 
 
 def _percent(deviation: float) -> str:
-    return f"{_signed(100 * deviation, 0)} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
+    return f"{number(100 * deviation, 0, '+')} %" if abs(deviation) < 10 else f"x{1 + deviation:.0f}"
 
 
-def _bounds(compared: Compared, digits: int) -> str:
-    found = compared.ours
-    return f"{_number(found.low, digits)} to {_number(found.high, digits)}   " if found.is_spread else ""
-
-
-def _number(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{_plain(value, digits):,.{digits}f}"
-
-
-def _plain(value: float, digits: int) -> float:
-    return round(value, digits) + 0.0  # no zero with a sign
-
-
-def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> RenderableType:
-    table = _table(workflow, ("Cores",), [heading for heading, _ in _ACCURACY.values()])
+def _of_accuracies(workflow: str, accuracies: Sequence[Accuracy]) -> Table:
+    rows = []
     for row in accuracies:
         if row.workflow == workflow:
             cells = []
             for name, (_, digits) in _ACCURACY.items():
                 compared: Compared = getattr(row, name)
                 mark, style = _MARKS[compared.verdict]
-                ours = _number(compared.ours.mean, digits)
+                ours = number(compared.ours.mean, digits)
                 cells.append(Text.assemble(ours, (f"/{compared.published:g} ", "dim"), (mark, style)))
-            table.add_row(f"{row.cores:5d}", *cells)
-    return table
+            rows.append(Row([f"{row.cores:5d}", *cells]))
+    return Table(["Cores", *(heading for heading, _ in _ACCURACY.values())], rows, workflow, wraps=())
 
 
-def _of_convergences(results: PaperResults) -> RenderableType:
-    title = "Fig. 5, following a wait that changes, by the sampling policy"
-    table = _table(title, ("Policy",), ("Hits %", "Found after", "Lost after drops %", "Lost after rises %"))
+def _of_convergences(results: PaperResults) -> Table:
+    rows = []
     for one in results.convergences:
         shares = [one.hits_percent, one.lost_after_drops_percent, one.lost_after_rises_percent]
-        hits, drops, rises = (_number(sum(share) / len(share), 0) if share else "-" for share in shares)
-        table.add_row(one.policy, hits, _number(one.found_after, 0), drops, rises)
-    return table
+        hits, drops, rises = (number(sum(share) / len(share), 0) if share else "-" for share in shares)
+        rows.append((one.policy, hits, number(one.found_after, 0), drops, rises))
+    headings = ["Policy", "Hits %", "Found after", "Lost after drops %", "Lost after rises %"]
+    return Table(headings, rows, "Fig. 5, following a wait that changes, by the sampling policy", wraps=())
 
 
-def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> RenderableType:
+def _of_breakdowns(mode: str, workflow: str, breakdowns: Sequence[Breakdown]) -> Table:
     title = (
         f"Figs {FIGURES[workflow]} and 9, {workflow}, {mode}: where a makespan goes, in s; core-hours, of "
         "which OH idle; jobs asked for anew"
     )
-    table = _table(title, ("Cores", "Strategy"), _BREAKDOWN)
+    rows = []
     for one in sorted(breakdowns, key=lambda one: one.cores):
         if (one.mode, one.workflow) == (mode, workflow):
             first, *others = one.stages
             longest = max(others, key=lambda stage: stage.wait_s)
-            table.add_row(
-                f"{one.cores:5d}",
-                one.strategy,
-                _number(first.wait_s, 0),
-                _number(sum(stage.wait_s for stage in others), 0),
-                f"{_number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
-                _number(sum(stage.run_s for stage in one.stages), 0),
-                _number(one.core_hours.mean, 0),
-                _number(one.overhead_core_hours, 1),
-                _number(one.resubmissions, 1),
+            numbers = (
+                number(first.wait_s, 0),
+                number(sum(stage.wait_s for stage in others), 0),
+                f"{number(longest.wait_s, 0)} {longest.stage}" if longest.wait_s >= 1 else "-",
+                number(sum(stage.run_s for stage in one.stages), 0),
+                number(one.core_hours.mean, 0),
+                number(one.overhead_core_hours, 1),
+                number(one.resubmissions, 1),
             )
-    return table
+            rows.append((f"{one.cores:5d}", one.strategy, *numbers))
+    return Table(["Cores", "Strategy", *_BREAKDOWN], rows, title, left=(0, 1), wraps=())
 
 
-def _of_claims(claims: Sequence[Claim]) -> RenderableType:
-    table = _table("What the text claims", ("Section", "What"), ("Unit", "Ours", "95 %", "The paper's", ""))
+def _of_claims(claims: Sequence[Claim]) -> Table:
+    rows = []
     for claim in claims:
-        mark, style = _MARKS[claim.verdict]
         words = claim.words if not claim.mode else f"{claim.words} ({claim.mode})"
-        bounds = f"{_number(claim.ours.low, 1)} to {_number(claim.ours.high, 1)}" if claim.ours.is_spread else ""
         published = "more than 0" if math.isnan(claim.published) else f"{claim.published:g}"
-        ours = _number(claim.ours.mean, 1)
-        table.add_row(claim.where, words, claim.unit, ours, bounds, published, Text(mark, style))
-    table.columns[1].no_wrap = False
-    return table
+        ours = number(claim.ours.mean, 1), written(claim.ours, 1)
+        rows.append((claim.where, words, claim.unit, *ours, published, Text(*_MARKS[claim.verdict])))
+    headings = ["Section", "What", "Unit", "Ours", "95 %", "The paper's", ""]
+    return Table(headings, rows, "What the text claims", left=(0, 1), wraps=(1,))
 
 
-def _of_verdicts(results: PaperResults) -> RenderableType:
-    table = _table("Verdicts", ("",), VERDICTS)
-    for name, counts in results.verdicts().items():
-        table.add_row(name, *(str(counts[verdict]) for verdict in VERDICTS))
-    return table
+def _of_verdicts(results: PaperResults) -> Table:
+    rows = [(name, *(str(counts[verdict]) for verdict in VERDICTS)) for name, counts in results.verdicts().items()]
+    return Table(["", *VERDICTS], rows, "Verdicts", wraps=())
 
 
 # ---------------------------------------------------------------------- schedulers
@@ -234,41 +201,38 @@ def _legend(window_h: float) -> str:
     )
 
 
-def _of_scheduler(scheduler: str, standings: Sequence[Standing]) -> RenderableType:
+def _of_scheduler(scheduler: str, standings: Sequence[Standing]) -> Table:
     first = standings[0]
     title = (
         f"{scheduler}: without the client others wait {first.others_wait_s:,.0f} s on average, "
         f"slowdown {first.others_slowdown:.1f}\n"
         "Makespan over Big Job's; core-hours, and the sum of waits, over Per-Stage's"
     )
-    headings = ("Makespan", "Core-hours", "Waits", "Others +s", "+Slowdown", "h/CH")
-    table = _table(title, ("Strategy",), headings)
+    rows = []
     for one in standings:
-        table.add_row(
+        cells = (
             f"{one.strategy}{'=' if one.is_as_quick else ''}{'*' if one.dominated else ''}",
             f"{one.makespan.mean:.2f}",
             f"{one.core_hours.mean:.2f}",
-            _number(one.perceived_wait, 2),
-            f"{_signed(one.longer_wait_s.mean, 1)}{'!' if one.longer else ''}",
-            _signed(one.more_slowdown.mean, 2),
-            _signed(one.waited_more_per_core_hour, 2),
+            number(one.perceived_wait, 2),
+            f"{number(one.longer_wait_s.mean, 1, '+')}{'!' if one.longer else ''}",
+            number(one.more_slowdown.mean, 2, "+"),
+            number(one.waited_more_per_core_hour, 2, "+"),
         )
-        table.add_row(
+        bounds = (
             "",
-            _span(one.makespan, lambda bound: _number(bound, 2)),
-            _span(one.core_hours, lambda bound: _number(bound, 2)),
+            _span(one.makespan, 2),
+            _span(one.core_hours, 2),
             "",
-            _span(one.longer_wait_s, lambda bound: _signed(bound, 1)),
-            _span(one.more_slowdown, lambda bound: _signed(bound, 2)),
+            _span(one.longer_wait_s, 1, "+"),
+            _span(one.more_slowdown, 2, "+"),
             "",
-            style="dim",
         )
-    return table
+        rows += [Row(cells), Row(bounds, "dim")]
+    headings = ["Strategy", "Makespan", "Core-hours", "Waits", "Others +s", "+Slowdown", "h/CH"]
+    return Table(headings, rows, title, wraps=())
 
 
-def _span(interval: Interval, form: Callable[[float], str]) -> str:
-    return f"{form(interval.low)}..{form(interval.high)}" if interval.is_spread else ""
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{_plain(value, digits):+,.{digits}f}"
+def _span(interval: Interval, digits: int, sign: Literal["", "+"] = "") -> str:
+    low, high = (number(bound, digits, sign) for bound in (interval.low, interval.high))
+    return f"{low}..{high}" if interval.is_spread else ""

@@ -783,7 +783,7 @@ def test_traces_of_one_name_are_told_apart():
 def test_a_figure_has_a_row_of_panels_a_trace(monkeypatch, tmp_path):
     """Lines carry the course of each estimator; the last panel is of `asa`, or of the first."""
     drawn = []
-    monkeypatch.setattr("asa.studies.accuracy.table.save_figure", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("asa.studies.present.save_figure", lambda figure, path: drawn.append(figure))
     histories = {"one": random_history(200, 1), "two": random_history(120, 2)}
     scores = evaluate(histories, {"recaller": Recaller, "asa": Quiet})
     draw(scores, tmp_path / "a.png")

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from asa.core.drawing import new_figure, save_figure
 from asa.errors import InputError
+from asa.studies import present
 from asa.studies.accuracy.study import Score
+from asa.studies.present import Figure, Look, Panel, Row, Series, Table
 from asa.waits import LEVELS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 __all__ = [
     "ACCURACY",
@@ -177,25 +171,23 @@ def _tables(title: str, sections: Sequence[tuple[str, Sequence[Score]]], columns
     every = [score for _, group in sections for score in group]
     told = [c for c in columns if any(not math.isnan(value) for score in every for value in c.values(score))]
     widths = [max(len(column.text(score)) + 1 for score in every) for column in told]
-    tables = []
-    for heading, group in sections:
-        table = Table(
-            title=heading or title,
-            title_justify="left",
-            title_style="italic" if heading else "bold",
-            header_style="bold",
-            box=SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
+    return [
+        Table(
+            ["Estimator", *(column.heading for column in told)],
+            [
+                Row(
+                    [score.estimator, *(_cell(score, column, group) for column in told)],
+                    "dim" if score.estimator in REFERENCES else "",
+                )
+                for score in group
+            ],
+            heading or title,
+            "italic" if heading else "bold",
+            wraps=(),
+            widths=[max(len(score.estimator) for score in every), *widths],
         )
-        table.add_column("Estimator", no_wrap=True, min_width=max(len(score.estimator) for score in every))
-        for column, width in zip(told, widths, strict=True):
-            table.add_column(column.heading, justify="right", no_wrap=True, min_width=width)
-        for score in group:
-            cells = [_cell(score, column, group) for column in told]
-            table.add_row(score.estimator, *cells, style="dim" if score.estimator in REFERENCES else "")
-        tables.append(table)
-    return tables
+        for heading, group in sections
+    ]
 
 
 def best_of(group: Sequence[Score], column: Measure) -> list[Score]:
@@ -218,21 +210,8 @@ def _cell(score: Score, column: Measure, group: Sequence[Score]) -> Text:
 
 # --- the figure -------------------------------------------------------------------------------------------------------
 
-_HERO_COLOUR = "#000000"
-_COLOURS = (  # told apart by colour-blind eyes
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#882255",
-    "#999933",
-    "#332288",
-)
-_DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (4, 1.5)), (0, (1, 1)))
-_BAND_COLOUR = "#d9ead9"
-_BAND = 0.02
+_LOOKS = {"_band": Look("#d9ead9"), "_shares": Look("#000000", marker="o")}
+_WIDE = 2.0  # of the band, in percent to either side
 
 
 def draw(scores: Sequence[Score], path: str | Path) -> None:
@@ -252,79 +231,39 @@ def draw(scores: Sequence[Score], path: str | Path) -> None:
     names = short_names(traces)
     estimators = list(dict.fromkeys(score.estimator for score in whole))
     hero = _HERO if _HERO in estimators else estimators[0]
-    styles = _styles(estimators, hero)
-    figure = new_figure(15.0, 0.9 + 2.9 * len(traces))
-    rows = figure.subplots(len(traces), 4, squeeze=False, width_ratios=[1.25, 1.25, 1.25, 0.8])
-    for row, trace in zip(rows, traces, strict=True):
-        _row(row, names[trace], [score for score in whole if score.trace == trace], hero, styles)
-    handles: dict[str, Line2D] = {}
-    for row in rows:
-        for handle, label in zip(*row[0].get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.legend(
-        [handles[name] for name in estimators],
-        estimators,
-        loc="outside lower center",
-        ncols=min(len(estimators), 12),
-        frameon=False,
-    )
-    save_figure(figure, path)
+    panels = []
+    for trace in traces:
+        here = [score for score in whole if score.trace == trace]
+        one = next((score for score in here if score.estimator == hero), here[0])
+        title = names[trace].removesuffix(".gz").removesuffix(".swf")
+        panels += [*_courses(title, here), _reliability(one)]
+    looks = _LOOKS | {name: Look(width=1.0, opacity=0.85) for name in estimators}
+    looks[hero] = Look("#000000", "-", width=2.2, is_above=True)
+    widths = (1.25, 1.25, 1.25, 0.8)
+    present.draw(Figure(panels, (15.0, 0.9 + 2.9 * len(traces)), 4, looks=looks, widths=widths), path)
 
 
-def _styles(estimators: Sequence[str], hero: str) -> dict[str, dict[str, object]]:
-    """Give each estimator a line of its own; the hero's stands out."""
-    styles: dict[str, dict[str, object]] = {}
-    for place, name in enumerate(other for other in estimators if other != hero):
-        dashes = _DASHES[place // len(_COLOURS) % len(_DASHES)]
-        styles[name] = {"color": _COLOURS[place % len(_COLOURS)], "linestyle": dashes, "linewidth": 1.0, "alpha": 0.85}
-    styles[hero] = {"color": _HERO_COLOUR, "linestyle": "-", "linewidth": 2.2, "zorder": 5}
-    return styles
+def _courses(trace: str, scores: Sequence[Score]) -> list[Panel]:
+    """Show the error, and the coverage of p50 and p90, over time."""
+    courses = {score.estimator: score.course for score in scores if score.course is not None}
+    last = max(course.day[-1] for course in courses.values())
+    lowest = min(math.floor(10 * min(course.coverage_p90)) * 10.0 for course in courses.values())
+    x = "days since the first submission"
+    errors = [Series(name, course.log10_error, course.day) for name, course in courses.items()]
+    panels = [Panel(errors, trace, x, "error, powers of ten", y_limits=(0, None))]
+    for level, least in ((50, 0.0), (90, min(60.0, lowest))):
+        band = Series("_band", [level + _WIDE] * 2, [0, last], kind="area", bottoms=[level - _WIDE] * 2)
+        lines = [
+            Series(name, [100 * share for share in getattr(course, f"coverage_p{level}")], course.day)
+            for name, course in courses.items()
+        ]
+        panels.append(Panel([band, *lines], f"waits up to p{level}, %", x, y_limits=(least, 100)))
+    return panels
 
 
-def _row(
-    panels: Sequence[Axes],
-    trace: str,
-    scores: Sequence[Score],
-    hero: str,
-    styles: Mapping[str, Mapping[str, object]],
-) -> None:
-    error, p50, p90, reliability = panels
-    for panel, level in ((p50, 50), (p90, 90)):
-        panel.axhspan(level - 100 * _BAND, level + 100 * _BAND, color=_BAND_COLOUR, zorder=0)
-    for score in scores:
-        course = score.course
-        assert course is not None
-        style = dict(styles[score.estimator])
-        error.plot(course.day, course.log10_error, label=score.estimator, **style)  # type: ignore[arg-type]  # by name
-        p50.plot(course.day, [100 * share for share in course.coverage_p50], **style)  # type: ignore[arg-type]  # same
-        p90.plot(course.day, [100 * share for share in course.coverage_p90], **style)  # type: ignore[arg-type]  # same
-    error.set_title(trace.removesuffix(".gz").removesuffix(".swf"), loc="left", fontweight="bold", fontsize="medium")
-    error.set(ylabel="error, powers of ten", ylim=(0, None))
-    p50.set(title="waits up to p50, %", ylim=(0, 100))
-    p90.set(title="waits up to p90, %", ylim=(min([60.0, *_low(scores)]), 100))
-    for panel in (error, p50, p90):
-        panel.set_xlabel("days since the first submission")
-        panel.margins(x=0.02)
-    levels = [100 * level for level in LEVELS]
-    one = next((score for score in scores if score.estimator == hero), scores[0])
-    reliability.fill_between(
-        [0, 100], [-100 * _BAND, 100 - 100 * _BAND], [100 * _BAND, 100 + 100 * _BAND], color=_BAND_COLOUR, zorder=0
-    )
-    reliability.plot(levels, [100 * share for share in one.coverage], marker="o", markersize=4, color=_HERO_COLOUR)
-    reliability.set(
-        title=f"{one.estimator}: p10 ... p90",
-        xlabel="should cover, %",
-        ylabel="covers, %",
-        xlim=(0, 100),
-        ylim=(0, 100),
-        xticks=range(10, 100, 20),
-        yticks=range(10, 100, 20),
-        aspect="equal",
-    )
-    for panel in panels:
-        panel.spines[["top", "right"]].set_visible(False)
-
-
-def _low(scores: Sequence[Score]) -> list[float]:
-    """Where the shown part of the p90 panel has to begin: at the lowest block, in tens."""
-    return [math.floor(10 * min(score.course.coverage_p90)) * 10.0 for score in scores if score.course is not None]
+def _reliability(score: Score) -> Panel:
+    """Show the shares of waits within each stated quantile."""
+    shares = Series("_shares", [100 * share for share in score.coverage], [100 * level for level in LEVELS])
+    band = Series("_band", [_WIDE, 100 + _WIDE], [0, 100], kind="area", bottoms=[-_WIDE, 100 - _WIDE])
+    title = f"{score.estimator}: p10 ... p90"
+    return Panel([band, shares], title, "should cover, %", "covers, %", x_limits=(0, 100), y_limits=(0, 100))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -121,6 +120,7 @@ def compare(
 
     from asa.backends.bbsched.methods import METHODS, SOLVERS
     from asa.core.parallel import available_cores
+    from asa.studies.present import print_json
 
     from .comparison import Case
     from .comparison import compare as run
@@ -157,7 +157,7 @@ def compare(
             made, cases, processes=processes or available_cores(), on_done=lambda _outcome: progress.advance(task)
         )
     if as_json:
-        sys.stdout.write(json.dumps([one.as_dict() for one in outcomes], indent=1, allow_nan=False) + "\n")
+        print_json([one.as_dict() for one in outcomes])
     else:
         from .printing import print_comparison
 
@@ -187,6 +187,7 @@ def gd(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.backends.bbsched.genetic import Genetic
+    from asa.studies.present import print_json
 
     from .distance import gd_curve
     from .windows import fullest, harvest
@@ -202,8 +203,7 @@ def gd(
     curve = gd_curve(problems)
     told = {"workload": of.name, "window": window, "windows": len(met), "measured": len(problems)}
     if as_json:
-        points = [point._asdict() for point in curve]
-        sys.stdout.write(json.dumps({**told, "curve": points}, indent=1, allow_nan=False) + "\n")
+        print_json({**told, "curve": [point._asdict() for point in curve]})
     else:
         from .printing import print_curve
 
@@ -230,6 +230,8 @@ def bench(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.studies.present import print_json
+
     from .windows import DECIDERS, fullest, harvest, time_decisions
 
     of = _one_workload(workload, theta, theta_buffer_tb)
@@ -245,7 +247,7 @@ def bench(
         )
     ]
     if as_json:
-        sys.stdout.write(json.dumps([asdict(one) for one in timings], indent=1) + "\n")
+        print_json([asdict(one) for one in timings])
     else:
         from .printing import print_timings
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from asa.core.intervals import Interval, mean_interval
+from asa.studies.present import Measure, Row, Table, console, plus_minus
 
 from .comparison import Outcome
 from .distance import Distance
@@ -21,7 +20,6 @@ from .tables import (
     SSD_MEASURES,
     By,
     Grid,
-    Measure,
     Standing,
     area,
     arrange,
@@ -55,86 +53,83 @@ _BREAKDOWNS: Mapping[By, str] = {
 
 def print_comparison(outcomes: Sequence[Outcome]) -> None:
     """Print how methods do on workloads, and what the paper says of that."""
-    console = Console(highlight=False)
+    out = console()
     grid = shown(outcomes)
     for title, measures in (("Section 4", MEASURES), ("Section 5", SSD_MEASURES)):
         some = {name: methods for name, methods in grid.items() if has_ssd(methods) == (measures is SSD_MEASURES)}
         for machine in machines(some):
-            _print_machine(console, machine.capitalize(), of_machine(some, machine), measures)
+            _print_machine(out, machine.capitalize(), of_machine(some, machine), measures)
         if some:
-            _print_standings(console, some, measures, title)
+            _print_standings(out, some, measures, title)
     for name, methods in grid.items():
         if name.endswith("s4"):
-            _print_breakdowns(console, name, methods)
-    _print_text(console, grid)
+            _print_breakdowns(out, name, methods)
+    _print_text(out, grid)
     if len(outcomes) > len(flat(grid)):
-        _print_sensitivity(console, outcomes)
-    _print_notes(console, flat(grid))
+        _print_sensitivity(out, outcomes)
+    _print_notes(out, flat(grid))
 
 
-def _print_machine(console: Console, machine: str, grid: Grid, measures: Sequence[Measure]) -> None:
-    methods, headings = methods_of(grid), _short(grid)
+def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Measure]) -> None:
+    methods, headings = methods_of(grid), [name.split("-")[1] for name in grid]
     buffer = " or ".join(sorted({f"{one.burst_buffer_gb / 1000:,g} TB" for one in flat(grid)}))
     title = f"{machine}{', SSD' if has_ssd(next(iter(grid.values()))) else ''}"
     nodes = " or ".join(sorted({f"{one.nodes:,}" for one in flat(grid)}))
-    console.print(f"\n[bold]{title}[/bold]: {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer")
+    out.print(f"\n[bold]{title}[/bold]: {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer")
     for one in measures:
         found = {
             method: [mean_interval((values(of[method], one.name) * one.scale).tolist()) for of in grid.values()]
             for method in methods
         }
         best = [{method for method, stand in standings(of, one).items() if stand == "best"} for of in grid.values()]
-        papers = _papers(grid, one)
-        _print_estimates(console, f"{title}: {_words(one)}", headings, found, one.digits, best=best, papers=papers)
+        rows = _estimates(out, found, one.digits, best=best, papers=_papers(grid, one))
+        _put(out, f"{title}: {_words(one)}", headings, rows)
     if BASELINE in methods and len(methods) > 1:
         found = {
             method: [change(of[method], of[BASELINE], "average_wait_s") for of in grid.values()]
             for method in methods
             if method != BASELINE
         }
-        _print_estimates(
-            console, f"{title}: average wait against {BASELINE}, %, draw by draw", headings, found, 1, sign="+"
-        )
-    table = _table(headings)
-    for method in methods:
-        longest_s = (max(one.longest_wait_s for one in of[method]) for of in grid.values())
-        table.add_row(method, *(f"{wait_s / 3600:,.1f}" for wait_s in longest_s))
-    _put(console, f"{title}: longest wait, h", table)
+        rows = _estimates(out, found, 1, is_change=True)
+        _put(out, f"{title}: average wait against {BASELINE}, %, draw by draw", headings, rows)
+    longest = [
+        (method, *(f"{max(one.longest_wait_s for one in of[method]) / 3600:,.1f}" for of in grid.values()))
+        for method in methods
+    ]
+    _put(out, f"{title}: longest wait, h", headings, longest)
     if len(methods) > 1:
-        table = _table(headings)
         areas = [{method: area(shares) for method, shares in kiviat(of, measures).items()} for of in grid.values()]
-        for method in methods:
-            table.add_row(
-                method, *(_starred(f"{100 * of[method]:.0f}", is_best=of[method] == max(of.values())) for of in areas)
-            )
-        _put(console, f"{title}: area in the Kiviat graph, % of the whole", table)
+        shares = [
+            (method, *(_starred(f"{100 * of[method]:.0f}", is_best=of[method] == max(of.values())) for of in areas))
+            for method in methods
+        ]
+        _put(out, f"{title}: area in the Kiviat graph, % of the whole", headings, shares)
 
 
-def _print_estimates(
-    console: Console,
-    title: str,
-    headings: Sequence[str],
+def _estimates(
+    out: Console,
     found: Mapping[str, Sequence[Interval]],
     digits: int,
     *,
-    sign: str = "",
-    best: Sequence[Collection[str]] | None = None,
+    is_change: bool = False,
+    best: Sequence[Collection[str]] = (),
     papers: Mapping[str, Sequence[str]] | None = None,
-) -> None:
-    """Print estimates by method and column; where there is no room for intervals, the largest of each column."""
-    has_room = console.width >= _WIDE
-    table = _table(headings)
+) -> list[Row]:
+    """Write estimates by method and column; where there is no room for intervals, the largest of each column."""
+    has_room = out.width >= _WIDE
+    rows = []
     for method, estimates in found.items():
-        cells = [_written(one, digits, with_half=has_room, sign=sign) for one in estimates]
-        if best is not None:
+        shown = estimates if has_room else [Interval(one.mean, math.nan, math.nan) for one in estimates]
+        cells = [plus_minus(one, digits, "+" if is_change else "") for one in shown]
+        if best:
             cells = [_starred(cell, is_best=method in those) for cell, those in zip(cells, best, strict=True)]
-        table.add_row(method, *cells)
+        rows.append(Row([method, *cells]))
         if papers is not None and method in papers:
-            table.add_row("  the paper's", *papers[method], style="dim")
+            rows.append(Row(["  the paper's", *papers[method]], "dim"))
     widest = [max(one.half for one in column) for column in zip(*found.values(), strict=True)]
     if not has_room and not any(map(math.isnan, widest)):
-        table.add_row("+- at most", *(f"{half:,.{digits}f}" for half in widest), style="dim")
-    _put(console, title, table)
+        rows.append(Row(["+- at most", *(f"{half:,.{digits}f}" for half in widest)], "dim"))
+    return rows
 
 
 def _papers(grid: Grid, measure: Measure) -> dict[str, list[str]]:
@@ -149,109 +144,97 @@ def _papers(grid: Grid, measure: Measure) -> dict[str, list[str]]:
     return found
 
 
-def _print_standings(console: Console, grid: Grid, measures: Sequence[Measure], title: str) -> None:
+def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], title: str) -> None:
     methods, many = methods_of(grid), len(grid)
     if len(methods) == 1:
         return
     kinds = (Standing.BEST, Standing.TIED, Standing.CLOSE)
-    table = _table([*(one.words.replace(" ", "\n") for one in measures), "\nall"])
     stands = [[standings(of, one) for of in grid.values()] for one in measures]
-    cells, totals = many * len(measures), {}
+    rows, totals = [], {}
     for method in methods:
         counts = [[sum(of[method] == kind for of in some) for kind in kinds] for some in stands]
         totals[method] = [sum(column) for column in zip(*counts, strict=True)]
-        table.add_row(method, *("+".join(map(str, some)) for some in (*counts, totals[method])))
+        rows.append(Row([method, *("+".join(map(str, some)) for some in (*counts, totals[method]))]))
         if method == "bbsched" and title == "Section 4":
             papers = (f"{BEST[one.name]} of 10" if one.name in BEST else "" for one in measures)
-            table.add_row("  the paper's", *papers, style="dim")
-    _put(
-        console,
-        f"{title}, {many} workload{'' if many == 1 else 's'}: on how many best + within 1 % + untold from it",
-        table,
-    )
+            rows.append(Row(["  the paper's", *papers], "dim"))
+    plural = "" if many == 1 else "s"
+    words = f"{title}, {many} workload{plural}: on how many best + within 1 % + untold from it"
+    _put(out, words, [*(one.words.replace(" ", "\n") for one in measures), "\nall"], rows)
     if "bbsched" in totals:
         best, tied, close = totals.pop("bbsched")
         others = [sum(some) for some in totals.values()]
-        console.print(
-            f"bbsched is best or tied in {best + tied + close} of {cells} cells (the others in {min(others)} to "
-            f"{max(others)}): best in {best}, within 1 % of the best in {tied}, and in {close} the draws do not tell "
-            "them apart."
+        out.print(
+            f"bbsched is best or tied in {best + tied + close} of {many * len(measures)} cells (the others in "
+            f"{min(others)} to {max(others)}): best in {best}, within 1 % of the best in {tied}, and in {close} the "
+            "draws do not tell them apart."
         )
 
 
-def _print_breakdowns(console: Console, name: str, methods: Mapping[str, Sequence[Outcome]]) -> None:
+def _print_breakdowns(out: Console, name: str, methods: Mapping[str, Sequence[Outcome]]) -> None:
     for by, words in _BREAKDOWNS.items():
         found = {method: breakdown(some, by) for method, some in methods.items()}
         columns = list(zip(*found.values(), strict=True))
-        table = _table([label(by, parts[0]) for parts in columns])
         least = [min(part.average_wait_s for part in parts) for parts in columns]
+        rows = []
         for method, parts in found.items():
-            waits = (part.average_wait_s for part in parts)
-            table.add_row(
-                method, *(_starred(f"{s / 3600:,.2f}", is_best=s == best) for s, best in zip(waits, least, strict=True))
-            )
-        table.add_row("jobs", *(f"{parts[0].jobs:,}" for parts in columns), style="dim")
-        _put(console, f"{name}: average wait, h, by {words}", table)
+            waits = zip((part.average_wait_s for part in parts), least, strict=True)
+            rows.append(Row([method, *(_starred(f"{s / 3600:,.2f}", is_best=s == best) for s, best in waits)]))
+        rows.append(Row(["jobs", *(f"{parts[0].jobs:,}" for parts in columns)], "dim"))
+        _put(out, f"{name}: average wait, h, by {words}", [label(by, parts[0]) for parts in columns], rows)
 
 
-def _print_text(console: Console, grid: Grid) -> None:
+def _print_text(out: Console, grid: Grid) -> None:
     """Print changes that the paper's text states beside ours."""
     rows = []
     words = {one.name: one.words for one in MEASURES}
     for (name, method, measure), paper in CHANGES.items():
         of = grid.get(name, {})
         if {method, BASELINE} <= set(of):
-            ours = _written(change(of[method], of[BASELINE], measure), 2, sign="+")
-            rows.append((name, method, words[measure], paper, ours))
+            ours = plus_minus(change(of[method], of[BASELINE], measure), 2, "+")
+            rows.append((name, method, words[measure], f"{paper:+.2f}", ours))
     of = grid.get("theta-s4", {})
-    for (method, by, least, words_of_part), paper in PART_CHANGES.items():
+    for (method, by, least, part), paper in PART_CHANGES.items():
         if {method, BASELINE} <= set(of):
             gain = part_change(of[method], of[BASELINE], by, least)
-            rows.append(("theta-s4", method, f"wait, {words_of_part}", paper, "-" if gain is None else f"{gain:+,.2f}"))
-    if not rows:
-        return
-    table = _table(["method", "of", "paper", "ours"])
-    for column in table.columns[1:3]:
-        column.justify = "left"
-    for name, method, what, paper, ours in rows:
-        table.add_row(name, method, what, f"{paper:+.2f}", ours)
-    _put(console, "What the paper's text says: changes against the baseline, %", table)
+            ours = "-" if gain is None else f"{gain:+,.2f}"
+            rows.append(("theta-s4", method, f"wait, {part}", f"{paper:+.2f}", ours))
+    if rows:
+        title = "What the paper's text says: changes against the baseline, %"
+        _put(out, title, ["method", "of", "paper", "ours"], rows, left=(0, 1, 2))
 
 
-def _print_sensitivity(console: Console, outcomes: Sequence[Outcome]) -> None:
+def _print_sensitivity(out: Console, outcomes: Sequence[Outcome]) -> None:
     """Print Table 3: BBSched by windows and solvers."""
     windows, solvers = windows_of(outcomes), solvers_of(outcomes)
     methods = {one.case.method for one in outcomes}
     method = "bbsched" if "bbsched" in methods else min(methods)
     grids = {(window, solver): arrange(outcomes, window, solver) for window in windows for solver in solvers}
     names = [name for name, of in shown(outcomes).items() if method in of]
-    table = _table(["", *map(str, windows)])
-    table.columns[1].justify = "left"
+    rows = []
     for name in [name for name in names if name.endswith("s4")] or names:
-        table.add_row(name, style="bold")
+        rows.append(Row([name], "bold"))
         for one in MEASURES:
             for solver in solvers:
                 found = [values(grids[window, solver][name][method], one.name) * one.scale for window in windows]
-                table.add_row(
-                    _words(one) if solver == solvers[0] else "",
-                    solver,
-                    *(_written(mean_interval(some.tolist()), one.digits) for some in found),
-                )
+                ours = (plus_minus(mean_interval(some.tolist()), one.digits) for some in found)
+                rows.append(Row([_words(one) if solver == solvers[0] else "", solver, *ours]))
             papers = FIGURES.get((name, method, one.name), {})
             if papers:
-                ours = (f"{papers[of] * one.scale:,.{one.digits}f}" if of in papers else "" for of in windows)
-                table.add_row("", "paper", *ours, style="dim")
-    _put(console, f"{'Table 3: ' if method == 'bbsched' else ''}{method} by the size of the window", table)
+                theirs = (f"{papers[of] * one.scale:,.{one.digits}f}" if of in papers else "" for of in windows)
+                rows.append(Row(["", "paper", *theirs], "dim"))
+    title = f"{'Table 3: ' if method == 'bbsched' else ''}{method} by the size of the window"
+    _put(out, title, ["", *map(str, windows)], rows, left=(0, 1))
 
 
-def _print_notes(console: Console, outcomes: Sequence[Outcome]) -> None:
+def _print_notes(out: Console, outcomes: Sequence[Outcome]) -> None:
     case = outcomes[0].case
     seeds = len({one.case.seed for one in outcomes})
     spread = ", +- half their 95 % interval" if seeds > 1 else ", too few for intervals"
     decisions, inexact = (sum(getattr(one, name) for one in outcomes) for name in ("decisions", "inexact"))
     mean_ms = 1e3 * sum(one.decision_s * one.decisions for one in outcomes) / decisions
     worst_ms = 1e3 * max(one.worst_decision_s for one in outcomes)
-    console.print(
+    out.print(
         f"\nTables are of a window of {case.window} and the {case.solver} solver. Means over {seeds} "
         f"draw{'' if seeds == 1 else 's'} of each workload{spread}. * the best of a column. A decision took "
         f"{_ms(mean_ms)} ms on average and {_ms(worst_ms)} ms at most; {inexact:,} of {decisions:,} were not known to "
@@ -262,16 +245,16 @@ def _print_notes(console: Console, outcomes: Sequence[Outcome]) -> None:
 
 def print_curve(curve: Sequence[Distance], told: Mapping[str, Any]) -> None:
     """Print how near the genetic algorithm comes (Fig. 4)."""
-    populations = list(dict.fromkeys(point.population for point in curve))
-    headings = [f"P={many}\n{what}" for many in populations for what in ("distance", "ms")]
-    table = _table(headings)
+    populations = dict.fromkeys(point.population for point in curve)
+    rows = []
     for generations in dict.fromkeys(point.generations for point in curve):
         points = [point for point in curve if point.generations == generations]
         cells = ((f"{100 * one.distance:.4f}", f"{1e3 * one.seconds:.2f}") for one in points)
-        table.add_row(f"G={generations}", *(cell for pair in cells for cell in pair))
-    console = Console(highlight=False)
-    _put(console, f"{told['workload']}: the genetic algorithm by generations (G) and population (P)", table)
-    console.print(
+        rows.append((f"G={generations}", *(cell for pair in cells for cell in pair)))
+    out = console()
+    title = f"{told['workload']}: the genetic algorithm by generations (G) and population (P)"
+    _put(out, title, [f"P={many}\n{what}" for many in populations for what in ("distance", "ms")], rows)
+    out.print(
         "Distance from the exact front, % of the machine, and time of a solution, on average. Windows of up to "
         f"{told['window']} jobs that BBSched met: {told['windows']:,}; measured, as most jobs fit: {told['measured']}. "
         "In the paper G=500 and P=20 take less than 200 ms.",
@@ -281,49 +264,36 @@ def print_curve(curve: Sequence[Distance], told: Mapping[str, Any]) -> None:
 
 def print_timings(timings: Sequence[Timing], name: str) -> None:
     """Print how long decisions take on a workload."""
-    table = _table(["w", "windows", "median", "p99", "worst", "exact", "limit", "paper"])
-    table.columns[2].justify = "left"
     deciders = {(one.name, one.window): one for one in DECIDERS}
+    rows = []
     for one in timings:
         of = deciders[one.solver, one.window]
         may = " / ".join(f"{1e3 * limit:g}" for limit in (of.median_s, of.p99_s) if limit is not None)
         papers = "" if of.paper_s is None else f"{1e3 * of.paper_s:,g}"
-        is_first = one.which == "all"
-        table.add_row(
-            *((one.solver, str(one.window)) if is_first else ("", "")),
-            f"{one.which} {one.windows:,}",
-            *(f"{1e3 * seconds:.2f}" for seconds in (one.median_s, one.p99_s, one.worst_s)),
-            f"{100 * one.exact:.0f} %",
-            *((may, papers) if is_first else ("", "")),
-        )
-    console = Console(highlight=False)
-    _put(console, f"{name}: ms that a decision takes", table)
-    console.print(
+        times = (f"{1e3 * seconds:.2f}" for seconds in (one.median_s, one.p99_s, one.worst_s))
+        first, last = ((one.solver, str(one.window)), (may, papers)) if one.which == "all" else (("", ""), ("", ""))
+        rows.append((*first, f"{one.which} {one.windows:,}", *times, f"{100 * one.exact:.0f} %", *last))
+    headings = ["w", "windows", "median", "p99", "worst", "exact", "limit", "paper"]
+    out = console()
+    _put(out, f"{name}: ms that a decision takes", headings, rows, left=(0, 2))
+    out.print(
         "w: jobs in a window. All windows that BBSched met, and the quarter of them in which most jobs fit. Limit: "
         "what may be the median / p99. P is 20; with G=500 the authors' code, ported, takes 45 ms.",
         style="dim",
     )
 
 
-def _table(headings: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _put(console: Console, title: str, table: Table) -> None:
-    """Print a table, with a title that may be wider."""
-    console.print(f"\n[bold]{title}[/bold]")
-    console.print(table)
-
-
-def _written(found: Interval, digits: int, *, with_half: bool = True, sign: str = "") -> str:
-    if math.isnan(found.mean):
-        return "-"
-    half = "" if math.isnan(found.half) or not with_half else f" +-{found.half:,.{digits}f}"
-    return f"{found.mean:{sign},.{digits}f}{half}"
+def _put(
+    out: Console,
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Row | Sequence[str]],
+    *,
+    left: Collection[int] = (0,),
+) -> None:
+    """Print a table, with a title that may be wider; the first column has no heading."""
+    out.print(f"\n[bold]{title}[/bold]")
+    out.print(Table(["", *headings], rows, left=left, wraps=(), is_open=True))
 
 
 def _ms(milliseconds: float) -> str:
@@ -343,7 +313,3 @@ def _counted(grid: Grid) -> str:
 
 def _words(measure: Measure) -> str:
     return f"{measure.words}{measure.unit and f', {measure.unit}'}"
-
-
-def _short(names: Collection[str]) -> list[str]:
-    return [name.split("-")[1] for name in names]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, mean_interval
+from asa.studies.present import Measure, shares_of_best
 
 from .comparison import Outcome, Part
 from .paper import WINDOW
@@ -22,7 +22,6 @@ __all__ = [
     "SSD_MEASURES",
     "By",
     "Grid",
-    "Measure",
     "Standing",
     "area",
     "arrange",
@@ -49,18 +48,6 @@ _TIE: Final = 0.01
 By = Literal["by_nodes", "by_burst_buffer", "by_run"]
 Grid = Mapping[str, Mapping[str, Sequence[Outcome]]]
 """Outcomes by workload and method: one for each seed, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A figure of an outcome."""
-
-    name: str  # of the field of `Outcome`
-    words: str
-    scale: float = 1.0  # what it is multiplied by to be shown, in this unit
-    unit: str = ""
-    digits: int = 2
-    is_loss: bool = False  # the less of it, the better
 
 
 _NODES = Measure("node_usage", "node usage", 100, "%")
@@ -178,17 +165,9 @@ def _time(edge_s: int | None) -> str:
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]], measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:
-    """Normalise figures as the paper's Kiviat graphs do: 1 for the best method, 0 for the worst.
-
-    Of what should be little the reciprocals are taken. Where all are the same, all are best.
-    """
-    means = np.array([[values(some, one.name).mean() for one in measures] for some in methods.values()])
-    is_loss = np.array([one.is_loss for one in measures])
-    goods = np.where(is_loss, 1 / np.maximum(means, 1e-9), means)
-    low, spread = goods.min(axis=0), np.ptp(goods, axis=0)
-    is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
-    shares = np.where(is_one, 1.0, (goods - low) / np.where(is_one, 1.0, spread))
-    return dict(zip(methods, shares, strict=True))
+    """Normalise figures as the paper's Kiviat graphs do, see `asa.studies.present.shares_of_best`."""
+    means = [[float(values(some, one.name).mean()) for one in measures] for some in methods.values()]
+    return dict(zip(methods, shares_of_best(means, [one.is_loss for one in measures]), strict=True))
 
 
 def area(shares: NDArray[np.float64]) -> float:

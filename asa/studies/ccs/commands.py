@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -16,8 +16,6 @@ from asa.units import MOST_CORES, MOST_JOBS
 from .measuring import bench, drift
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from asa.backends.openccs.jobs import Job
     from asa.backends.openccs.request_file import Made
     from asa.backends.openccs.why import Why
@@ -133,13 +131,14 @@ def plan(
     """
     from asa.backends.openccs.request_file import Made, last_moment, read_given
     from asa.core.drawing import check_figure_path
+    from asa.studies.present import print_json
 
     if picture is not None:
         check_figure_path(picture, "--picture")
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = Made(given, last_moment(now, given.asked))
     if output is Output.JSON:
-        _print_json(made.as_dict())
+        print_json(made.as_dict())
     else:
         _print_plan(made)
     if picture is not None:
@@ -184,13 +183,14 @@ def why(
     """
     from asa.backends.openccs.request_file import Made, last_moment, moment_of, read_given
     from asa.backends.openccs.why import why as ask
+    from asa.studies.present import print_json
 
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = Made(given, last_moment(now, given.asked), until=job)
     about: Job | str = made.refused.get(job, job)
     told = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
     if output is Output.JSON:
-        _print_json(_why_as_dict(told, made))
+        print_json(_why_as_dict(told, made))
     else:
         _print_why(told)
 
@@ -198,45 +198,31 @@ def why(
 # ---------------------------------------------------------------------- printing
 
 
-def _print_json(document: dict[str, Any]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
-
-
-def _table(headings: Sequence[str], left: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in headings:
-        is_left = heading in left
-        table.add_column(heading, justify="left" if is_left else "right", overflow="fold", no_wrap=not is_left)
-    return table
-
-
 def _print_plan(made: Made) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from asa.backends.openccs.request_file import STYLES
+    from asa.studies.present import Row, Table, console
 
-    console = Console(highlight=False)
-    console.print(Text(made.title(), style="bold"))
-    console.print(Text(f"{made.size()}\n", style="dim"))
+    out = console()
+    out.print(Text(made.title(), style="bold"))
+    out.print(Text(f"{made.size()}\n", style="dim"))
     jobs = made.jobs
     cells = {name: [cell(made, job) for job in jobs] for name, cell in _COLUMNS.items()}
     if len(made.plan.system.nodes) == 1:
         del cells["Nodes"]
-    if console.width < _NARROW:
+    if out.width < _NARROW:
         del cells["In"]
     shown = {name: texts for name, texts in cells.items() if any(texts)}
-    table = _table(list(shown), left=("Job", "User", "Chunks", "Nodes", "State"))
-    for job, row in zip(jobs, zip(*shown.values(), strict=True), strict=True):
-        table.add_row(*(Text(cell) for cell in row), style=STYLES[made.state(job)])
-    console.print(table)
+    left = [place for place, name in enumerate(shown) if name in _WORDS]
+    rows = [
+        Row([Text(cell) for cell in row], STYLES[made.state(job)])
+        for job, row in zip(jobs, zip(*shown.values(), strict=True), strict=True)
+    ]
+    out.print(Table(list(shown), rows, left=left, wraps=left, is_ruled=False))
     for job in jobs:
         if job.start_s is None:
-            console.print(Text(f"{job.id} {made.state(job)}: {job.why}", style=STYLES[made.state(job)]))
+            out.print(Text(f"{job.id} {made.state(job)}: {job.why}", style=STYLES[made.state(job)]))
 
 
 def _when(made: Made, time_s: int | None) -> str:
@@ -279,6 +265,9 @@ _COLUMNS: dict[str, Callable[[Made, Job], str]] = {
 }
 
 
+_WORDS = ("Job", "User", "Chunks", "Nodes", "State")
+
+
 def _draw(made: Made, path: Path) -> None:
     from asa.backends.openccs.picture import draw_plan
 
@@ -290,28 +279,26 @@ def _draw(made: Made, path: Path) -> None:
 
 
 def _print_why(told: Why) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from asa.backends.openccs.picture import clock
+    from asa.studies.present import Row, Table, console
     from asa.units import format_duration
 
-    console = Console(highlight=False)
+    out = console()
     first, *others = told.told()
-    console.print(Text(first, style="bold"))
-    for sentence in others:
-        console.print(Text(sentence))
+    out.print(Text(first, style="bold"), *map(Text, others), sep="\n")
     if not told.constraints:
         return
-    console.print()
-    table = _table(("Without", "It would start", "Sooner by"), left=("Without",))
+    rows = []
     for one in sorted(told.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
         start_s, planned_s = one.start_s, told.job.start_s
         starts = clock(start_s, told.now_s) if start_s is not None else "no sooner"
         sooner = format_duration(planned_s - start_s) if planned_s is not None and start_s is not None else ""
-        style = "" if start_s is not None else "dim"
-        table.add_row(*map(Text, (one.words, starts, sooner)), style=style)
-    console.print(table)
+        cells = [Text(words) for words in (one.words, starts, sooner)]
+        rows.append(Row(cells, "" if start_s is not None else "dim"))
+    out.print()
+    out.print(Table(["Without", "It would start", "Sooner by"], rows, wraps=(0,), is_ruled=False))
 
 
 def _why_as_dict(told: Why, made: Made) -> dict[str, Any]:

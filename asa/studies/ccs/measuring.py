@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,11 +12,7 @@ import typer
 from asa.units import MOST_CORES, MOST_JOBS, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
-    from .bench import Effort, Figure, Speed
+    from .bench import Figure, Speed
     from .drift import Class, Drift
 
 __all__ = ["bench", "drift"]
@@ -61,38 +56,27 @@ def _say(what: str) -> None:
 
 
 def _print_speed(speed: Speed) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from asa.studies.present import Table, console
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("What")
-    for heading in ("Here", "Paper", "Times"):
-        table.add_column(heading, justify="right")
-    for one in speed.figures:
-        papers = f"{one.papers:,g} {one.unit}" if one.papers is not None else ""
-        times = f"{one.times_papers:.1f}" if one.times_papers is not None else ""
-        table.add_row(one.what, _figure(one), papers, times)
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"\nThe plan is {speed.weeks:.1f} weeks long, and its cores have {speed.slots} slots.\n")
+    rows = [
+        (
+            one.what,
+            _figure(one),
+            f"{one.papers:,g} {one.unit}" if one.papers is not None else "",
+            f"{one.times_papers:.1f}" if one.times_papers is not None else "",
+        )
+        for one in speed.figures
+    ]
+    out = console()
+    out.print(Table(["What", "Here", "Paper", "Times"], rows, is_ruled=False))
+    out.print(f"\nThe plan is {speed.weeks:.1f} weeks long, and its cores have {speed.slots} slots.\n")
     for words, efforts in (
         ("More jobs, and so a longer plan:", speed.longer),
         ("The same work in more and more, smaller jobs:", speed.flat),
     ):
-        console.print(words)
-        console.print(_efforts(efforts))
-        console.print()
-
-
-def _efforts(efforts: Sequence[Effort]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("Jobs in the plan", "Slots", "To plan one, us"):
-        table.add_column(heading, justify="right")
-    for one in efforts:
-        table.add_row(f"{one.jobs:,}", str(one.slots), f"{one.plan_us:.0f}")
-    return table
+        cells = [(f"{one.jobs:,}", str(one.slots), f"{one.plan_us:.0f}") for one in efforts]
+        headings = ["Jobs in the plan", "Slots", "To plan one, us"]
+        out.print(words, Table(headings, cells, left=(), is_ruled=False), "", sep="\n")
 
 
 def _figure(one: Figure) -> str:
@@ -100,20 +84,16 @@ def _figure(one: Figure) -> str:
 
 
 def _draw(speed: Speed, path: Path) -> None:
-    from asa.core.drawing import new_figure, save_figure
+    from asa.studies.present import Figure, Look, Panel, Series, draw
 
-    figure = new_figure(8, 4)
-    pair = figure.subplots(1, 2, sharey=True)
-    titles = ("more jobs, a longer plan", "the same work in more jobs")
-    for axes, title, efforts in zip(pair, titles, (speed.longer, speed.flat), strict=True):
+    panels = []
+    for title, efforts in (("more jobs, a longer plan", speed.longer), ("the same work in more jobs", speed.flat)):
         jobs = [one.jobs for one in efforts]
-        axes.plot(jobs, [one.plan_us for one in efforts], marker="o", label="us to plan a request")
-        axes.plot(jobs, [one.slots for one in efforts], marker="s", color="grey", linestyle=":", label="slots")
-        axes.set_title(title)
-        axes.set_xlabel("jobs in the plan")
-        axes.set_ylim(0)
-    pair[0].legend(loc="upper left")
-    save_figure(figure, path)
+        took = Series("us to plan a request", [one.plan_us for one in efforts], jobs)
+        slots = Series("slots", [one.slots for one in efforts], jobs)
+        panels.append(Panel([took, slots], title, "jobs in the plan", y_limits=(0, None)))
+    looks = {"us to plan a request": Look(marker="o"), "slots": Look("grey", ":", marker="s")}
+    draw(Figure(panels, (8, 4), share_y="all", looks=looks), path)
 
 
 def drift(
@@ -144,34 +124,33 @@ def drift(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.backends.simulated.swf import read_swf
+    from asa.studies.present import print_json
 
     from .drift import drift as measure
 
     told = measure(read_swf(log, cores=trace_cores), most=depth or None, to=out)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(told), indent=1) + "\n")
+        print_json(asdict(told))
     else:
         _print_drift(told)
 
 
 def _print_drift(told: Drift) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from asa.studies.present import Table, console
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("Told to wait", no_wrap=True)
-    for heading in ("Jobs", "Told, p50", "Waited, p50", "As told %", "2x %", "Earlier by", "Error"):
-        table.add_column(heading, justify="right")
+    headings = ["Told to wait", "Jobs", "Told, p50", "Waited, p50", "As told %", "2x %", "Earlier by", "Error"]
     uppers = [format_duration(one.above_s) for one in told.classes[2:] if one.above_s is not None]
-    for one, upper in zip(told.classes, ["", *uppers, ""], strict=True):
-        table.add_row(_class(one, upper), f"{one.jobs:,}", *_row(one))
-    console = Console(highlight=False)
-    console.print(table)
+    rows = [
+        (_class(one, upper), f"{one.jobs:,}", *_row(one))
+        for one, upper in zip(told.classes, ["", *uppers, ""], strict=True)
+    ]
+    out = console()
+    out.print(Table(headings, rows, wraps=range(1, len(headings)), is_ruled=False))
     words = (
         "\nEarlier by: mean. 2x: waited at least half as long as told. Error: mean of |log10(told / waited)|, waits",
         f"below 10 s taken as 10 s. {told.later or 'No'} job{'' if told.later == 1 else 's'} started later than told.",
     )
-    console.print(" ".join(words), style="dim")
+    out.print(" ".join(words), style="dim")
 
 
 def _class(one: Class, upper: str) -> str:

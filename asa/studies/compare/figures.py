@@ -1,99 +1,52 @@
-"""Figures; matplotlib is loaded when one is drawn."""
+"""Makespans as a picture; matplotlib is loaded when it is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from asa.core.drawing import new_figure, save_figure
 from asa.errors import InputError
-from asa.metrics import RunMetrics
+from asa.report.page.drawing import Bar
 from asa.studies.compare.study import CompareRun, group
+from asa.studies.present import Figure, Look, Panel, draw, stacked
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["makespan_bars", "makespans_by_stage"]
 
-__all__ = ["makespan_bars"]
 
-_WAIT_COLOUR = "#c8c8c8"
-_STAGE_COLOURS = (  # told apart by colour-blind eyes
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#f0e442",
-    "#332288",
-    "#882255",
-)
+def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
+    """Say what the mean makespan consists of: the waits and run times of the stages that it hung on.
+
+    Returns: by size, then by strategy. Of a graph with branches it is each run's critical path, so that a bar is as
+    high as the mean makespan.
+    """
+    groups: dict[str, dict[str, Bar]] = {}
+    for (cores, strategy), members in group(runs).items():
+        done = [run.metrics for run in members if run.metrics]
+        parts = []
+        for place in range(len(done[0].stages) if done else 0):
+            critical = [one.stages[place] for one in done if one.stages[place].critical]
+            parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
+            parts.append((done[0].stages[place].stage, sum(stage.run_s for stage in critical) / len(done)))
+        groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))
+    return groups
 
 
 def makespan_bars(runs: Sequence[CompareRun], path: str | Path) -> None:
-    """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked.
-
-    Of a graph with branches each run's critical path is drawn, so that a bar is as high as the mean makespan.
-    """
-    cells = {key: [run.metrics for run in members if run.metrics] for key, members in group(runs).items()}
-    done = next((members for members in cells.values() if members), None)
-    if done is None:
+    """Draw Fig. 6's picture: for each core count one bar a strategy, each stage's mean wait and run time stacked."""
+    groups = makespans_by_stage(runs)
+    strategies = list(dict.fromkeys(strategy for bars in groups.values() for strategy in bars))
+    if not any(bar.parts for bars in groups.values() for bar in bars.values()):
         raise InputError("no run completed, so there is nothing to draw", where=str(path), hint="See why they failed.")
-    counts = list(dict.fromkeys(cores for cores, _ in cells))
-    strategies = list(dict.fromkeys(strategy for _, strategy in cells))
-    figure = new_figure(2.2 + 1.9 * len(counts) * max(len(strategies), 2) / 3, 5.2)
-    panels = figure.subplots(1, len(counts), squeeze=False, sharey=False)[0]
-    stages = [stage.stage for stage in done[0].stages]
-    for panel, cores in zip(panels, counts, strict=True):
-        for position, strategy in enumerate(strategies):
-            _bar(panel, position, cells.get((cores, strategy), []), stages)
-        panel.set_title(f"{cores} cores")
-        panel.set_xticks(range(len(strategies)), strategies, rotation=35, ha="right")
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.margins(x=0.03)
-    panels[0].set_ylabel("seconds since submission (mean)")
-    figure.suptitle(f"{runs[0].workflow} on {runs[0].system}: makespan by stage")
-    handles, labels = panels[0].get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(unique.values())[::-1],
-        list(unique)[::-1],
-        loc="outside right center",
-        frameon=False,
-        fontsize="small",
-    )
-    save_figure(figure, path)
-
-
-def _bar(panel: Axes, position: int, runs: Sequence[RunMetrics], stages: Sequence[str]) -> None:
-    if not runs:
-        return
-    height = 0.0
-    for index, name in enumerate(stages):
-        critical = [run.stages[index] for run in runs if run.stages[index].critical]
-        wait = sum(stage.perceived_wait_s for stage in critical) / len(runs)
-        lasts = sum(stage.run_s for stage in critical) / len(runs)
-        panel.bar(
-            position,
-            wait,
-            0.75,
-            bottom=height,
-            color=_WAIT_COLOUR,
-            hatch="///",
-            edgecolor="white",
-            linewidth=0,
-            label="waiting",
+    panels = [
+        Panel(
+            stacked({name: bars.get(name, Bar(())) for name in strategies}),
+            cores,
+            y="seconds since submission (mean)" if not place else "",
+            names=strategies,
         )
-        colour = _STAGE_COLOURS[index % len(_STAGE_COLOURS)]
-        panel.bar(
-            position,
-            lasts,
-            0.75,
-            bottom=height + wait,
-            color=colour,
-            edgecolor="white",
-            linewidth=0.4,
-            label=name,
-        )
-        height += wait + lasts
-    panel.annotate(f"{height:,.0f}", (position, height), ha="center", va="bottom", fontsize="small")
+        for place, (cores, bars) in enumerate(groups.items())
+    ]
+    title = f"{runs[0].workflow} on {runs[0].system}: makespan by stage"
+    size = (2.2 + 1.9 * len(groups) * max(len(strategies), 2) / 3, 5.2)
+    waiting = {"waiting": Look("#c8c8c8", hatch="///")}
+    draw(Figure(panels, size, title=title, looks=waiting, slanted=True), path)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Bar, Dot, bars, dots, gantt
-from asa.studies.compare.study import CompareRun, group
+from asa.studies.compare.figures import makespans_by_stage
+from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence
 
 __all__ = ["comparison_page"]
@@ -75,18 +76,8 @@ def _makespans(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:
 
 
 def _by_stage(runs: Sequence[CompareRun]) -> Figure:
-    """Draw what the makespan consists of: the waits and run times of the stages that it hung on."""
-    groups: dict[str, dict[str, Bar]] = {}
-    for (cores, strategy), members in group(runs).items():
-        done = [run.metrics for run in members if run.metrics]
-        parts = []
-        for place in range(len(done[0].stages) if done else 0):
-            critical = [one.stages[place] for one in done if one.stages[place].critical]
-            parts.append(("waiting", sum(stage.perceived_wait_s for stage in critical) / len(done)))
-            parts.append((done[0].stages[place].stage, sum(stage.run_s for stage in critical) / len(done)))
-        groups.setdefault(f"{cores} cores", {})[strategy] = Bar(tuple(parts))
     words = "What a makespan consists of on average, from below: before each stage its wait, then the stage."
-    return Figure(bars(groups, title="Waits and stages", unit="seconds"), words)
+    return Figure(bars(makespans_by_stage(runs), title="Waits and stages", unit="seconds"), words)
 
 
 def _frontier(cells: Sequence[Cell], counts: Sequence[int]) -> Figure:

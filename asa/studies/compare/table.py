@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from asa.core.intervals import Interval, beyond_chance, mean_interval
 from asa.metrics import RunMetrics
 from asa.studies.compare.study import CompareRun, group
 from asa.studies.paper.verdicts import average_above_best
+from asa.studies.present import Row, Table
 
 __all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
 
@@ -122,18 +121,7 @@ def _failures(cells: Sequence[Cell]) -> list[str]:
 
 
 def _table(cores: int, cells: Sequence[Cell]) -> Table:
-    table = Table(
-        title=f"{cores} cores",
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("Strategy", no_wrap=True, min_width=max(len(cell.strategy) for cell in cells))
-    for heading, *_ in _COLUMNS.values():
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for cell in cells:
         row = [Text(cell.strategy)]
         for key, (_, _, smaller, decimals) in _COLUMNS.items():
@@ -141,14 +129,13 @@ def _table(cores: int, cells: Sequence[Cell]) -> Table:
             mean = cell.intervals[key].mean
             best = bool(shown) and not math.isnan(mean) and round(mean, decimals) == (min if smaller else max)(shown)
             row.append(_value(cell.intervals[key], decimals, best=best and len(cells) > 1))
-        table.add_row(*row)
+        rows.append(Row(row))
         if any(interval.is_spread for interval in cell.intervals.values()):
-            table.add_row(
-                "",
-                *(_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items()),
-                style="dim",
-            )
-    return table
+            bounds = (_bounds(cell.intervals[key], column[3]) for key, column in _COLUMNS.items())
+            rows.append(Row(["", *bounds], "dim"))
+    headings = ["Strategy", *(heading for heading, *_ in _COLUMNS.values())]
+    widths = [max(len(cell.strategy) for cell in cells), *(None for _ in _COLUMNS)]
+    return Table(headings, rows, f"{cores} cores", wraps=(), widths=widths)
 
 
 def _bounds(interval: Interval, decimals: int) -> str:
@@ -171,21 +158,12 @@ def _value(interval: Interval, decimals: int, *, best: bool) -> Text:
 
 
 def _averages_table(averages: dict[str, dict[str, float]]) -> Table:
-    table = Table(
-        title="Above the best strategy, averaged over core counts",
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        min_width=50,
-    )
-    table.add_column("Strategy", no_wrap=True)
-    for heading in ("TWT", "Makespan", "Core-hours"):
-        table.add_column(heading, justify="right")
+    rows = []
     for strategy, excess in averages.items():
-        values = [excess[key] for key in ("twt_s", "makespan_s", "core_hours")]
-        table.add_row(strategy, *(("-" if math.isnan(value) else f"+{100 * value:.0f} %") for value in values))
-    return table
+        values = (excess[key] for key in ("twt_s", "makespan_s", "core_hours"))
+        rows.append((strategy, *("-" if math.isnan(value) else f"+{100 * value:.0f} %" for value in values)))
+    title = "Above the best strategy, averaged over core counts"
+    return Table(["Strategy", "TWT", "Makespan", "Core-hours"], rows, title, wraps=(1, 2, 3), is_wide=True, width=50)
 
 
 def sentence(cells: Sequence[Cell]) -> str:

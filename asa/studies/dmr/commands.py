@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -18,11 +17,10 @@ from asa.errors import InputError
 from asa.units import MOST_RUNS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from asa.backends.dmr.cluster import Record
     from asa.backends.dmr.mechanics import Costs
+    from asa.studies.present import Row as Styled
+    from asa.studies.present import Table
 
     from .study import Study
     from .tables import Row
@@ -76,6 +74,7 @@ def study(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.backends.dmr.mechanics import Checkpoints, Costs
+    from asa.studies.present import print_json
 
     from .study import study as run
     from .workloads import PRELIMINARY_JOBS
@@ -87,7 +86,7 @@ def study(
     small = [many for many in PRELIMINARY_JOBS if many <= max(sizes)] or [max(sizes)]
     made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=costs)
     if as_json:
-        sys.stdout.write(json.dumps(_as_dict(made, min(sizes), costs), indent=1, allow_nan=False) + "\n")
+        print_json(_as_dict(made, min(sizes), costs))
     else:
         _print(made)
     if plot is not None:
@@ -156,64 +155,56 @@ _DIFFER = (
 
 
 def _print(made: Study) -> None:
-    from rich.console import Console
+    from asa.studies.present import console
 
     from .tables import table_2, table_3, table_4
 
-    console = Console(highlight=False)
-    _print_actions(console, table_2(made))
-    _print_gains(console, table_3(made))
-    _print_throughput(console, table_4(made))
-    console.print(
+    out = console()
+    out.print(_actions(table_2(made)), _gains(table_3(made)), _throughput(table_4(made)), sep="\n")
+    out.print(
         f"Ours: means over {made.seeds} workloads of each size, +- half their 95 % interval. Gains: by how much less "
         f"than with fixed jobs. {_DIFFER}",
         style="dim",
     )
 
 
-def _print_actions(console: Console, rows: Sequence[Row]) -> None:
+def _actions(rows: Sequence[Row]) -> Table:
     by_key = {(row.version, row.what): row for row in rows}
     versions = list(dict.fromkeys(row.version for row in rows))
-    table = _table(f"Table 2: actions, in a preliminary workload of {rows[0].jobs} jobs", [""], versions)
-    for what, words in _ACTIONS.items():
-        table.add_row(words, *(cell for of in versions for cell in _pair(by_key[of, what], 3)))
-    console.print(table)
+    cells = [
+        (words, *(cell for of in versions for cell in _pair(by_key[of, what], 3))) for what, words in _ACTIONS.items()
+    ]
+    return _table(f"Table 2: actions, in a preliminary workload of {rows[0].jobs} jobs", [""], versions, cells)
 
 
-def _print_gains(console: Console, rows: Sequence[Row]) -> None:
-    table = _table("Table 3: preliminary workloads of all sizes, in percent", ["", ""], ["mean", "deviation"])
-    for mean, deviation in zip(rows[::2], rows[1::2], strict=True):
-        table.add_row(mean.what, mean.version, *_pair(mean, 1), *_pair(deviation, 1))
-    console.print(table)
+def _gains(rows: Sequence[Row]) -> Table:
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    cells = [(mean.what, mean.version, *_pair(mean, 1), *_pair(off, 1)) for mean, off in pairs]
+    return _table("Table 3: preliminary workloads of all sizes, in percent", ["", ""], ["mean", "deviation"], cells)
 
 
-def _print_throughput(console: Console, rows: Sequence[Row]) -> None:
+def _throughput(rows: Sequence[Row]) -> Table:
+    from asa.studies.present import Row as Styled
+
     by_key = {(row.jobs, row.what, row.version): row for row in rows}
     versions = list(dict.fromkeys(row.version for row in rows))
-    table = _table("Table 4: throughput workloads, percent and s; changes in points and percent", [""], versions)
+    cells: list[Styled | Sequence[str]] = []
     for jobs in dict.fromkeys(row.jobs for row in rows):
-        table.add_row(f"{jobs} jobs", style="bold")
+        cells.append(Styled([f"{jobs} jobs"], "bold"))
         for what in dict.fromkeys(row.what for row in rows):
-            found = [by_key[jobs, what, of] for of in versions]
-            cells = (_pair(row, int(what == "utilisation")) for row in found)
-            table.add_row(what, *(cell for pair in cells for cell in pair))
-    console.print(table)
+            pairs = (_pair(by_key[jobs, what, of], int(what == "utilisation")) for of in versions)
+            cells.append((what, *(cell for pair in pairs for cell in pair)))
+    return _table("Table 4: throughput workloads, percent and s; changes in points and percent", [""], versions, cells)
 
 
-def _table(title: str, first: Sequence[str], groups: Sequence[str]) -> Table:
+def _table(title: str, first: Sequence[str], groups: Sequence[str], rows: Sequence[Styled | Sequence[str]]) -> Table:
     """Make a table with two columns for each group, the paper's and ours."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from asa.studies.present import Table
 
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-    )
-    for heading in first:
-        table.add_column(heading, no_wrap=True)
-    for group in groups:
-        table.add_column("\npaper", justify="right", no_wrap=True)
-        table.add_column(f"{group}\nours", justify="right")  # with few seeds the interval may be too wide for one line
-    return table
+    headings = [*first, *(heading for group in groups for heading in ("\npaper", f"{group}\nours"))]
+    left = range(len(first))
+    ours = range(len(first) + 1, len(headings), 2)  # with few seeds the interval may be too wide for one line
+    return Table(headings, rows, title, left=left, wraps=ours)
 
 
 def _pair(row: Row, digits: int) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -22,16 +21,13 @@ from asa.units import MOST_CORES, MOST_DAYS, MOST_JOBS, MOST_RUNS, MOST_SEED
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from rich.console import Console
-    from rich.table import Table
-
     from asa.backends.dras.training import Episode, Phase, Training
     from asa.backends.dras.weights import Agent, Ranked
     from asa.core.intervals import Interval
+    from asa.studies.present import Measure, Table
 
     from .asked import Order
     from .evaluation import Outcome, Split
-    from .tables import Measure
 
 __all__ = ["app"]
 
@@ -213,6 +209,7 @@ def orders(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.backends.dras.training import Training
+    from asa.studies.present import Table, console, print_json
 
     from .asked import best_of, check, config_of, days_of, kind_of, material_of, on_few_cores
 
@@ -233,21 +230,16 @@ def orders(
         _draw_curves({name: training.episodes for name, training in done.items()}, plot)
     if as_json:
         curves = {name: [asdict(episode) for episode in one.episodes] for name, one in done.items()}
-        sys.stdout.write(json.dumps({"schema": _SCHEMA, "agent": agent, "orders": curves}, indent=1) + "\n")
+        print_json({"schema": _SCHEMA, "agent": agent, "orders": curves})
         return
-    table = _table("Order of the phases", ("best episode", "worth", "reward", "mean wait (h)", "slowdown"))
+    headings = ["", "best episode", "worth", "reward", "mean wait (h)", "slowdown"]
+    rows = []
     for name, training in done.items():
         best = best_of(training.episodes)
         found = best.validation
-        table.add_row(
-            name,
-            str(best.number),
-            f"{best.worth:.3f}",
-            f"{found.reward:.3f}",
-            f"{found.mean_wait_s / 3600:.2f}",
-            f"{found.slowdown:.1f}",
-        )
-    _console().print(table)
+        numbers = f"{best.worth:.3f}", f"{found.reward:.3f}", f"{found.mean_wait_s / 3600:.2f}", f"{found.slowdown:.1f}"
+        rows.append((name, str(best.number), *numbers))
+    console().print(Table(headings, rows, "Order of the phases", is_wide=True))
 
 
 @app.command()
@@ -285,6 +277,7 @@ def evaluate(
     Exit codes: 0 done, 2 the input cannot be used.
     """
     from asa.backends.dras.network import pytorch
+    from asa.studies.present import print_json
 
     from .asked import check_known, reward_of, tested_days
     from .evaluation import RIVALS
@@ -303,7 +296,7 @@ def evaluate(
     ours = list(_of_agents(tested, agents, adapt=adapt))
     outcomes += ours
     if as_json:
-        sys.stdout.write(json.dumps(_as_dict(tested, outcomes), indent=1, allow_nan=False) + "\n")
+        print_json(_as_dict(tested, outcomes))
     else:
         _print(tested, outcomes, list(dict.fromkeys(one.method for one in ours)))
     if plot is not None:
@@ -351,6 +344,8 @@ def ablation(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    from asa.studies.present import print_json
+
     from .ablation import ABLATION, BRIEF, UNTRAINED
     from .ablation import ablation as run
     from .asked import check_known, on_few_cores, sized, tested_days
@@ -373,7 +368,7 @@ def ablation(
     if as_json:
         told = _as_dict(tested, outcomes)
         told["variants"] = {name: words[name] for name in told["methods"]}
-        sys.stdout.write(json.dumps(told, indent=1, allow_nan=False) + "\n")
+        print_json(told)
     else:
         _print_ablation(tested, outcomes, words)
 
@@ -543,99 +538,78 @@ def _as_dict(tested: Split, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _print(tested: Split, outcomes: Sequence[Outcome], ours: Sequence[str]) -> None:
+    from asa.studies.present import Table, console
+
     from .tables import MEASURES, grouped, of, sizes, target
 
-    console, methods = _console(), grouped(outcomes)
-    table = _table(
-        f"{tested.name}: {len(tested.test)} jobs from day {tested.from_day + 1} on, {tested.material.nodes} nodes",
-        ("runs", *(one.words for one in MEASURES)),
-    )
-    for name, some in methods.items():
-        table.add_row(name, str(len(some)), *(_cell(of(some, one.name), one) for one in MEASURES))
-    console.print(table)
-    _print_modes(console, methods)
-    table = _table("Mean wait (h) by width, up to % of the machine", [f"{100 * p.to:g}" for p in sizes(outcomes)])
-    for name, some in methods.items():
-        table.add_row(name, *(f"{part.mean_wait_s / 3600:.2f}" for part in sizes(some)))
-    console.print(table)
+    out, methods = console(), grouped(outcomes)
+    rows = [
+        (name, str(len(some)), *(_cell(of(some, one.name), one) for one in MEASURES)) for name, some in methods.items()
+    ]
+    out.print(Table(["", "runs", *(one.words for one in MEASURES)], rows, _tested(tested), is_wide=True))
+    out.print(_modes(methods))
+    headings = ["", *(f"{100 * part.to:g}" for part in sizes(outcomes))]
+    rows = [(name, *(f"{part.mean_wait_s / 3600:.2f}" for part in sizes(some))) for name, some in methods.items()]
+    out.print(Table(headings, rows, "Mean wait (h) by width, up to % of the machine", is_wide=True))
     for name in ours:
         words = {True: "yes", False: "no", None: "cannot be said of a single training, which has no interval"}
         verdicts = (f"{rival}: {words[is_met]}" for rival, is_met in target(methods, name).items())
-        console.print(
+        out.print(
             f"{name} beats, on mean wait and slowdown, beyond the interval, who reserves; and its longest wait is "
             f"within 1.5 of fcfs-easy's: {', '.join(verdicts)}",
             style="dim",
         )
 
 
+def _cell(found: Interval, measure: Measure) -> str:
+    from asa.studies.present import plus_minus
+
+    return plus_minus(measure.scaled(found), measure.digits).replace(",", "")
+
+
+def _tested(tested: Split) -> str:
+    return f"{tested.name}: {len(tested.test)} jobs from day {tested.from_day + 1} on, {tested.material.nodes} nodes"
+
+
 def _print_ablation(tested: Split, outcomes: Sequence[Outcome], words: Mapping[str, str]) -> None:
+    from asa.studies.present import Table, console
+
     from .ablation import FULL
     from .tables import MEASURES, change, grouped, of
 
     wait, longest, slowdown = MEASURES[:3]
     methods = grouped(outcomes)
-    table = _table(
-        f"{tested.name}: {len(tested.test)} jobs from day {tested.from_day + 1} on, {tested.material.nodes} nodes; "
-        f"{len(methods[FULL])} trainings each",
-        (wait.words, f"beyond {FULL}", slowdown.words, f"beyond {FULL}", longest.words),
-    )
-    table.columns[0].no_wrap = True
+    rows = []
     for name, some in methods.items():
         cells = []
         for one in (wait, slowdown):
-            more = change(some, methods[FULL], one.name)
-            cells += [_cell(of(some, one.name), one), "" if name == FULL else _cell(more, one)]
-        table.add_row(name, *cells, _cell(of(some, longest.name), longest))
-    console = _console()
-    console.print(table)
+            cells.append(_cell(of(some, one.name), one))
+            cells.append("" if name == FULL else _cell(change(some, methods[FULL], one.name), one))
+        rows.append((name, *cells, _cell(of(some, longest.name), longest)))
+    headings = ["", wait.words, f"beyond {FULL}", slowdown.words, f"beyond {FULL}", longest.words]
+    title = f"{_tested(tested)}; {len(methods[FULL])} trainings each"
+    out = console()
+    out.print(Table(headings, rows, title, wraps=range(1, len(headings)), is_wide=True))
     for name in methods:
-        console.print(f"{name}: {words[name]}", style="dim")
+        out.print(f"{name}: {words[name]}", style="dim")
 
 
-def _cell(found: Interval, measure: Measure) -> str:
-    half = "" if math.isnan(found.half) else f" +-{measure.scale * found.half:.{measure.digits}f}"
-    return f"{measure.scale * found.mean:.{measure.digits}f}{half}"
+def _modes(methods: Mapping[str, Sequence[Outcome]]) -> Table:
+    from asa.studies.present import Table
 
-
-def _print_modes(console: Console, methods: Mapping[str, Sequence[Outcome]]) -> None:
     from .paper import TABLE_IV
     from .tables import modes
 
     kinds = ("backfilled", "ready", "reserved")
-    headings = [f"{kind}\n{what}" for kind in kinds for what in ("jobs", "core-hours", "wait (h)")]
-    table = _table("Table IV, in percent, and mean waits by mode (Fig. 8); the paper's below ours", headings)
+    rows = []
     for name, some in methods.items():
-        told = modes(some)
-        if not told:
+        if not (told := modes(some)):
             continue
-        cells = [
-            cell
-            for kind in kinds
-            for cell in (
-                f"{100 * told[kind].jobs:.2f}",
-                f"{100 * told[kind].core_hours:.2f}",
-                f"{told[kind].mean_wait_s / 3600:.2f}",
-            )
-        ]
-        table.add_row(name, *cells)
+        ours = ((100 * one.jobs, 100 * one.core_hours, one.mean_wait_s / 3600) for one in map(told.__getitem__, kinds))
+        rows.append((name, *(f"{value:.2f}" for values in ours for value in values)))
         if name in TABLE_IV:
             theirs = (TABLE_IV[name][kind] for kind in kinds)
-            table.add_row("  paper", *(c for jobs, hours in theirs for c in (f"{jobs:.2f}", f"{hours:.2f}", "")))
-    console.print(table)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+            rows.append(("  paper", *(c for jobs, hours in theirs for c in (f"{jobs:.2f}", f"{hours:.2f}", ""))))
+    headings = ["", *(f"{kind}\n{what}" for kind in kinds for what in ("jobs", "core-hours", "wait (h)"))]
+    title = "Table IV, in percent, and mean waits by mode (Fig. 8); the paper's below ours"
+    return Table(headings, rows, title, is_wide=True)

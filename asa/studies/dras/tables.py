@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, mean_interval
+from asa.studies.present import Measure, shares_of_best
 
 from .evaluation import Outcome, Part, Share
 
-__all__ = ["BASELINE", "MEASURES", "Measure", "change", "grouped", "kiviat", "modes", "sizes", "target"]
+__all__ = ["BASELINE", "MEASURES", "change", "grouped", "kiviat", "modes", "sizes", "target"]
 
 BASELINE: Final = "fcfs-easy"
 _NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # and so the same in each run
@@ -21,23 +21,12 @@ WITH_RESERVATION: Final = (*_NOT_TRAINED, "dras-pg", "dras-dql")
 _MOST_WAIT: Final = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A figure of an outcome."""
-
-    name: str
-    words: str
-    scale: float = 1.0  # it is multiplied by this to be shown
-    digits: int = 2  # with so many after the point
-    is_loss: bool = True
-
-
 MEASURES: Final = (
-    Measure("mean_wait_s", "mean wait (h)", 1 / 3600),
-    Measure("max_wait_s", "longest wait (h)", 1 / 3600, 1),
-    Measure("slowdown", "bounded slowdown", 1.0, 1),
-    Measure("response_s", "response (h)", 1 / 3600),
-    Measure("utilisation", "utilisation (%)", 100.0, 2, is_loss=False),
+    Measure("mean_wait_s", "mean wait (h)", 1 / 3600, is_loss=True),
+    Measure("max_wait_s", "longest wait (h)", 1 / 3600, digits=1, is_loss=True),
+    Measure("slowdown", "bounded slowdown", digits=1, is_loss=True),
+    Measure("response_s", "response (h)", 1 / 3600, is_loss=True),
+    Measure("utilisation", "utilisation (%)", 100.0),
 )
 
 
@@ -64,13 +53,9 @@ def change(some: Sequence[Outcome], others: Sequence[Outcome], measure: str) -> 
 
 
 def kiviat(methods: Mapping[str, Sequence[Outcome]]) -> dict[str, NDArray[np.float64]]:
-    """Normalise measures as Fig. 6 does: 1 for the best method, 0 for the worst; of losses, the reciprocals."""
-    means = np.array([[of(some, one.name).mean for one in MEASURES] for some in methods.values()])
-    goods = np.where([one.is_loss for one in MEASURES], 1 / np.maximum(means, 1e-9), means)
-    spread = np.ptp(goods, axis=0)
-    is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
-    shares = np.where(is_one, 1.0, (goods - goods.min(axis=0)) / np.where(is_one, 1.0, spread))
-    return dict(zip(methods, shares, strict=True))
+    """Normalise measures as Fig. 6 does, see `asa.studies.present.shares_of_best`."""
+    means = [[of(some, one.name).mean for one in MEASURES] for some in methods.values()]
+    return dict(zip(methods, shares_of_best(means, [one.is_loss for one in MEASURES]), strict=True))
 
 
 def sizes(outcomes: Sequence[Outcome]) -> list[Part]:

@@ -1,0 +1,404 @@
+"""How studies show what they found: tables in a terminal and on a page, figures, numbers as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import rich.table
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+
+from asa.core.drawing import new_figure, save_figure
+from asa.core.intervals import Interval
+from asa.report.intervals import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.text import Text
+
+    from asa.report.page.drawing import Bar
+
+__all__ = [
+    "Figure",
+    "Look",
+    "Measure",
+    "Panel",
+    "Row",
+    "Series",
+    "Table",
+    "beside",
+    "console",
+    "draw",
+    "number",
+    "plus_minus",
+    "print_json",
+    "shares_of_best",
+    "stacked",
+]
+
+# ---------------------------------------------------------------------- numbers
+
+
+def number(value: float, digits: int, sign: Literal["", "+"] = "") -> str:
+    """Write a number, no zero with a sign; what is not known as a hyphen.
+
+    Examples
+    --------
+    >>> number(1234.5, 1), number(-0.04, 1, "+"), number(math.nan, 1)
+    ('1,234.5', '+0.0', '-')
+    """
+    return "-" if math.isnan(value) else f"{plain(value, digits):{sign},.{digits}f}"
+
+
+def plus_minus(found: Interval, digits: int, sign: Literal["", "+"] = "") -> str:
+    """Write a mean and half its interval, if it has one.
+
+    Examples
+    --------
+    >>> plus_minus(Interval(2.0, 1.5, 2.5), 1)
+    '2.0 +-0.5'
+    """
+    if math.isnan(found.mean):
+        return "-"
+    return f"{found.mean:{sign},.{digits}f}{'' if math.isnan(found.half) else f' +-{found.half:,.{digits}f}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of an outcome."""
+
+    name: str  # of the outcome's field
+    words: str
+    scale: float = 1.0  # what it is multiplied by to be shown, in this unit
+    unit: str = ""
+    digits: int = 2
+    is_loss: bool = False  # the less of it, the better
+
+    def scaled(self, found: Interval) -> Interval:
+        """Give an interval as it is shown."""
+        scale = self.scale
+        return Interval(scale * found.mean, scale * found.low, scale * found.high, found.freedom)
+
+
+def print_json(document: Any) -> None:
+    """Print a document, in which every number must be finite."""
+    sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def shares_of_best(means: Sequence[Sequence[float]], is_loss: Sequence[bool]) -> NDArray[np.float64]:
+    """Normalise figures as Kiviat diagrams have them: 1 for the best of each column, 0 for the worst.
+
+    Of what should be little the reciprocals are taken. Where all are the same, all are best.
+    """
+    goods = np.where(is_loss, 1 / np.maximum(means, 1e-9), means)
+    spread = np.ptp(goods, axis=0)
+    is_one = spread <= 1e-9 * np.abs(goods).max(axis=0)
+    shares: NDArray[np.float64] = np.where(is_one, 1.0, (goods - goods.min(axis=0)) / np.where(is_one, 1.0, spread))
+    return shares
+
+
+# ---------------------------------------------------------------------- tables in a terminal
+
+
+class Row(NamedTuple):
+    """A row with a look of its own; a plain sequence of cells is one without."""
+
+    cells: Sequence[str | Text]
+    style: str = ""
+    begins_section: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table for a terminal: to the left what rows are called, to the right their numbers."""
+
+    headings: Sequence[str]
+    rows: Iterable[Row | Sequence[str | Text]]
+    title: str = ""
+    title_style: str = "bold"
+    left: Collection[int] = (0,)  # columns that have words
+    wraps: Collection[int] | None = None  # columns whose cells may be broken into lines; all, if not given
+    widths: Sequence[int | None] = ()  # at least so wide
+    is_ruled: bool = True  # whether a line is below the headings
+    is_wide: bool = False  # with space on both sides of each column
+    is_open: bool = False  # without space above and below
+    width: int | None = None  # of all, at least, with space at both sides
+
+    def __rich__(self) -> rich.table.Table:
+        """Lay it out."""
+        table = rich.table.Table(
+            title=self.title or None,
+            title_justify="left",
+            title_style=self.title_style,
+            box=SIMPLE_HEAD if self.is_ruled else None,
+            header_style="bold",
+            padding=(0, 1, 0, 1) if self.is_wide else (0, 1 if self.is_ruled else 2, 0, 0),
+            pad_edge=self.width is not None,
+            show_edge=not self.is_open,
+            min_width=self.width,
+        )
+        for place, heading in enumerate(self.headings):
+            is_left, wraps = place in self.left, self.wraps is None or place in self.wraps
+            table.add_column(
+                heading,
+                justify="left" if is_left else "right",
+                overflow="ellipsis" if self.is_ruled or not is_left else "fold",
+                no_wrap=not wraps,
+                min_width=self.widths[place] if self.widths else None,
+            )
+        for one in self.rows:
+            row = one if isinstance(one, Row) else Row(one)
+            if row.begins_section:
+                table.add_section()
+            table.add_row(*row.cells, style=row.style)
+        return table
+
+
+def console() -> Console:
+    """Give the terminal, or what stands for it, on which numbers have no colours."""
+    return Console(highlight=False)
+
+
+# ---------------------------------------------------------------------- figures
+
+# told apart by colour-blind eyes
+_COLOURS: Final = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#999933",
+)  # fmt: skip
+_DASHES: Final = ("-", "--", ":")
+_GREY: Final = "#444444"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a series looks."""
+
+    colour: str = ""  # that of its name's place in the figure, if not given
+    dashes: Any = ""  # as matplotlib has them; likewise
+    hatch: str = ""
+    marker: str = ""
+    width: float = 1.3
+    opacity: float = 1.0
+    is_filled: bool = False  # in a Kiviat diagram
+    is_above: bool = False  # the others
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Numbers of one name."""
+
+    name: str  # as the legend has it, which leaves out what begins with an underscore
+    ys: Sequence[float]
+    xs: Sequence[float] | None = None  # 0, 1, 2, ... if not given
+    kind: Literal["line", "step", "bar", "point", "area", "area of steps"] = "line"
+    bottoms: Sequence[float] | None = None  # where bars and areas begin, if not at 0
+    width: float = 0.8  # of bars
+    labels: Sequence[str] = ()  # above bars
+    marked: Sequence[int] | None = None  # the points of a line that have its marker; all, if not given
+    # how far the intervals of points reach, to either side
+    x_bounds: Sequence[tuple[float, float]] = ()
+    y_bounds: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Axes with series; with spokes it is a Kiviat diagram, from 0 in the centre to 1."""
+
+    series: Sequence[Series]
+    title: str = ""
+    x: str = ""  # what stands at the axes
+    y: str = ""
+    names: Sequence[str] = ()  # of the places 0, 1, 2, ... of the lower axis
+    x_limits: tuple[float | None, float | None] = (None, None)
+    y_limits: tuple[float | None, float | None] = (None, None)
+    level: float | None = None  # where a thin line goes across, and one upwards
+    upright: float | None = None
+    spokes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Panels, row by row."""
+
+    panels: Sequence[Panel]
+    size: tuple[float, float]  # inches
+    columns: int = 0  # all in a row, if 0
+    title: str = ""
+    x: str = ""  # below all panels
+    looks: Mapping[str, Look] = field(default_factory=dict)  # by name
+    share_x: Literal["none", "all", "row", "col"] = "none"  # as matplotlib has it
+    share_y: Literal["none", "all", "row", "col"] = "none"
+    widths: Sequence[float] = ()  # of the columns, beside each other
+    slanted: bool = False  # names of places
+
+
+def draw(figure: Figure, path: str | Path) -> None:
+    """Draw a figure into a file, whose suffix says of which kind it is."""
+    columns = figure.columns or len(figure.panels)
+    drawn = new_figure(*figure.size)
+    grid = drawn.subplots(
+        -(-len(figure.panels) // columns),
+        columns,
+        squeeze=False,
+        sharex=figure.share_x,
+        sharey=figure.share_y,
+        width_ratios=list(figure.widths) or None,
+        subplot_kw={"projection": "polar"} if figure.panels[0].spokes else {},
+    )
+    names = dict.fromkeys(one.name for panel in figure.panels for one in panel.series)
+    looks = {name: _look(figure.looks.get(name, Look()), place) for place, name in enumerate(names)}
+    for axes in grid.flat[len(figure.panels) :]:
+        axes.set_visible(False)
+    panels = list(zip(grid.flat, figure.panels, strict=False))
+    for axes, panel in panels:
+        for one in panel.series:
+            (_spoke if panel.spokes else _draw)(axes, one, looks[one.name])
+    for place, (axes, panel) in enumerate(panels):  # only now limits of shared axes are known
+        (_web if panel.spokes else _frame)(axes, panel)
+        if panel.names:
+            slant: dict[str, Any] = {"rotation": 35, "ha": "right"} if figure.slanted else {}
+            axes.set_xticks(range(len(panel.names)), panel.names, **slant)
+        if figure.share_x != "none" and place + columns < len(panels):
+            axes.set_xlabel("")
+        if figure.share_y != "none" and place % columns:
+            axes.set_ylabel("")
+    drawn.suptitle(figure.title or None)  # type: ignore[arg-type]  # None for none
+    drawn.supxlabel(figure.x or None, fontsize="medium")  # type: ignore[arg-type]  # likewise
+    told = (axes.get_legend_handles_labels() for axes in drawn.axes)
+    handles = {label: handle for two in told for handle, label in zip(*two, strict=True)}
+    shown = [name for name in names if name in handles]
+    is_stack = any(one.bottoms for panel in figure.panels for one in panel.series if one.kind == "bar")
+    if is_stack or figure.panels[0].spokes:
+        where: dict[str, Any] = {"loc": "outside right center", "reverse": is_stack}
+    else:
+        side = "upper" if figure.x else "lower"
+        where = {"loc": f"outside {side} center", "ncols": min(len(shown), 8)}
+    drawn.legend([handles[name] for name in shown], shown, frameon=False, fontsize="small", handlelength=3, **where)
+    save_figure(drawn, path)
+
+
+def beside(heights: Mapping[str, Sequence[float]], labels: Mapping[str, Sequence[str]] | None = None) -> list[Series]:
+    """Make series of bars that stand side by side at each place."""
+    width = 0.84 / max(len(heights), 1)
+    return [
+        Series(
+            name,
+            ys,
+            [at + (place - (len(heights) - 1) / 2) * width for at in range(len(ys))],
+            kind="bar",
+            width=width,
+            labels=(labels or {}).get(name, ()),
+        )
+        for place, (name, ys) in enumerate(heights.items())
+    ]
+
+
+def stacked(bars: Mapping[str, Bar]) -> list[Series]:
+    """Make series of bars that consist of the same parts, with their heights written above them."""
+    parts = max((bar.parts for bar in bars.values()), key=len, default=())
+    bottoms, series = [0.0] * len(bars), []
+    for place, (name, _) in enumerate(parts):
+        values = [bar.parts[place][1] if bar.parts else 0.0 for bar in bars.values()]
+        tops = [bottom + value for bottom, value in zip(bottoms, values, strict=True)]
+        labels = [f"{top:,.0f}" if bar.parts else "" for top, bar in zip(tops, bars.values(), strict=True)]
+        last = place + 1 == len(parts)
+        series.append(Series(name, values, kind="bar", bottoms=bottoms, labels=labels if last else ()))
+        bottoms = tops
+    return series
+
+
+def _look(look: Look, place: int) -> Look:
+    dashes = _DASHES[place // len(_COLOURS) % len(_DASHES)]
+    return replace(look, colour=look.colour or _COLOURS[place % len(_COLOURS)], dashes=look.dashes or dashes)
+
+
+def _draw(axes: Axes, one: Series, look: Look) -> None:
+    xs: Any = range(len(one.ys)) if one.xs is None else one.xs
+    ys: Any = one.ys
+    line: dict[str, Any] = {
+        "color": look.colour, "linestyle": look.dashes, "linewidth": look.width, "alpha": look.opacity,
+        "marker": look.marker or None, "markersize": 4, "markevery": one.marked, "label": one.name,
+        "zorder": 5 if look.is_above else None,
+    }  # fmt: skip
+    match one.kind:
+        case "bar":
+            bars = axes.bar(
+                xs, ys, one.width, one.bottoms, label=one.name, color=look.colour, hatch=look.hatch, edgecolor="white",
+                linewidth=0.4,
+            )  # fmt: skip
+            axes.bar_label(bars, one.labels or [""] * len(bars), fontsize="small", padding=2)
+        case "area" | "area of steps":
+            step: Any = "post" if one.kind == "area of steps" else None
+            axes.fill_between(xs, one.bottoms or 0, ys, step=step, color=look.colour, alpha=look.opacity, linewidth=0)
+        case "point":
+            spans = [
+                np.abs(np.subtract(bounds, np.asarray(values)[:, None]).T) if len(bounds) else None
+                for bounds, values in ((one.x_bounds, xs), (one.y_bounds, ys))
+            ]
+            axes.errorbar(
+                xs,
+                ys,
+                spans[1],
+                spans[0],
+                fmt=look.marker or "o",
+                color=look.colour,
+                markersize=8,
+                capsize=3,
+                label=one.name,
+            )
+        case "step":
+            axes.step(xs, ys, where="post", **line)
+        case _:
+            axes.plot(xs, ys, **line)
+
+
+def _frame(axes: Axes, panel: Panel) -> None:
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    if any(limit is not None for limit in panel.x_limits):
+        axes.set_xlim(*panel.x_limits)
+    if any(limit is not None for limit in panel.y_limits):
+        axes.set_ylim(*panel.y_limits)
+    if panel.level is not None:
+        axes.axhline(panel.level, color=_GREY, linewidth=0.8, linestyle="--", zorder=0)
+    if panel.upright is not None:
+        axes.axvline(panel.upright, color=_GREY, linewidth=0.8, linestyle="--", zorder=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _turns(many: int) -> NDArray[np.float64]:
+    return np.linspace(0, 2 * np.pi, many, endpoint=False)
+
+
+def _spoke(axes: Axes, one: Series, look: Look) -> None:
+    """Draw shares on spokes as a closed line."""
+    turns, shares = ([*values, values[0]] for values in (_turns(len(one.ys)), one.ys))
+    axes.plot(turns, shares, color=look.colour, linestyle=look.dashes, linewidth=look.width, label=one.name)
+    if look.is_filled:
+        axes.fill(turns, shares, color=look.colour, alpha=0.22, zorder=1, linewidth=0)
+
+
+def _web(axes: Axes, panel: Panel) -> None:
+    """Draw spokes, with their names outside."""
+    axes.set_theta_zero_location("N")  # type: ignore[attr-defined]  # of polar axes
+    axes.set_theta_direction(-1)  # type: ignore[attr-defined]  # same
+    turns = _turns(len(panel.spokes))
+    for turn, words in zip(turns, panel.spokes, strict=True):
+        side, height = round(math.sin(turn), 6), round(math.cos(turn), 6)
+        across = "center" if not side else "left" if side > 0 else "right"
+        axes.text(turn, 1.1, words, fontsize=8, ha=across, va="center" if side else "bottom" if height > 0 else "top")
+    axes.set_xticks(turns, [])
+    axes.set_yticks([0.25, 0.5, 0.75, 1.0], [])
+    axes.set_ylim(0, 1.05)
+    axes.grid(color="#cccccc", linewidth=0.6)
+    axes.spines["polar"].set_visible(False)
+    axes.set_title(panel.title, fontweight="bold", pad=30)
