@@ -16,11 +16,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from asa.core.handover import Held, Memory
 from asa.errors import UnavailableError
 
-__all__ = ["Keeping", "Kept", "Processes", "available_cores", "pool", "shared"]
+__all__ = ["Keeping", "Kept", "Processes", "available_cores", "pool"]
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
-_shared: Held[Any] | None = None  # of a worker process: what its pool shares
 
 
 class Kept(Protocol[_T_co]):
@@ -43,13 +42,12 @@ class Keeping(Protocol):
 class Processes(ProcessPoolExecutor):
     """Processes of this machine that hand values over without sending them."""
 
-    def __init__(self, processes: int, to_share: Any = None) -> None:
+    def __init__(self, processes: int) -> None:
         self._memory = Memory()
         super().__init__(
             processes,
             mp_context=get_context("spawn"),
             initializer=_begin_worker,
-            initargs=(None if to_share is None else self._memory.hold(to_share),),
         )
 
     def submit(self, function: Callable[..., _T], /, *args: Any, **options: Any) -> Future[_T]:
@@ -97,13 +95,8 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def shared() -> Any:
-    """Return what the pool that this process belongs to shares."""
-    return None if _shared is None else _value(_shared)
-
-
 @contextmanager
-def pool(processes: int, to_share: Any = None) -> Iterator[Processes | None]:
+def pool(processes: int) -> Iterator[Processes | None]:
     """Open a pool of processes; none for one process.
 
     An interrupt is the parent's business: it ends the processes at once and waits for nothing.
@@ -111,7 +104,7 @@ def pool(processes: int, to_share: Any = None) -> Iterator[Processes | None]:
     if processes <= 1:
         yield None
         return
-    executor = Processes(processes, to_share)
+    executor = Processes(processes)
     try:
         with _interrupts_deferred():
             for _ in range(processes):
@@ -127,9 +120,7 @@ def pool(processes: int, to_share: Any = None) -> Iterator[Processes | None]:
         raise
 
 
-def _begin_worker(to_share: Held[Any] | None) -> None:
-    global _shared  # noqa: PLW0603 - see there
-    _shared = to_share
+def _begin_worker() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

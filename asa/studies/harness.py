@@ -7,19 +7,39 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import as_completed
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
-from asa.core.parallel import available_cores, pool
+from asa.core.parallel import Processes, available_cores, pool
 from asa.errors import InputError, JournalError, StateError
+from asa.pool.executors import Elsewhere
 
-__all__ = ["CellLike", "Kind", "code_digest", "digest", "fill", "sealed", "unsealed"]
+__all__ = [
+    "CellLike",
+    "How",
+    "Kind",
+    "Progress",
+    "Workers",
+    "code_digest",
+    "counted",
+    "digest",
+    "fill",
+    "run_cells",
+    "sealed",
+    "silent",
+    "unsealed",
+    "workers",
+]
+
+Progress = Callable[[str, int, int], None]
+Workers = Processes | Elsewhere
 
 
 class CellLike(Protocol):
@@ -33,6 +53,7 @@ class CellLike(Protocol):
 
 _C = TypeVar("_C", bound=CellLike)
 _T = TypeVar("_T")
+_A = TypeVar("_A")
 
 _OURS = "asa"
 _BEGIN, _CHECK = '{"cell": ', ', "check": "'  # of a line, and of its end
@@ -49,23 +70,40 @@ class Kind(Generic[_C, _T]):
     trial: Callable[[Mapping[str, Any]], _T]
 
 
+def silent(_what: str, _done: int, _of: int) -> None:
+    """Tell nobody how far it is."""
+
+
+def counted(on_progress: Progress, what: str, of: int) -> Callable[[], None]:
+    """Begin to tell how far something is; what is returned is to be called as each part ends."""
+    done = iter(range(1, of + 1))
+    on_progress(what, 0, of)
+    return lambda: on_progress(what, next(done), of)
+
+
+class How(TypedDict, total=False):
+    """How cells are run; none of it changes what comes of them."""
+
+    jobs: int | None  # processes; as many as this machine lets us use, if not given
+    elsewhere: (
+        Elsewhere | None
+    )  # where, if not in processes of this machine: workers that see files under the same paths
+    on_progress: Progress  # called with what is being done, how much of it is done, and of how much
+
+
 def fill(
     cells: Sequence[_C],
     kind: Kind[_C, _T],
     kept: Path | None = None,
     *,
     jobs: int | None = None,
-    elsewhere: Executor | None = None,
-    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
+    elsewhere: Elsewhere | None = None,
+    on_progress: Progress = silent,
 ) -> dict[_C, list[_T]]:
-    """Run every cell, in parallel, unless its outcome is kept already.
+    """Run every cell, in parallel, unless its outcome is kept already; see `How`.
 
     `kept`: file to which each cell's outcome is added as it ends, a line of JSON each: what was interrupted goes on
     there. Each line has a checksum: what was damaged since is refused, and never taken for a result.
-    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    `elsewhere`: where to run them, if not in processes of this machine; on workers that see files under the same
-    paths.
-    `on_progress`: called with what is being done, how much of it is done, and of how much.
     Raises `JournalError`: it cannot be written, as on a full disk; what is in it holds.
     """
     known = _read(kept, kind) if kept is not None else {}
@@ -74,27 +112,55 @@ def fill(
     others = sum(cell.code not in codes for cell in known)
     what = f"running cells ({others} were kept by another version)" if others else "running cells"
     on_progress(what, len(cells) - len(missing), len(cells))
-    processes = min(jobs or available_cores(), max(len(missing), 1))
-    for cell, trials in _in_parallel(elsewhere, kind, missing) if elsewhere else _run_all(kind, missing, processes):
+
+    def keep(cell: _C, trials: list[_T]) -> None:
         known[cell] = trials
         if kept is not None:
             _append(kept, cell, trials)
         on_progress(what, sum(cell in known for cell in cells), len(cells))
+
+    run_cells(kind.run, missing, jobs=jobs, elsewhere=elsewhere, on_end=keep)
     return {cell: known[cell] for cell in cells}
 
 
-def _run_all(kind: Kind[_C, _T], cells: Sequence[_C], processes: int) -> Iterator[tuple[_C, list[_T]]]:
-    with pool(processes) as executor:
+def run_cells(
+    run: Callable[..., _T],
+    cells: Sequence[_A],
+    *shared: Any,
+    jobs: int | None = None,
+    elsewhere: Workers | None = None,
+    on_end: Callable[[_A, _T], None] = lambda _cell, _outcome: None,
+) -> list[_T]:
+    """Run a function of each cell, in parallel; see `How`.
+
+    `shared`: what it takes before the cell, the same for all, which goes to each process once.
+    `on_end`: called with a cell and what was returned, in the order in which they end.
+    Returns: what was returned, in the order of the cells.
+    """
+    done: dict[int, _T] = {}
+
+    def end(place: int, outcome: _T) -> None:
+        done[place] = outcome
+        on_end(cells[place], outcome)
+
+    with workers(len(cells), jobs=jobs, elsewhere=elsewhere) as executor:
         if executor is None:
-            yield from ((cell, kind.run(cell)) for cell in cells)
+            for place, cell in enumerate(cells):
+                end(place, run(*shared, cell))
         else:
-            yield from _in_parallel(executor, kind, cells)
+            there = [executor.share(one) for one in shared]
+            futures = {executor.submit(run, *there, cell): place for place, cell in enumerate(cells)}
+            for future in as_completed(futures):
+                end(futures[future], future.result())
+    return [done[place] for place in range(len(cells))]
 
 
-def _in_parallel(executor: Executor, kind: Kind[_C, _T], cells: Sequence[_C]) -> Iterator[tuple[_C, list[_T]]]:
-    futures = {executor.submit(kind.run, cell): cell for cell in cells}
-    for future in as_completed(futures):
-        yield futures[future], future.result()
+@contextmanager
+def workers(cells: int, *, jobs: int | None = None, elsewhere: Workers | None = None) -> Iterator[Workers | None]:
+    """Open what so many cells are run on; None for this process itself."""
+    processes = min(jobs or available_cores(), max(cells, 1))
+    with nullcontext(elsewhere) if elsewhere is not None else pool(processes) as executor:
+        yield executor
 
 
 def digest(files: Iterable[Path]) -> str:

@@ -16,11 +16,9 @@ import math
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,12 +26,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from asa.core import plugins
-from asa.core.parallel import available_cores, pool, shared
 from asa.errors import AsaError, InputError, RunError, TraceError, UnknownNameError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.estimators.calibration import FLOOR_S, coverage
 from asa.geometry import JobGeometry, size_class, walltime_class
 from asa.history import JobHistory, opened
+from asa.studies.harness import counted, run_cells
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitEstimator, WaitObservation, at_least, exactly
 
 __all__ = [
@@ -656,31 +654,19 @@ def evaluate(
     for trace, history in histories.items():
         if not history.started.any():
             raise InputError("has no job whose wait is known", where=trace, hint="Give a log with waits.")
-    work = _Work(dict(histories), dict(estimators), seed, by_geometry)
     pairs = [(trace, name) for trace in histories for name in (*estimators, _ORACLE)]
-    processes = min(jobs or available_cores(), len(pairs))
-    on_progress(0, len(pairs))
-    done: dict[tuple[str, str], list[Score]] = {}
+    work = _Work(dict(histories), dict(estimators), seed, by_geometry)
+    done = counted(lambda _what, done, of: on_progress(done, of), "evaluating", len(pairs))
 
-    def take(pair: tuple[str, str], result: Callable[[], list[Score]]) -> None:
-        try:
-            done[pair] = result()
-        except RunError as error:
+    def tell(_pair: tuple[str, str], result: list[Score] | RunError) -> None:
+        if isinstance(result, RunError):
             if on_failure is None:
-                raise
-            on_failure(error)
-            done[pair] = []
-        on_progress(len(done), len(pairs))
+                raise result
+            on_failure(result)
+        done()
 
-    with pool(processes, work) as executor:
-        if executor is None:
-            for pair in pairs:
-                take(pair, partial(work.do, *pair))
-        else:
-            futures = {executor.submit(_do_shared, *pair): pair for pair in pairs}
-            for future in as_completed(futures):
-                take(futures[future], future.result)
-    return [score for pair in pairs for score in done[pair]]
+    results = run_cells(_Work.do, pairs, work, jobs=jobs, on_end=tell)
+    return [score for result in results if not isinstance(result, RunError) for score in result]
 
 
 @contextmanager
@@ -714,17 +700,22 @@ class _Work:
         self.histories, self.estimators, self.seed, self.by_geometry = histories, estimators, seed, by_geometry
         self._last: tuple[str, Timeline] | None = None
 
-    def do(self, trace: str, name: str) -> list[Score]:
+    def do(self, pair: tuple[str, str]) -> list[Score] | RunError:
+        """Evaluate an estimator on a trace, or give what went wrong with it."""
+        trace, name = pair
         history = self.histories[trace]
         if self._last is None or self._last[0] != trace:
             self._last = None  # room for the next
             self._last = (trace, Timeline(history))
         timeline = self._last[1]
-        if name == _ORACLE:
-            forecasts = oracle(history)
-        else:
-            with _blaming(name):
-                forecasts = prequential(history, self.estimators[name], seed=self.seed, timeline=timeline)
+        try:
+            if name == _ORACLE:
+                forecasts = oracle(history)
+            else:
+                with _blaming(name):
+                    forecasts = prequential(history, self.estimators[name], seed=self.seed, timeline=timeline)
+        except RunError as error:
+            return error
         return judge(
             history,
             forecasts,
@@ -733,11 +724,6 @@ class _Work:
             by_geometry=self.by_geometry,
             known_order=timeline.known_order,
         )
-
-
-def _do_shared(trace: str, name: str) -> list[Score]:
-    work: _Work = shared()
-    return work.do(trace, name)
 
 
 # --- a scheduler's own estimates --------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,8 +18,8 @@ from asa.backends.bbsched.system import NODES, Free, Integers
 from asa.backends.bbsched.workloads import BUFFER, SSD, Workload, is_normal
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER
-from asa.core.parallel import pool, shared
 from asa.errors import InputError
+from asa.studies.harness import run_cells
 
 __all__ = ["Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
 
@@ -174,22 +173,11 @@ def compare(
     wanted = list(cases)
     for workload in workloads.values():
         _refuse_empty(workload)
-    made: dict[Case, Outcome] = {}
-    with pool(min(processes, len(wanted)), dict(workloads)) as executor:
-        if executor is None:
-            for case in wanted:
-                made[case] = run_case(workloads[case.workload, case.seed], case)
-                on_done(made[case])
-        else:
-            for running in as_completed([executor.submit(_run_shared, case) for case in wanted]):
-                outcome = running.result()
-                made[outcome.case] = outcome
-                on_done(outcome)
-    return [made[case] for case in wanted]
+    return run_cells(_run_one, wanted, dict(workloads), jobs=processes, on_end=lambda _case, outcome: on_done(outcome))
 
 
-def _run_shared(case: Case) -> Outcome:
-    return run_case(shared()[case.workload, case.seed], case)
+def _run_one(workloads: Mapping[tuple[str, int], Workload], case: Case) -> Outcome:
+    return run_case(workloads[case.workload, case.seed], case)
 
 
 def _refuse_empty(workload: Workload) -> None:

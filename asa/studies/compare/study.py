@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, as_completed
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from asa.backend import Site
 from asa.core import plugins
-from asa.core.parallel import available_cores, pool
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import RunMetrics, measure
-from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
+from asa.studies.harness import How, counted, run_cells, silent, workers
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
@@ -123,60 +120,27 @@ def workflow_maker(name: str) -> Callable[[int], Workflow]:
     return cast("Callable[[int], Workflow]", plugins.load("asa.workflows", name))
 
 
-def compare(
-    comparison: Comparison,
-    *,
-    jobs: int | None = None,
-    elsewhere: Elsewhere | None = None,
-    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
-) -> list[CompareRun]:
+def compare(comparison: Comparison, **how: Unpack[How]) -> list[CompareRun]:
     """Run every strategy at every core count on every seed.
 
     For one strategy and core count the seeds run in order and share an estimator, as in the paper (Section 4.3);
-    different strategies and core counts share nothing and run in parallel. The result does not depend on `jobs`, nor on
-    where they run.
-
-    `jobs`: processes; as many as this machine lets us use, if not given.
-    `on_progress`: called with what is being done, how much of it is done, and of how much.
+    different strategies and core counts share nothing and run in parallel.
     """
     comparison.check()
     chains = [(strategy, cores) for cores in comparison.cores for strategy in comparison.strategies]
-    processes = min(jobs or available_cores(), max(len(chains), len(comparison.seeds)))
-    with nullcontext(elsewhere) if elsewhere is not None else pool(processes) as executor:
-        on_progress("warming up the queue", 0, len(comparison.seeds))
+    on_progress, seeds = how.get("on_progress", silent), len(comparison.seeds)
+    with workers(max(len(chains), seeds), jobs=how.get("jobs"), elsewhere=how.get("elsewhere")) as executor:
+        on_progress("warming up the queue", 0, seeds)
         comparison.site.prepare(comparison.seeds, executor)
-        on_progress("warming up the queue", len(comparison.seeds), len(comparison.seeds))
-        on_progress("running workflows", 0, len(chains))
-        if executor is None:
-            results = _one_by_one(comparison, chains, on_progress)
-        else:
-            whole = executor.share(comparison)
-            results = _in_parallel({executor.submit(_chain, whole, *chain): chain for chain in chains}, on_progress)
-    return [run for chain in chains for run in results[chain]]
+        on_progress("warming up the queue", seeds, seeds)
+        done = counted(on_progress, "running workflows", len(chains))
+        runs = run_cells(_chain, chains, comparison, jobs=1, elsewhere=executor, on_end=lambda *_: done())
+    return [run for of in runs for run in of]
 
 
-def _one_by_one(
-    comparison: Comparison, chains: Sequence[tuple[str, int]], on_progress: Callable[[str, int, int], None]
-) -> dict[tuple[str, int], list[CompareRun]]:
-    results: dict[tuple[str, int], list[CompareRun]] = {}
-    for done, chain in enumerate(chains, start=1):
-        results[chain] = _chain(comparison, *chain)
-        on_progress("running workflows", done, len(chains))
-    return results
-
-
-def _in_parallel(
-    futures: Mapping[Future[list[CompareRun]], tuple[str, int]], on_progress: Callable[[str, int, int], None]
-) -> dict[tuple[str, int], list[CompareRun]]:
-    results: dict[tuple[str, int], list[CompareRun]] = {}
-    for done, future in enumerate(as_completed(futures), start=1):
-        results[futures[future]] = future.result()
-        on_progress("running workflows", done, len(futures))
-    return results
-
-
-def _chain(comparison: Comparison, strategy_name: str, cores: int) -> list[CompareRun]:
+def _chain(comparison: Comparison, chain: tuple[str, int]) -> list[CompareRun]:
     """Run one strategy at one core count on all seeds in order, with one estimator."""
+    strategy_name, cores = chain
     strategy = load_strategy(strategy_name)
     workflow = comparison.make_workflow(cores)
     capabilities = comparison.site.capabilities

@@ -11,7 +11,7 @@ from asa.backends.dmr.applications import Kind
 from asa.backends.dmr.cluster import Cluster, Record
 from asa.backends.dmr.mechanics import Costs
 from asa.backends.dmr.policy import Action
-from asa.core.parallel import available_cores, pool
+from asa.studies.harness import run_cells
 
 from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
 
@@ -81,11 +81,9 @@ def study(
         for version in versions
         for seed in range(seeds)
     ]
-    with pool(processes or available_cores()) as executor:
-        outcomes = executor.map(_outcome, tasks, chunksize=4) if executor else map(_outcome, tasks)
-        made: dict[tuple[Which, Version, int], list[Outcome]] = {}
-        for (which, version, jobs, _, _), outcome in zip(tasks, outcomes, strict=True):
-            made.setdefault((which, version, jobs), []).append(outcome)
+    made: dict[tuple[Which, Version, int], list[Outcome]] = {}
+    for (which, version, jobs, _, _), outcome in zip(tasks, run_cells(_outcome, tasks, jobs=processes), strict=True):
+        made.setdefault((which, version, jobs), []).append(outcome)
     return Study(seeds, made)
 
 

@@ -7,8 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import as_completed
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,14 +18,13 @@ from asa.errors import InputError
 from asa.units import MOST_CORES, MOST_DAYS, MOST_JOBS, MOST_RUNS, MOST_SEED
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from rich.console import Console
     from rich.table import Table
 
     from asa.backends.dras.training import Episode, Phase, Training
     from asa.backends.dras.weights import Agent, Ranked
     from asa.core.intervals import Interval
+    from asa.pool.executors import Elsewhere
 
     from .asked import Order
     from .evaluation import Outcome, Split
@@ -413,24 +410,18 @@ def _check_out(order: Order, *, resume: bool) -> None:
         raise InputError("its folder does not exist", where=f"--out {out}", hint="Make the folder first.")
 
 
-def _fill_all(orders: Sequence[Order], elsewhere: Executor | None) -> dict[str, list[Episode]]:
+def _fill_all(orders: Sequence[Order], elsewhere: Elsewhere | None) -> dict[str, list[Episode]]:
     """Do several trainings side by side, and tell of each as it ends; give them in their order."""
-    from asa.core.parallel import available_cores, pool
+    from asa.studies.harness import run_cells
 
     from .asked import best_of, fill
 
-    done: dict[Order, list[Episode]] = {}
-    with nullcontext(elsewhere) if elsewhere else pool(min(len(orders), available_cores())) as executor:
-        if executor is None:
-            ended = ((order, fill(order)) for order in orders)
-        else:
-            futures = {executor.submit(fill, order): order for order in orders}
-            ended = ((futures[future], future.result()) for future in as_completed(futures))
-        for order, episodes in ended:
-            done[order] = episodes
-            best = _line(best_of(episodes)).removesuffix("  best").strip()
-            _say(f"seed {order.seed}, {len(episodes)} episodes, the best: {best}")
-    return {f"{order.agent}, seed {order.seed}": done[order] for order in orders}
+    def tell(order: Order, episodes: Sequence[Episode]) -> None:
+        best = _line(best_of(episodes)).removesuffix("  best").strip()
+        _say(f"seed {order.seed}, {len(episodes)} episodes, the best: {best}")
+
+    done = run_cells(fill, orders, elsewhere=elsewhere, on_end=tell)
+    return {f"{order.agent}, seed {order.seed}": episodes for order, episodes in zip(orders, done, strict=True)}
 
 
 def _of_rivals(tested: Split, wanted: Sequence[str], objective: str, seeds: int) -> Any:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 from asa.backend import Site
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
 from asa.metrics import measure
-from asa.pool.executors import Elsewhere
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
-from asa.studies.harness import Kind, code_digest, digest, fill
+from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
 from asa.studies.standings import standings as side_by_side
 
@@ -122,27 +121,10 @@ def peak_sizes(machine_cores: int) -> tuple[int, ...]:
     return tuple(sorted(fitting[:3])) or (max(machine_cores // _SHARE, 1),)
 
 
-def hold(
-    contest: Contest,
-    kept: Path | None = None,
-    *,
-    jobs: int | None = None,
-    elsewhere: Elsewhere | None = None,
-    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
-) -> list[Trial]:
-    """Run every cell, in parallel, unless its runs are kept already.
-
-    `kept`: file to which each cell's runs are added as it ends, a line of JSON each: a contest that was interrupted
-    goes on there.
-    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    `elsewhere`: where to run them, if not in processes of this machine; on workers that see the logs under the same
-    paths.
-    `on_progress`: called with what is being done, how much of it is done, and of how much.
-    """
-    cells = contest.cells()
+def hold(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[Trial]:
+    """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
     kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
-    outcomes = fill(cells, kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
-    return [trial for trials in outcomes.values() for trial in trials]
+    return [trial for trials in fill(contest.cells(), kind, kept, **how).values() for trial in trials]
 
 
 @lru_cache(maxsize=4)

@@ -17,12 +17,11 @@ days, what the job would wait in that hour is nearest to the paper's mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from asa.runner import Run, run_all
 from asa.runner.active import queued
 from asa.strategies import load_strategy
 from asa.studies.compare.study import workflow_maker
-from asa.studies.harness import Kind, code_digest, fill
+from asa.studies.harness import How, Kind, code_digest, fill
 from asa.studies.paper.published import NAIVE, PROBES, SIZES, STRATEGIES, TABLE_2, WORKFLOWS
 from asa.studies.runs import measured
 from asa.timeline import Timeline
@@ -141,23 +140,10 @@ class Probes:
 Outcome = PaperRun | Probes
 
 
-def run_campaign(
-    campaign: Campaign,
-    kept: Path | None = None,
-    *,
-    jobs: int | None = None,
-    elsewhere: Executor | None = None,
-    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
-) -> list[Outcome]:
-    """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`.
-
-    `kept`: file to which each cell's outcomes are added as it ends; nothing is kept if not given.
-    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    `on_progress`: called with what is being done, how much of it is done, and of how much.
-    """
+def run_campaign(campaign: Campaign, kept: Path | None = None, **how: Unpack[How]) -> list[Outcome]:
+    """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`."""
     kind = Kind(run_cell, lambda told: Cell(**told), _outcome)
-    outcomes = fill(campaign.cells(), kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
-    return [outcome for cell in outcomes.values() for outcome in cell]
+    return [outcome for of in fill(campaign.cells(), kind, kept, **how).values() for outcome in of]
 
 
 def _outcome(told: Mapping[str, Any]) -> Outcome:

@@ -10,12 +10,11 @@ or worse, and only the mean over seeds tells which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from asa.estimators import WaitBank
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
-from asa.studies.harness import Kind, code_digest, digest, fill
+from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.logs.study import peak_sizes
 from asa.studies.plain import as_plain
 from asa.studies.runs import measured, typical
@@ -183,27 +182,14 @@ class Trial:
     timeline: Timeline
 
 
-def run_campaign(
-    campaign: Campaign,
-    kept: Path | None = None,
-    *,
-    jobs: int | None = None,
-    elsewhere: Executor | None = None,
-    on_progress: Callable[[str, int, int], None] = lambda _what, _done, _of: None,
-) -> tuple[list[Trial], list[LeftOut]]:
+def run_campaign(campaign: Campaign, kept: Path | None = None, **how: Unpack[How]) -> tuple[list[Trial], list[LeftOut]]:
     """Run every cell, unless its outcome is kept already, see `asa.studies.harness.fill`; tell also what was left out.
 
-    `kept`: file to which each cell's trials are added as it ends; nothing is kept if not given.
-    `jobs`: processes; as many as this machine lets us use, if not given. The result does not depend on it.
-    `elsewhere`: where to run cells, if not in processes of this machine; on workers that see logs under the same
-    paths.
-    `on_progress`: called with what is being done, how much of it is done, and of how much.
     Returns: of each cell one a seed, in the order of the plan.
     """
     cells, left_out = campaign.plan()
     kind = Kind(run_cell, lambda told: Cell(**told), _trial)
-    outcomes = fill(cells, kind, kept, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
-    return [trial for trials in outcomes.values() for trial in trials], left_out
+    return [trial for trials in fill(cells, kind, kept, **how).values() for trial in trials], left_out
 
 
 def _trial(told: Mapping[str, Any]) -> Trial:
