@@ -16,7 +16,8 @@ from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.history import JobHistory
-    from asa.studies.accuracy.study import Score, StartEstimates
+    from asa.studies.accuracy.scores import Score
+    from asa.studies.accuracy.start_estimates import StartEstimates
 
 __all__ = ["evaluate"]
 
@@ -75,8 +76,9 @@ def evaluate(
     A scheduler's own estimates: `asa evaluate starts.csv`, with the columns true_start_time and estimate_start_time.
     """
     from asa.cli.progress import with_progress
+    from asa.studies.accuracy.start_estimates import score_start_estimates
     from asa.studies.accuracy.study import evaluate as run_evaluation
-    from asa.studies.accuracy.study import installed, score_start_estimates
+    from asa.studies.accuracy.study import installed
 
     _check_asked(by)
     names = None if estimators is None else _names(estimators)
@@ -159,7 +161,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:
     """Read each file as what it is, by its name."""
     from asa.history import read_history
-    from asa.studies.accuracy.study import read_start_estimates
+    from asa.studies.accuracy.start_estimates import read_start_estimates
 
     histories: dict[str, JobHistory] = {}
     estimates: dict[str, StartEstimates] = {}

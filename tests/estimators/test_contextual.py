@@ -427,7 +427,7 @@ def test_the_queue_aware_listens_to_its_adviser_and_hands_on_what_it_hears():
 def test_the_begin_of_a_real_log_is_covered_as_stated(data, name):
     """Also where what was first seen is unlike what follows."""
     from asa.history import read_history
-    from asa.studies.accuracy.study import prequential
+    from asa.studies.accuracy.prequential import prequential
 
     history = read_history(data / "swf" / f"{name}.swf.gz").first(6000)
     shares = coverage(prequential(history, contextual_asa).quantiles_s, history.wait_s)[history.started].mean(axis=0)

@@ -16,26 +16,21 @@ from asa.estimators import Asa, Prediction, nearest
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.geometry import JobGeometry
 from asa.history import JobHistory
-from asa.studies.accuracy.study import (
+from asa.studies.accuracy.prequential import Forecasts, oracle, prequential
+from asa.studies.accuracy.scores import (
     Course,
-    Forecasts,
     Score,
-    StartEstimates,
     block_range,
     closest,
-    evaluate,
-    installed,
     judge,
     log10_errors,
-    oracle,
     pinball,
-    prequential,
-    read_start_estimates,
     regret_bound,
     rounds_ended,
-    score_start_estimates,
     within_factor,
 )
+from asa.studies.accuracy.start_estimates import StartEstimates, read_start_estimates, score_start_estimates
+from asa.studies.accuracy.study import evaluate, installed
 from asa.studies.accuracy.table import draw, render
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 

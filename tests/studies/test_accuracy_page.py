@@ -10,7 +10,7 @@ from report.test_page import Reader
 from asa.report.page import Folded, Table, render
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.accuracy.page import accuracy_page
-from asa.studies.accuracy.study import Course, Score
+from asa.studies.accuracy.scores import Course, Score
 from asa.waits import LEVELS
 
 

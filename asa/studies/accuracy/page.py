@@ -9,7 +9,7 @@ from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, 
 from asa.report.page.drawing import curves, strips
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.accuracy.convergence_figures import convergence_figures, followed
-from asa.studies.accuracy.study import Score
+from asa.studies.accuracy.scores import Score
 from asa.studies.accuracy.table import (
     ACCURACY,
     ACCURACY_NOTE,

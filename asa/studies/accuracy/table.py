@@ -15,7 +15,7 @@ from rich.text import Text
 
 from asa.core.drawing import new_figure, save_figure
 from asa.errors import InputError
-from asa.studies.accuracy.study import Score
+from asa.studies.accuracy.scores import Score
 from asa.waits import LEVELS
 
 if TYPE_CHECKING:

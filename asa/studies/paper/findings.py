@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.accuracy.convergence import Convergence, converge
-from asa.studies.accuracy.study import closest
+from asa.studies.accuracy.scores import closest
 from asa.studies.paper.kept import (
     BY_CONSTRUCTION,
     Accuracy,
