@@ -138,11 +138,12 @@ def paper(
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
-    from asa.studies.paper.findings import Campaign, conclude, run_campaign
+    from asa.studies.paper.findings import conclude
+    from asa.studies.paper.study import PaperCampaign, run_campaign
     from asa.studies.tables import of_paper
 
     check_page(page, "paper")
-    campaign = Campaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
+    campaign = PaperCampaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
     with executor_of(executor, jobs) as elsewhere:
         outcomes = with_progress(
             lambda on_progress: run_campaign(
@@ -188,13 +189,13 @@ def schedulers(
     """
     from asa.cli.progress import with_progress
     from asa.pool.executors import executor_of
-    from asa.studies.schedulers.study import SCHEDULERS, STRATEGIES, Campaign, conclude, run_campaign
+    from asa.studies.schedulers.study import SCHEDULERS, STRATEGIES, SchedulerCampaign, conclude, run_campaign
     from asa.studies.tables import of_schedulers
     from asa.units import parse_duration
 
     check_page(page, "schedulers")
     logs = tuple(traces or ())
-    campaign = Campaign(
+    campaign = SchedulerCampaign(
         systems=() if systems is None and logs else names_in(systems or "uppmax", "--systems"),
         traces=logs,
         schedulers=SCHEDULERS if schedulers is None else names_in(schedulers, "--schedulers"),

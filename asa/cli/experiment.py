@@ -17,7 +17,7 @@ from asa.units import MOST_JOBS, MOST_RUNS
 
 if TYPE_CHECKING:
     from asa.core.intervals import Interval
-    from asa.studies.logs.study import Trial
+    from asa.studies.logs.study import LogRun
     from asa.studies.standings import Standing
 
 __all__ = ["app"]
@@ -119,7 +119,7 @@ def strategies(
         sys.stderr.write(f"Figure written to {plot}\n")
 
 
-def _print_json(trials: Sequence[Trial]) -> None:
+def _print_json(trials: Sequence[LogRun]) -> None:
     import json
     from dataclasses import asdict
 

@@ -85,9 +85,8 @@ class How(TypedDict, total=False):
     """How cells are run; none of it changes what comes of them."""
 
     jobs: int | None  # processes; as many as this machine lets us use, if not given
-    elsewhere: (
-        Elsewhere | None
-    )  # where, if not in processes of this machine: workers that see files under the same paths
+    # where, if not in processes of this machine: on workers that see files under the same paths
+    elsewhere: Elsewhere | None
     on_progress: Progress  # called with what is being done, how much of it is done, and of how much
 
 

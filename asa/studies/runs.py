@@ -1,19 +1,52 @@
-"""What campaigns take of a run, and of several the moment that is typical."""
+"""What studies of strategies share: runs at the moments of a site, what is taken of each, and the typical moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from asa.errors import RunError
+from asa.backend import Backend, Site
+from asa.errors import InputError, RunError
 from asa.metrics import RunMetrics, measure
 from asa.runner import RunResult
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
-__all__ = ["measured", "typical"]
+__all__ = ["figures", "measured", "one_by_one", "put_together", "refuse_wider", "typical"]
 
 _K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _T]) -> list[_T]:
+    """Run something in the world of each seed, in the order of a log's time: what it learns, the next run knows.
+
+    Returns: what it returned, in the order of the seeds.
+    """
+    came = {seed: run(seed, site.open(seed)) for seed in site.in_order(seeds)}
+    return [came[seed] for seed in seeds]
+
+
+def put_together(runs: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """Put those of one key together, in order of first appearance."""
+    told: dict[_K, list[_T]] = {}
+    for run in runs:
+        told.setdefault(key(run), []).append(run)
+    return told
+
+
+def refuse_wider(sizes: Iterable[int], machine_cores: int, where: str) -> None:
+    """Refuse peak sizes that a world's machine has not."""
+    for size in sizes:
+        if size > machine_cores:
+            words = f"{size} cores are more than its machine's {machine_cores}"
+            raise InputError(words, where=where, hint="Give --cores that fit.")
+
+
+def figures(workflow: Workflow, run: RunMetrics) -> tuple[float, float, float, float, float]:
+    """Give makespan, core-hours, those unused, and the waits of stages after others, and of all, added up."""
+    between_s = sum(stage.perceived_wait_s for stage in run.stages if workflow.stages[stage.stage].after)
+    return run.makespan_s, run.core_hours, run.overhead_core_hours, between_s, run.twt_s
 
 
 def measured(

@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from asa.core.intervals import Interval
-from asa.studies.paper.findings import Accuracy, Breakdown, Claim, PaperResults, Usage
+from asa.studies.paper.kept import Accuracy, Breakdown, Claim, PaperResults, Usage
 from asa.studies.paper.published import FIGURES, METRICS, STRATEGIES, TABLE_1, WORKFLOWS
 from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
-from asa.studies.schedulers.study import SchedulerResults, Standing
+from asa.studies.schedulers.study import SchedulerResults
+from asa.studies.schedulers.study import SchedulerStanding as Standing
 from asa.studies.standings import MARGIN
 
 __all__ = ["of_paper", "of_schedulers"]

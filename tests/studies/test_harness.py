@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from asa.errors import JournalError, StateError
 from asa.studies import harness as cells
 from asa.studies.harness import Kind, code_digest, fill
-from asa.studies.schedulers.study import Campaign
+from asa.studies.schedulers.study import SchedulerCampaign
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def test_a_campaign_s_cells_hang_on_the_files_that_their_schedulers_name(tmp_pat
     agent = tmp_path / "agent.npz"
     shipped = next(path for path in cells._files_in(map(cells.Path, asa.backends.__path__)) if path.name == "agent.npz")
     agent.write_bytes(shipped.read_bytes())
-    campaign = Campaign(schedulers=("easy", f"dras:weights={agent}"), workflows=("blast",), strategies=())
+    campaign = SchedulerCampaign(schedulers=("easy", f"dras:weights={agent}"), workflows=("blast",), strategies=())
     before, _ = campaign.plan()
     agent.write_bytes(agent.read_bytes() + b"\0")
     after, _ = campaign.plan()

@@ -13,7 +13,7 @@ from asa.core.intervals import Interval
 from asa.errors import InputError, StateError
 from asa.studies.logs import study as contest
 from asa.studies.logs.figure import frontier
-from asa.studies.logs.study import Contest, Trial, hold, peak_sizes, standings
+from asa.studies.logs.study import Contest, LogRun, hold, peak_sizes, standings
 from asa.studies.standings import Standing
 
 
@@ -115,7 +115,7 @@ def test_sizes_fit_machines():
 
 
 def trial(strategy, start, makespan_s, core_hours, *, age=True, wait_s=0.0):
-    return Trial("log", "w", 1, age, True, strategy, start, makespan_s, core_hours, 0.0, wait_s, wait_s + 10)
+    return LogRun("log", "w", 1, age, True, strategy, start, makespan_s, core_hours, 0.0, wait_s, wait_s + 10)
 
 
 def test_what_a_cell_names_is_what_its_outcome_hangs_on(log, monkeypatch):
@@ -264,7 +264,7 @@ def test_the_command_prints_its_runs(log, tmp_path):
     assert len(rows) == 6
     assert {"trace", "workflow", "cores", "age_accrues", "strategy", "start", "makespan_s", "core_hours",
             "overhead_core_hours", "perceived_wait_s"} <= rows[0].keys()  # fmt: skip
-    assert rows == [asdict(Trial(**row)) for row in rows]
+    assert rows == [asdict(LogRun(**row)) for row in rows]
     table = CliRunner().invoke(app, command).stdout
     assert "does not accrue" in table
     assert "asa-plan" in table

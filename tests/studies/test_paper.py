@@ -14,12 +14,14 @@ from asa.cli.campaign import app
 from asa.errors import InputError
 from asa.report.page import render
 from asa.studies.paper import study as paper_cells
-from asa.studies.paper.findings import BY_CONSTRUCTION, Campaign, PaperRun, Probes, conclude, run_campaign
+from asa.studies.paper.findings import conclude
+from asa.studies.paper.kept import BY_CONSTRUCTION
 from asa.studies.paper.page import paper_page, workflow_pages
 from asa.studies.paper.published import PROBES, SIZES, STRATEGIES, TABLE_1, TABLE_2, WORKFLOWS
+from asa.studies.paper.study import PaperCampaign, PaperRun, Probes, run_campaign
 from asa.studies.paper.verdicts import average_above_best
 
-SMALL = Campaign(seeds=2, seed=3)
+SMALL = PaperCampaign(seeds=2, seed=3)
 GEOMETRIES = [(system, workflow, cores) for system, sizes in SIZES.items() for workflow in WORKFLOWS for cores in sizes]
 
 

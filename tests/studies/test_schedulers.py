@@ -15,7 +15,7 @@ from asa.errors import InputError
 from asa.studies.schedulers import study as schedulers
 from asa.studies.schedulers.graph import graph
 from asa.studies.schedulers.others import beside, lot_of
-from asa.studies.schedulers.study import Campaign, LeftOut, Trial, conclude, run_campaign
+from asa.studies.schedulers.study import LeftOut, SchedulerCampaign, SchedulerRun, conclude, run_campaign
 from asa.timeline import Timeline
 
 
@@ -51,7 +51,7 @@ def small(log, **options):
         "seeds": 3,
         "estimator": "median",
     }
-    return Campaign(**given | options)
+    return SchedulerCampaign(**given | options)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_it_goes_on_where_it_was_whatever_the_processes(log, outcome, tmp_path, 
 
 
 def trial(strategy, seed, makespan_s, hours, longer_s, *, workflow="w"):
-    return Trial("log", "easy", workflow, 1, strategy, seed, makespan_s, hours, 0.0, 50.0, 60.0, 10, 200.0, 3.0,
+    return SchedulerRun("log", "easy", workflow, 1, strategy, seed, makespan_s, hours, 0.0, 50.0, 60.0, 10, 200.0, 3.0,
                  longer_s, longer_s / 100, longer_s / 360, Timeline(strategy, 0.0, makespan_s, ()))  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_figures_are_worked_out_by_hand():
             trial("x", seed, 150.0, 4.0, 10.0 + 20.0 * (seed % 2)),
         )
     ]
-    standings = {one.strategy: one for one in conclude(Campaign(), trials).standings}
+    standings = {one.strategy: one for one in conclude(SchedulerCampaign(), trials).standings}
     assert standings["x"].makespan.mean == pytest.approx(1.5)
     assert standings["x"].core_hours.mean == pytest.approx(2.0)
     assert standings["x"].longer_wait_s.mean == pytest.approx(20.0)
@@ -225,10 +225,10 @@ def test_cells_of_a_seed_share_its_luck():
         for seed in range(2)
         for name in ("big-job", "per-stage")
     ]
-    standing = conclude(Campaign(), trials).standings[0]
+    standing = conclude(SchedulerCampaign(), trials).standings[0]
     away_s = 5 * 12.7062047
     assert (standing.longer_wait_s.low, standing.longer_wait_s.high) == pytest.approx((5 - away_s, 5 + away_s))
-    assert len(conclude(Campaign(), trials).places) == 20
+    assert len(conclude(SchedulerCampaign(), trials).places) == 20
 
 
 def test_what_jobs_did_is_shown_of_one_moment_for_all(outcome):
@@ -238,7 +238,7 @@ def test_what_jobs_did_is_shown_of_one_moment_for_all(outcome):
         for name, spans in (("big-job", (100.0, 900.0, 200.0)), ("per-stage", (300.0, 800.0, 100.0)))
         for seed, span in enumerate(spans)
     ]
-    places = conclude(Campaign(), trials).places  # 400, 1700 and 300 together
+    places = conclude(SchedulerCampaign(), trials).places  # 400, 1700 and 300 together
     assert [(one.strategy, one.seed, one.timeline.end_s) for one in places] == [
         ("big-job", 0, 100.0), ("per-stage", 0, 300.0)
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from asa.report.page import Folded, render
 from asa.studies.schedulers.page import scheduler_pages, schedulers_page
-from asa.studies.schedulers.study import Campaign, LeftOut, Trial, conclude
+from asa.studies.schedulers.study import LeftOut, SchedulerCampaign, SchedulerRun, conclude
 from asa.studies.tables import of_schedulers
 from asa.timeline import Lane, Span, Timeline
 
@@ -28,13 +28,13 @@ WAYS = {  # makespan over Big Job's, core-hours over Per-Stage's, seconds that o
 
 
 def results(ways=WAYS, workflows=("w",), longer=1.0, left_out=(), luck=0.0):
-    return conclude(Campaign(seeds=3), trials(ways, workflows, longer, luck), left_out)
+    return conclude(SchedulerCampaign(seeds=3), trials(ways, workflows, longer, luck), left_out)
 
 
 def trials(ways=WAYS, workflows=("w",), longer=1.0, luck=0.0):
     """Three moments; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
     return [
-        Trial("log", scheduler, workflow, 8, name, seed,
+        SchedulerRun("log", scheduler, workflow, 8, name, seed,
               100.0 * span * (1 + place) * math.exp(luck * ((seed + number) % 3 - 1) * (1 + number / 10)), 10.0 * cost,
               0.0, 50.0 * span, 60.0, 10, 200.0, 3.0, longer * harm + 300 * luck * ((seed + number) % 3 - 1),
               harm / 100, harm / 360, DONE)
@@ -82,7 +82,7 @@ def test_the_summary_answers_in_plain_sentences():
 
 
 def test_one_moment_is_not_called_proof():
-    once = conclude(Campaign(seeds=1), [one for one in trials() if one.seed == 0])
+    once = conclude(SchedulerCampaign(seeds=1), [one for one in trials() if one.seed == 0])
     assert schedulers_page(once).summary[-1] == (
         "This rests on 1 moment in each of 2 cells, which proves nothing: take more seeds."
     )
@@ -111,7 +111,9 @@ def test_no_zero_has_a_sign():
 
 def test_waits_are_not_divided_by_about_nothing():
     """Where Per-Stage hardly waits there is no figure, and no axis."""
-    brief = conclude(Campaign(), [replace(one, perceived_wait_s=one.perceived_wait_s / 50) for one in trials()])
+    brief = conclude(
+        SchedulerCampaign(), [replace(one, perceived_wait_s=one.perceived_wait_s / 50) for one in trials()]
+    )
     page = schedulers_page(brief)
     [table] = next(section for section in page.sections if section.key == "standings").parts[:1]
     places = {column.heading: number for number, column in enumerate(table.columns)}

@@ -22,7 +22,7 @@ from .tables import (
     By,
     Grid,
     Measure,
-    Standing,
+    Rank,
     area,
     arrange,
     breakdown,
@@ -153,7 +153,7 @@ def _print_standings(console: Console, grid: Grid, measures: Sequence[Measure], 
     methods, many = methods_of(grid), len(grid)
     if len(methods) == 1:
         return
-    kinds = (Standing.BEST, Standing.TIED, Standing.CLOSE)
+    kinds = (Rank.BEST, Rank.TIED, Rank.CLOSE)
     table = _table([*(one.words.replace(" ", "\n") for one in measures), "\nall"])
     stands = [[standings(of, one) for of in grid.values()] for one in measures]
     cells, totals = many * len(measures), {}

@@ -23,7 +23,7 @@ __all__ = [
     "By",
     "Grid",
     "Measure",
-    "Standing",
+    "Rank",
     "area",
     "arrange",
     "breakdown",
@@ -81,7 +81,7 @@ SSD_MEASURES: Final = (
 """What it compares where jobs ask for SSD, too."""
 
 
-class Standing(StrEnum):
+class Rank(StrEnum):
     """How a method stands among others.
 
     Tied is who is within 1 % of the best. Close is who is not, but for whom the seeds do not tell: the 95 % interval
@@ -119,7 +119,7 @@ def change(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], measure: st
     return mean_interval((100 * (ours / theirs - 1)).tolist())
 
 
-def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Standing]:
+def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dict[str, Rank]:
     """Say how each method stands on a workload."""
     found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
     means = {method: float(some.mean()) for method, some in found.items()}
@@ -128,13 +128,13 @@ def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dic
     for method, mean in means.items():
         behind = mean_interval((found[method] - found[leader]).tolist())
         if mean == means[leader]:
-            told[method] = Standing.BEST
+            told[method] = Rank.BEST
         elif abs(mean - means[leader]) <= _TIE * abs(means[leader]):
-            told[method] = Standing.TIED
+            told[method] = Rank.TIED
         elif abs(behind.mean) <= behind.half:
-            told[method] = Standing.CLOSE
+            told[method] = Rank.CLOSE
         else:
-            told[method] = Standing.WORSE
+            told[method] = Rank.WORSE
     return told
 
 

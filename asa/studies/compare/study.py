@@ -8,7 +8,7 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
-from asa.backend import Site
+from asa.backend import Backend, Site
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
@@ -16,6 +16,7 @@ from asa.metrics import RunMetrics, measure
 from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.harness import How, counted, run_cells, silent, workers
+from asa.studies.runs import one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
@@ -26,6 +27,10 @@ __all__ = [
     "group",
     "workflow_maker",
 ]
+
+
+_FIGURES = ("twt_s", "makespan_s", "execution_s", "core_hours", "overhead_core_hours", "hits", "misses", "undecided",
+            "resubmissions")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +107,7 @@ class CompareRun:
             "age_accrues": self.age_accrues,
             "outcome": "completed" if m else "failed",
             "reason": self.reason,
-            "twt_s": m and m.twt_s,
-            "makespan_s": m and m.makespan_s,
-            "execution_s": m and m.execution_s,
-            "core_hours": m and m.core_hours,
-            "overhead_core_hours": m and m.overhead_core_hours,
-            "hits": m and m.hits,
-            "misses": m and m.misses,
-            "undecided": m and m.undecided,
-            "resubmissions": m and m.resubmissions,
+            **{name: m and getattr(m, name) for name in _FIGURES},
             "stages": [asdict(stage) for stage in m.stages] if m else [],
         }
 
@@ -145,12 +142,12 @@ def _chain(comparison: Comparison, chain: tuple[str, int]) -> list[CompareRun]:
     workflow = comparison.make_workflow(cores)
     capabilities = comparison.site.capabilities
     bank = WaitBank(comparison.estimator, seed=comparison.seeds[0], machine_cores=capabilities.max_cores)
-    runs: dict[int, CompareRun] = {}
-    for seed in comparison.site.in_order(comparison.seeds):
-        world = comparison.site.open(seed)
+
+    def run(seed: int, world: Backend) -> CompareRun:
         real = _real_run_times(workflow, comparison.spread, seed)
         [result] = run_all(world, [Run(workflow, strategy, bank=bank, run_s=real)], history=comparison.history)
-        runs[seed] = CompareRun(
+        is_first = seed == comparison.seeds[0]
+        return CompareRun(
             workflow=workflow.name,
             system=capabilities.system,
             cores=cores,
@@ -159,11 +156,10 @@ def _chain(comparison: Comparison, chain: tuple[str, int]) -> list[CompareRun]:
             age_accrues=capabilities.age_accrues,
             metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
             reason=result.reason,
-            timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues)
-            if seed == comparison.seeds[0]
-            else None,
+            timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues) if is_first else None,
         )
-    return [runs[seed] for seed in comparison.seeds]
+
+    return one_by_one(comparison.site, comparison.seeds, run)
 
 
 def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, float]:
@@ -178,7 +174,4 @@ def _real_run_times(workflow: Workflow, spread: float, seed: int) -> dict[str, f
 
 def group(runs: Iterable[CompareRun]) -> dict[tuple[int, str], list[CompareRun]]:
     """Sort runs into cells by (cores, strategy), in order of first appearance."""
-    cells: dict[tuple[int, str], list[CompareRun]] = {}
-    for run in runs:
-        cells.setdefault((run.cores, run.strategy), []).append(run)
-    return cells
+    return put_together(runs, lambda run: (run.cores, run.strategy))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from asa.core.drawing import new_figure, save_figure
 
-from .series import Comparison, Evolution
+from .series import Evolution
+from .series import JobPair as Comparison
 from .study import Study
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from asa.backends.dmr.cluster import Record
 
-__all__ = ["Comparison", "Evolution", "compare", "evolution"]
+__all__ = ["Evolution", "JobPair", "compare", "evolution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Evolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JobPair:
     """A job in the fixed and in the flexible version of its workload (Figs. 7 and 8)."""
 
     job: int
@@ -64,9 +64,9 @@ def _count(of: Iterable[float], until_s: Sequence[float]) -> list[int]:
     return [bisect_right(ordered, time_s) for time_s in until_s]
 
 
-def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[Comparison]:
+def compare(fixed: Sequence[Record], flexible: Sequence[Record]) -> list[JobPair]:
     """Put each job of a workload beside itself, in the order of submission."""
     return [
-        Comparison(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
+        JobPair(one.job.id, one.job.application.name, (one.wait_s, other.wait_s), (one.run_s, other.run_s))
         for one, other in zip(fixed, flexible, strict=True)
     ]

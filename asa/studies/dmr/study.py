@@ -12,10 +12,11 @@ from asa.backends.dmr.cluster import Cluster, Record
 from asa.backends.dmr.mechanics import Costs
 from asa.backends.dmr.policy import Action
 from asa.studies.harness import run_cells
+from asa.studies.runs import put_together
 
 from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
 
-__all__ = ["VERSIONS", "Actions", "Outcome", "Study", "Version", "Which", "run_workload", "study"]
+__all__ = ["VERSIONS", "Actions", "Study", "Version", "Which", "WorkloadOutcome", "run_workload", "study"]
 
 Which = Literal["preliminary", "throughput"]
 Version = Literal["fixed", "synchronous", "asynchronous"]
@@ -38,7 +39,7 @@ class Actions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WorkloadOutcome:
     """What came of a workload."""
 
     measures: Measures
@@ -51,7 +52,7 @@ class Study:
 
     seeds: int
     # by which workload, version and number of jobs; one for each seed
-    outcomes: dict[tuple[Which, Version, int], list[Outcome]]
+    outcomes: dict[tuple[Which, Version, int], list[WorkloadOutcome]]
 
     def jobs(self, which: Which) -> list[int]:
         """Give the sizes of the workloads, from small to large."""
@@ -81,13 +82,11 @@ def study(
         for version in versions
         for seed in range(seeds)
     ]
-    made: dict[tuple[Which, Version, int], list[Outcome]] = {}
-    for (which, version, jobs, _, _), outcome in zip(tasks, run_cells(_outcome, tasks, jobs=processes), strict=True):
-        made.setdefault((which, version, jobs), []).append(outcome)
-    return Study(seeds, made)
+    done = put_together(zip(tasks, run_cells(_outcome, tasks, jobs=processes), strict=True), lambda pair: pair[0][:3])
+    return Study(seeds, {of: [outcome for _, outcome in pairs] for of, pairs in done.items()})
 
 
-def _outcome(task: tuple[Which, Version, int, int, Costs | None]) -> Outcome:
+def _outcome(task: tuple[Which, Version, int, int, Costs | None]) -> WorkloadOutcome:
     which, version, jobs, seed, costs = task
     records = run_workload(which, version, jobs, seed, costs)
     resizes = [resize for record in records for resize in record.resizes]
@@ -100,7 +99,7 @@ def _outcome(task: tuple[Which, Version, int, int, Costs | None]) -> Outcome:
         _mean([resize.lasted_s for resize in shrunk]),
         _mean([float(not resize.done) for resize in grown]),
     )
-    return Outcome(measure(records, _MAKERS[which](0, seed, Kind.RIGID).nodes), actions)
+    return WorkloadOutcome(measure(records, _MAKERS[which](0, seed, Kind.RIGID).nodes), actions)
 
 
 def _mean(values: Sequence[float]) -> float:

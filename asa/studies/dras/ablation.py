@@ -17,7 +17,7 @@ from asa.backends.dras.state import Integers
 from asa.backends.dras.training import PHASES, PROXIMAL_SMALL, Config, Phase, Training
 from asa.backends.simulated.policies import PassScheduler, Policy, QueueView, sjf
 
-from .evaluation import Outcome, Split, evaluate
+from .evaluation import MethodOutcome, Split, evaluate
 
 __all__ = ["ABLATION", "BRIEF", "FULL", "UNTRAINED", "Variant", "ablation"]
 
@@ -98,7 +98,7 @@ class _Oracle(Patient):
 
 def ablation(
     tested: Split, config: Config = BRIEF, *, seeds: int = 2, names: Sequence[str] | None = None
-) -> Iterator[Outcome]:
+) -> Iterator[MethodOutcome]:
     """Train variants, and test each on days that none has seen.
 
     `names`: of `ABLATION` and `UNTRAINED`; all if not given. The full agent is trained in any case, as the others
@@ -107,7 +107,7 @@ def ablation(
     wanted = [*ABLATION, *UNTRAINED] if names is None else names
     material = tested.material
 
-    def test(scheduler: PassScheduler | Policy, name: str, seed: int = 0) -> Outcome:
+    def test(scheduler: PassScheduler | Policy, name: str, seed: int = 0) -> MethodOutcome:
         return evaluate(tested.test, material.nodes, scheduler, name, seed)
 
     for name, variant in ABLATION.items():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from asa.pool.executors import Elsewhere
 
     from .asked import Order
-    from .evaluation import Outcome, Split
+    from .evaluation import MethodOutcome as Outcome
+    from .evaluation import Split
     from .tables import Measure
 
 __all__ = ["app"]

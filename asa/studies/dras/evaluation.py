@@ -30,11 +30,11 @@ from asa.errors import InputError
 
 __all__ = [
     "RIVALS",
-    "Outcome",
-    "Part",
+    "MethodOutcome",
     "Share",
     "Split",
     "Week",
+    "WidthPart",
     "adapting",
     "check_unseen",
     "evaluate",
@@ -69,7 +69,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WidthPart:
     """Waits of the jobs of some sizes, as shares of the machine: above `above`, up to `to`."""
 
     above: float  # shares of the machine, from 0 to 1
@@ -99,7 +99,7 @@ class Week:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MethodOutcome:
     """What became of the test jobs under a method."""
 
     method: str
@@ -109,7 +109,7 @@ class Outcome:
     response_s: float
     slowdown: float
     utilisation: float
-    by_size: tuple[Part, ...]  # waits by width (Fig. 7).
+    by_size: tuple[WidthPart, ...]  # waits by width (Fig. 7).
     modes: tuple[Share, ...]  # how jobs started (Table IV, Fig. 8); nothing where the method does not tell.
     weeks: tuple[Week, ...]
 
@@ -192,14 +192,16 @@ def rivals(objective: Reward, seed: int = 0, *, usual_s: int = 0) -> Mapping[str
     }
 
 
-def evaluate(table: JobTable, nodes: int, scheduler: PassScheduler | Policy, method: str, number: int = 0) -> Outcome:
+def evaluate(
+    table: JobTable, nodes: int, scheduler: PassScheduler | Policy, method: str, number: int = 0
+) -> MethodOutcome:
     """Schedule test jobs on an empty machine, and measure."""
     start = run(table, nodes, scheduler)
     waits = start - table.submit
     work = table.run * table.cores
     ends = start + table.run
     week = (table.submit - table.submit[0]) // _WEEK_S
-    return Outcome(
+    return MethodOutcome(
         method,
         number,
         mean_wait_s=float(waits.mean()),
@@ -273,12 +275,12 @@ def _from_nothing(table: JobTable) -> JobTable:
     return JobTable(table.submit - table.submit[0], table.run, table.request, table.cores)
 
 
-def _by_size(share: NDArray[np.float64], waits: NDArray[np.int64]) -> tuple[Part, ...]:
+def _by_size(share: NDArray[np.float64], waits: NDArray[np.int64]) -> tuple[WidthPart, ...]:
     parts = []
     for above, to in zip(_SIZES, [*_SIZES[1:], math.inf], strict=True):
         some = waits[(share > above) & (share <= to)]
         if len(some):
-            parts.append(Part(above, min(to, 1.0), len(some), float(some.mean()), int(some.max())))
+            parts.append(WidthPart(above, min(to, 1.0), len(some), float(some.mean()), int(some.max())))
     return tuple(parts)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from asa.backends.dras.training import Episode
 from asa.core.drawing import new_figure, save_figure
 
-from .evaluation import Outcome
+from .evaluation import MethodOutcome as Outcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from asa.core.intervals import Interval, mean_interval
 
-from .evaluation import Outcome, Part, Share
+from .evaluation import MethodOutcome as Outcome
+from .evaluation import Share
+from .evaluation import WidthPart as Part
 
 __all__ = ["BASELINE", "MEASURES", "Measure", "change", "grouped", "kiviat", "modes", "sizes", "target"]
 

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Unpack, cast
 
-from asa.backend import Site
+from asa.backend import Backend, Site
 from asa.core import plugins
 from asa.errors import InputError
 from asa.estimators import WaitBank
@@ -18,17 +18,18 @@ from asa.runner import Run, run_all
 from asa.strategies import lacking, load_strategy
 from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, digest, fill
+from asa.studies.runs import figures, one_by_one, put_together, refuse_wider
 from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
 from asa.studies.standings import standings as side_by_side
 
-__all__ = ["Cell", "Contest", "Trial", "hold", "peak_sizes", "standings"]
+__all__ = ["Contest", "LogCell", "LogRun", "hold", "peak_sizes", "standings"]
 
 _SIZES = (640, 320, 160, 112, 56, 28)
 _SHARE = 2  # of the machine: wider jobs than a half are not what it is for
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LogCell:
     """What is run in one go: one strategy on one log, with one estimator that learns from run to run."""
 
     trace: str
@@ -45,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class LogRun:
     """One run."""
 
     trace: str
@@ -78,7 +79,7 @@ class Contest:
     starts: int = 40
     history: int = 2000  # past jobs of everybody that the estimator learns at each
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[LogCell]:
         """All that is to be run; a log's cells together, as it is read once for them."""
         if self.starts < 1 or not self.traces or not self.workflows:
             raise InputError("there is nothing to run", hint="Give a log, a workflow, and at least one start.")
@@ -92,18 +93,13 @@ class Contest:
         for trace in self.traces:
             machine = _site(str(trace), age_accrues=True, shrink=True).capabilities.max_cores
             sizes = self.cores or peak_sizes(machine)
-            if too_wide := [size for size in sizes if size > machine]:
-                raise InputError(
-                    f"{too_wide[0]} cores are more than its machine's {machine}",
-                    where=str(trace),
-                    hint="Give --cores that fit.",
-                )
+            refuse_wider(sizes, machine, str(trace))
             log = digest([trace])
             for age, workflow, cores, strategy in product(self.age, self.workflows, sizes, names):
                 named = [("workflows", workflow), ("strategies", strategy), ("estimators", self.estimator)]
                 code = code_digest((f"asa.{kind}", name) for kind, name in named)
                 settings = (age, self.shrink, strategy, self.estimator, self.starts, self.history, log, code)
-                cells.append(Cell(str(trace), workflow, cores, *settings))
+                cells.append(LogCell(str(trace), workflow, cores, *settings))
         return cells
 
 
@@ -121,9 +117,9 @@ def peak_sizes(machine_cores: int) -> tuple[int, ...]:
     return tuple(sorted(fitting[:3])) or (max(machine_cores // _SHARE, 1),)
 
 
-def hold(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[Trial]:
+def hold(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[LogRun]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
-    kind = Kind(run_cell, lambda told: Cell(**told), lambda told: Trial(**told))
+    kind = Kind(run_cell, lambda told: LogCell(**told), lambda told: LogRun(**told))
     return [trial for trials in fill(contest.cells(), kind, kept, **how).values() for trial in trials]
 
 
@@ -133,51 +129,33 @@ def _site(trace: str, *, age_accrues: bool, shrink: bool) -> Site:
     return cast("Site", make(trace=trace, age_accrues=age_accrues, shrink=shrink))
 
 
-def run_cell(cell: Cell) -> list[Trial]:
+def run_cell(cell: LogCell) -> list[LogRun]:
     """Run one strategy at all moments in the order of the log's time, with one estimator."""
     site = _site(cell.trace, age_accrues=cell.age_accrues, shrink=cell.shrink)
     if lack := lacking(load_strategy(cell.strategy), site.capabilities):
         raise InputError(lack, where=f"strategy {cell.strategy!r}", hint="Take another.")
     workflow = workflow_maker(cell.workflow)(cell.cores)
-    starts = range(cell.starts)
-    site.prepare(starts)
     bank = WaitBank(cell.estimator, machine_cores=site.capabilities.max_cores)
-    trials: dict[int, Trial] = {}
-    for start in site.in_order(starts):
-        run = Run(workflow, load_strategy(cell.strategy), bank=bank)
-        [result] = run_all(site.open(start), [run], history=cell.history)
+
+    def run(start: int, world: Backend) -> LogRun:
+        [result] = run_all(world, [Run(workflow, load_strategy(cell.strategy), bank=bank)], history=cell.history)
         if result.outcome != "completed":
-            raise InputError(
-                f"a run did not complete: {result.reason}", where=f"{cell.trace}, {cell.strategy}, start {start}"
-            )
-        told = measure(workflow, result.records)
-        between_s = sum(stage.perceived_wait_s for stage in told.stages if workflow.stages[stage.stage].after)
-        trials[start] = Trial(
-            site.capabilities.system,
-            cell.workflow,
-            cell.cores,
-            cell.age_accrues,
-            cell.shrink,
-            cell.strategy,
-            start,
-            told.makespan_s,
-            told.core_hours,
-            told.overhead_core_hours,
-            between_s,
-            told.twt_s,
-        )
-    return [trials[start] for start in starts]
+            where = f"{cell.trace}, {cell.strategy}, start {start}"
+            raise InputError(f"a run did not complete: {result.reason}", where=where)
+        system, took = site.capabilities.system, figures(workflow, measure(workflow, result.records))
+        rules = (cell.age_accrues, cell.shrink, cell.strategy)
+        return LogRun(system, cell.workflow, cell.cores, *rules, start, *took)
+
+    site.prepare(range(cell.starts))
+    return one_by_one(site, range(cell.starts), run)
 
 
 # ---------------------------------------------------------------------- what came out
 
 
-def standings(trials: Iterable[Trial]) -> dict[bool, list[Standing]]:
+def standings(trials: Iterable[LogRun]) -> dict[bool, list[Standing]]:
     """Work out how each strategy did under each rule: where the age of dependent jobs accrues, and where not."""
-    rules: dict[bool, list[Trial]] = {}
-    for trial in trials:
-        rules.setdefault(trial.age_accrues, []).append(trial)
     return {
         age: side_by_side(of, lambda run: (run.trace, (run.workflow, run.cores)), lambda run: run.start)
-        for age, of in rules.items()
+        for age, of in put_together(trials, lambda run: run.age_accrues).items()
     }

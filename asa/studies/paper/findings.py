@@ -1,7 +1,7 @@
 """The ASA paper's evaluation (Sections 4.3 to 4.8) done anew, with intervals: what came out, beside what it prints.
 
 What is run, and how, is in `asa.studies.paper.study`; what comes out consists of the values in
-`asa.studies.paper.kept`; here it is worked out, and the names of all three are to be had from here.
+`asa.studies.paper.kept`; here it is worked out.
 
 Of Table 2's submissions the resources are taken to be needed the predicted wait after the submission, so that
 
@@ -27,14 +27,12 @@ from asa.core.intervals import Interval, mean_interval
 from asa.studies.accuracy.convergence import Convergence, converge
 from asa.studies.accuracy.scores import closest
 from asa.studies.paper.kept import (
-    BY_CONSTRUCTION,
     Accuracy,
     Breakdown,
     Claim,
     Normalised,
     PaperResults,
     StageMean,
-    Tally,
     Usage,
 )
 from asa.studies.paper.published import (
@@ -53,13 +51,10 @@ from asa.studies.paper.published import (
 )
 from asa.studies.paper.study import (
     ASA_NAIVE,
-    Campaign,
-    Cell,
-    Mode,
     Outcome,
+    PaperCampaign,
     PaperRun,
     Probes,
-    run_campaign,
 )
 from asa.studies.paper.verdicts import (
     Compared,
@@ -68,39 +63,20 @@ from asa.studies.paper.verdicts import (
     levelled,
     of_claim,
 )
-from asa.studies.runs import typical
+from asa.studies.runs import put_together, typical
 from asa.units import core_hours
 
-__all__ = [
-    "BY_CONSTRUCTION",
-    "Accuracy",
-    "Breakdown",
-    "Campaign",
-    "Cell",
-    "Claim",
-    "Mode",
-    "Normalised",
-    "PaperResults",
-    "PaperRun",
-    "Probes",
-    "StageMean",
-    "Tally",
-    "Usage",
-    "conclude",
-    "run_campaign",
-]
+__all__ = ["conclude"]
 
 _LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
           "overhead_h": 0.5}  # half of the paper's last digit  # fmt: skip
 
 
-def conclude(campaign: Campaign, outcomes: Iterable[Outcome]) -> PaperResults:
+def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResults:
     """Work out the tables, the figures' data and the verdicts from a campaign's outcomes."""
     told = list(outcomes)
-    runs: dict[tuple[str, str, int, str], list[PaperRun]] = {}
-    for run in told:
-        if isinstance(run, PaperRun):
-            runs.setdefault((run.mode, run.workflow, run.cores, run.strategy), []).append(run)
+    ran = (one for one in told if isinstance(one, PaperRun))
+    runs = put_together(ran, lambda run: (run.mode, run.workflow, run.cores, run.strategy))
     moments = _moments(runs)
     usages = [usage for mode in campaign.modes for usage in _usages(mode, runs)]
     convergences = converge(range(campaign.seed, campaign.seed + max(campaign.seeds, 10)))

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from asa.core.intervals import Interval
 from asa.studies.accuracy.convergence import Convergence
 from asa.studies.paper.published import METRICS
-from asa.studies.paper.study import Campaign
+from asa.studies.paper.study import PaperCampaign
 from asa.studies.paper.verdicts import RULE, Compared, Verdict, count
 from asa.studies.plain import as_plain
 from asa.timeline import Timeline
@@ -60,7 +60,7 @@ class Normalised:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A row of Table 2, beside the paper's: means of the seeds; how it is counted is told in `findings`."""
+    """A row of Table 2, beside the paper's: means of the seeds; how it is counted, `paper.findings` tells."""
 
     workflow: str  # whose widest job was submitted, where, and how wide it is
     system: str
@@ -138,7 +138,7 @@ class Tally:
 class PaperResults:
     """All that came out, beside what the paper prints."""
 
-    campaign: Campaign
+    campaign: PaperCampaign
     usages: tuple[Usage, ...]  # table 1 and the lines below it
     normalised: tuple[Normalised, ...]
     accuracies: tuple[Accuracy, ...]

@@ -10,8 +10,9 @@ from asa.report.intervals import plain, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Bar, bars, gantt
 from asa.studies.accuracy.convergence_figures import convergence_figures
-from asa.studies.paper.findings import BY_CONSTRUCTION, Accuracy, Breakdown, Claim, Mode, PaperResults, Tally, Usage
+from asa.studies.paper.kept import BY_CONSTRUCTION, Accuracy, Breakdown, Claim, PaperResults, Tally, Usage
 from asa.studies.paper.published import SIZES, WORKFLOWS
+from asa.studies.paper.study import Mode
 from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
 
 __all__ = ["paper_page", "workflow_pages"]

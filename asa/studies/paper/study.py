@@ -41,7 +41,17 @@ from asa.timeline import Timeline
 from asa.waits import exactly
 from asa.workflow import Stage, Workflow
 
-__all__ = ["ASA_NAIVE", "Campaign", "Cell", "Mode", "Outcome", "PaperRun", "Probes", "run_campaign", "run_cell"]
+__all__ = [
+    "ASA_NAIVE",
+    "Mode",
+    "Outcome",
+    "PaperCampaign",
+    "PaperCell",
+    "PaperRun",
+    "Probes",
+    "run_campaign",
+    "run_cell",
+]
 
 Mode = Literal["sequential", "concurrent"]
 
@@ -55,7 +65,7 @@ _LOOK_S, _WITHIN_S = 4 * 3600.0, 12 * 86400.0  # for a queue as full as the pape
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class PaperCampaign:
     """What to run."""
 
     seeds: int = 20
@@ -68,7 +78,7 @@ class Campaign:
     age_accrues: bool = True
     modes: tuple[Mode, ...] = _MODES  # how workflows are handed over
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[PaperCell]:
         """All that is to be run."""
         if self.seeds < 1 or not self.modes:
             raise InputError("there is nothing to run", where="--seeds", hint="Ask for at least one run of each.")
@@ -79,16 +89,16 @@ class Campaign:
         named = [("asa.estimators", self.estimator), *(("asa.workflows", name) for name in WORKFLOWS)]
         codes = {name: code_digest([*named, ("asa.strategies", name)]) for name in (*STRATEGIES, ASA_NAIVE)}
         return [
-            *(Cell(mode, name, "", 0, strategy, *settings, codes[strategy])
+            *(PaperCell(mode, name, "", 0, strategy, *settings, codes[strategy])
               for mode in self.modes for name in SIZES for strategy in STRATEGIES),
-            *(Cell(mode, NAIVE[0], "", 0, ASA_NAIVE, *settings, codes[ASA_NAIVE]) for mode in self.modes),
-            *(Cell(_SUBMISSIONS, name, workflow, cores, "", *settings, code_digest(named))
+            *(PaperCell(mode, NAIVE[0], "", 0, ASA_NAIVE, *settings, codes[ASA_NAIVE]) for mode in self.modes),
+            *(PaperCell(_SUBMISSIONS, name, workflow, cores, "", *settings, code_digest(named))
               for name, sizes in SIZES.items() for workflow in WORKFLOWS for cores in sizes),
         ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PaperCell:
     """What is run in one go: all that shares an estimator."""
 
     what: str  # a mode, or submissions for Table 2
@@ -140,9 +150,9 @@ class Probes:
 Outcome = PaperRun | Probes
 
 
-def run_campaign(campaign: Campaign, kept: Path | None = None, **how: Unpack[How]) -> list[Outcome]:
+def run_campaign(campaign: PaperCampaign, kept: Path | None = None, **how: Unpack[How]) -> list[Outcome]:
     """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`."""
-    kind = Kind(run_cell, lambda told: Cell(**told), _outcome)
+    kind = Kind(run_cell, lambda told: PaperCell(**told), _outcome)
     return [outcome for of in fill(campaign.cells(), kind, kept, **how).values() for outcome in of]
 
 
@@ -159,7 +169,7 @@ def _site(system: str, *, age_accrues: bool) -> Site:
     return cast("Site", plugins.load("asa.backends", "simulated")(system, age_accrues=age_accrues))
 
 
-def run_cell(cell: Cell) -> list[Outcome]:
+def run_cell(cell: PaperCell) -> list[Outcome]:
     """Run all that shares an estimator, seed after seed."""
     site = _site(cell.system, age_accrues=cell.age_accrues)
     bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
@@ -177,7 +187,7 @@ def run_cell(cell: Cell) -> list[Outcome]:
     ]
 
 
-def _run_together(cell: Cell, seed: int, cores: int, names: Sequence[str], bank: WaitBank) -> list[PaperRun]:
+def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], bank: WaitBank) -> list[PaperRun]:
     world = _site(cell.system, age_accrues=cell.age_accrues).open(seed)
     workflows = [workflow_maker(name)(cores) for name in names]
     strategy = load_strategy(cell.strategy)
@@ -212,11 +222,11 @@ def _widest(workflow: Workflow) -> Stage:
     return max(workflow.stages.values(), key=lambda stage: (stage.cores or 0, stage.walltime_s))
 
 
-def _probe(cell: Cell, stage: Stage) -> JobSpec:
+def _probe(cell: PaperCell, stage: Stage) -> JobSpec:
     return JobSpec(stage.name, cores=cell.cores, walltime_s=stage.walltime_s, run_s=1.0)
 
 
-def _as_full(cell: Cell, site: Site, seed: int, stage: Stage) -> Backend:
+def _as_full(cell: PaperCell, site: Site, seed: int, stage: Stage) -> Backend:
     """Open a seed's world when a job's waits in an hour are nearest to the paper's, by the ratio of their mean."""
     aim_s = TABLE_2[cell.workflow][cell.cores].real_h.mean * 3600
     ahead, spec = site.open(seed), _probe(cell, stage)
@@ -238,7 +248,7 @@ def _pass_time(world: Backend, until_s: float) -> None:
         world.wait(until_s)
 
 
-def _submit(cell: Cell, world: Backend, seed: int, stage: Stage, bank: WaitBank) -> Probes:
+def _submit(cell: PaperCell, world: Backend, seed: int, stage: Stage, bank: WaitBank) -> Probes:
     """Submit a stage's job again and again, and see how long each waits."""
     bank.lose_sight()
     began_s = world.now()

@@ -11,7 +11,8 @@ from asa.core.intervals import Interval
 from asa.report.intervals import ends, written
 from asa.report.page import Column, Figure, Folded, Page, Part, Section, Table, Text
 from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
-from asa.studies.schedulers.study import Place, SchedulerResults, Side, Standing
+from asa.studies.schedulers.study import Place, SchedulerResults, Side
+from asa.studies.schedulers.study import SchedulerStanding as Standing
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 
 __all__ = ["scheduler_pages", "schedulers_page"]

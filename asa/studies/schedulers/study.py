@@ -10,7 +10,7 @@ or worse, and only the mean over seeds tells which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 
-from asa.backend import Site
+from asa.backend import Backend, Site
 from asa.core import plugins
 from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval
 from asa.errors import InputError
@@ -29,11 +29,10 @@ from asa.studies.compare.study import workflow_maker
 from asa.studies.harness import How, Kind, code_digest, digest, fill
 from asa.studies.logs.study import peak_sizes
 from asa.studies.plain import as_plain
-from asa.studies.runs import measured, typical
+from asa.studies.runs import figures, measured, one_by_one, put_together, refuse_wider, typical
 from asa.studies.schedulers.graph import graph
 from asa.studies.schedulers.others import Lot, beside, lot_of
-from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, by_world, in_all, paired, standings
-from asa.studies.standings import Standing as Paired
+from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing, by_world, in_all, paired, standings
 from asa.timeline import Timeline
 from asa.workflow import Workflow
 
@@ -41,14 +40,14 @@ __all__ = [
     "SCHEDULERS",
     "STRATEGIES",
     "WORKFLOWS",
-    "Campaign",
-    "Cell",
     "LeftOut",
     "Place",
+    "SchedulerCampaign",
+    "SchedulerCell",
     "SchedulerResults",
+    "SchedulerRun",
+    "SchedulerStanding",
     "Side",
-    "Standing",
-    "Trial",
     "conclude",
     "run_campaign",
 ]
@@ -75,7 +74,7 @@ _FIGURES = ("makespan_s", "core_hours", "perceived_wait_s", "total_wait_s", "lon
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class SchedulerCampaign:
     """What to run."""
 
     systems: tuple[str, ...] = ("uppmax",)  # centres with a workload model, and logs: the worlds
@@ -92,7 +91,7 @@ class Campaign:
     history: int = 2000
     window_s: float = 43200.0  # others that come up to so much later are followed
 
-    def plan(self) -> tuple[list[Cell], list[LeftOut]]:
+    def plan(self) -> tuple[list[SchedulerCell], list[LeftOut]]:
         """Give all that is to be run, and what is left out as a site cannot do it."""
         worlds = (*self.systems, *map(str, self.traces))
         if self.seeds < 1 or not worlds or not self.workflows or not self.schedulers:
@@ -104,23 +103,18 @@ class Campaign:
         for name in self.workflows:
             _make(name)
         strategies = {name: load_strategy(name) for name in dict.fromkeys((QUICK_BASE, THRIFTY_BASE, *self.strategies))}
-        cells: list[Cell] = []
+        cells: list[SchedulerCell] = []
         left_out: list[LeftOut] = []
         logs = {str(trace): digest([trace]) for trace in self.traces}
         for world, scheduler in product(worlds, self.schedulers):
             capabilities = _site(world, scheduler).capabilities
             sizes = self.cores or peak_sizes(capabilities.max_cores)[-1:]
-            if too_wide := [size for size in sizes if size > capabilities.max_cores]:
-                raise InputError(
-                    f"{too_wide[0]} cores are more than its machine's {capabilities.max_cores}",
-                    where=world,
-                    hint="Give --cores that fit.",
-                )
+            refuse_wider(sizes, capabilities.max_cores, world)
             lacks = {name: lack for name, made in strategies.items() if (lack := lacking(made, capabilities))}
             left_out += [LeftOut(capabilities.system, scheduler, name, lack) for name, lack in lacks.items()]
             settings = (self.seed, self.seeds, self.estimator, self.history, self.window_s, logs.get(world, ""))
             cells += [
-                Cell(
+                SchedulerCell(
                     world, scheduler, workflow, cores, name, *settings, _code(scheduler, workflow, name, self.estimator)
                 )
                 for workflow, cores, name in product(self.workflows, sizes, strategies)
@@ -140,7 +134,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SchedulerCell:
     """What is run in one go: one strategy under one scheduler, with one estimator that learns from run to run."""
 
     world: str  # a centre's name, or a log's file
@@ -158,7 +152,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SchedulerRun:
     """One run, and what it did to the others."""
 
     world: str
@@ -182,19 +176,21 @@ class Trial:
     timeline: Timeline
 
 
-def run_campaign(campaign: Campaign, kept: Path | None = None, **how: Unpack[How]) -> tuple[list[Trial], list[LeftOut]]:
+def run_campaign(
+    campaign: SchedulerCampaign, kept: Path | None = None, **how: Unpack[How]
+) -> tuple[list[SchedulerRun], list[LeftOut]]:
     """Run every cell, unless its outcome is kept already, see `asa.studies.harness.fill`; tell also what was left out.
 
     Returns: of each cell one a seed, in the order of the plan.
     """
     cells, left_out = campaign.plan()
-    kind = Kind(run_cell, lambda told: Cell(**told), _trial)
+    kind = Kind(run_cell, lambda told: SchedulerCell(**told), _trial)
     return [trial for trials in fill(cells, kind, kept, **how).values() for trial in trials], left_out
 
 
-def _trial(told: Mapping[str, Any]) -> Trial:
+def _trial(told: Mapping[str, Any]) -> SchedulerRun:
     """Make an outcome of what was kept of it."""
-    return Trial(**{**told, "timeline": Timeline.from_dict(told["timeline"])})
+    return SchedulerRun(**{**told, "timeline": Timeline.from_dict(told["timeline"])})
 
 
 @lru_cache(maxsize=1)  # cells come site by site, and a site keeps its worlds
@@ -240,43 +236,25 @@ def _undisturbed(world: str, scheduler: str, seed: int, window_s: float) -> Lot:
     return lot_of(alone, alone.now(), window_s)
 
 
-def run_cell(cell: Cell) -> list[Trial]:
+def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
     """Run one strategy at all moments, in the order of a log's time, with one estimator."""
     site = _site(cell.world, cell.scheduler)
     workflow, strategy = _make(cell.workflow)(cell.cores), load_strategy(cell.strategy)
-    seeds = range(cell.seed, cell.seed + cell.seeds)
-    site.prepare(seeds)
     bank = WaitBank(cell.estimator, seed=cell.seed, machine_cores=site.capabilities.max_cores)
-    trials: dict[int, Trial] = {}
-    for seed in site.in_order(seeds):
-        world = site.open(seed)
+
+    def run(seed: int, world: Backend) -> SchedulerRun:
         began_s = world.now()
         [result] = run_all(world, [Run(workflow, strategy, bank=bank)], history=cell.history)
         where = f"{cell.workflow} on {cell.cores} cores of {cell.world}, {cell.scheduler}, {cell.strategy}, {seed=}"
         told, jobs = measured(workflow, result, where, age_accrues=site.capabilities.age_accrues)
         without = _undisturbed(cell.world, cell.scheduler, seed, cell.window_s)
         others = beside(without, lot_of(world, began_s, cell.window_s, without))
-        trials[seed] = Trial(
-            site.capabilities.system,
-            cell.scheduler,
-            cell.workflow,
-            cell.cores,
-            cell.strategy,
-            seed,
-            told.makespan_s,
-            told.core_hours,
-            told.overhead_core_hours,
-            sum(stage.perceived_wait_s for stage in told.stages if workflow.stages[stage.stage].after),
-            told.twt_s,
-            others.jobs,
-            others.mean_wait_s,
-            others.mean_slowdown,
-            others.longer_wait_s,
-            others.more_slowdown,
-            others.waited_more_h,
-            jobs,
-        )
-    return [trials[seed] for seed in seeds]
+        what = (site.capabilities.system, cell.scheduler, cell.workflow, cell.cores, cell.strategy, seed)
+        return SchedulerRun(*what, *figures(workflow, told), *astuple(others), jobs)
+
+    seeds = range(cell.seed, cell.seed + cell.seeds)
+    site.prepare(seeds)
+    return one_by_one(site, seeds, run)
 
 
 # ---------------------------------------------------------------------- what came out
@@ -287,7 +265,7 @@ Side = Literal["longer", "shorter", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing(Paired):
+class SchedulerStanding(Standing):
     """How a strategy did under a scheduler, over all cells in which every strategy ran."""
 
     scheduler: str
@@ -307,7 +285,7 @@ class Standing(Paired):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One cell's means over its seeds, see `Trial`; and what jobs did at a moment that all its strategies share."""
+    """One cell's means over its seeds, see `SchedulerRun`; and what jobs did at a moment that its strategies share."""
 
     world: str
     scheduler: str
@@ -329,12 +307,12 @@ class Place:
 class SchedulerResults:
     """All that came out."""
 
-    campaign: Campaign
-    standings: tuple[Standing, ...]
+    campaign: SchedulerCampaign
+    standings: tuple[SchedulerStanding, ...]
     places: tuple[Place, ...]
     left_out: tuple[LeftOut, ...]
     shared: tuple[str, ...]  # schedulers under which every strategy ran
-    overall: tuple[Standing, ...]  # by strategy, over all cells of these; theirs is an empty name
+    overall: tuple[SchedulerStanding, ...]  # by strategy, over all cells of these; theirs is an empty name
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; what is not known is null."""
@@ -343,12 +321,12 @@ class SchedulerResults:
         return cast("dict[str, Any]", as_plain(told))
 
 
-def conclude(campaign: Campaign, trials: Iterable[Trial], left_out: Iterable[LeftOut] = ()) -> SchedulerResults:
+def conclude(
+    campaign: SchedulerCampaign, trials: Iterable[SchedulerRun], left_out: Iterable[LeftOut] = ()
+) -> SchedulerResults:
     """Work out how each strategy did under each scheduler."""
     every = list(trials)
-    by_scheduler: dict[str, list[Trial]] = {}
-    for trial in every:
-        by_scheduler.setdefault(trial.scheduler, []).append(trial)
+    by_scheduler = put_together(every, lambda run: run.scheduler)
     shared = in_all(every, _cell)
     return SchedulerResults(
         campaign,
@@ -360,7 +338,7 @@ def conclude(campaign: Campaign, trials: Iterable[Trial], left_out: Iterable[Lef
     )
 
 
-def _with_sides(told: Sequence[Standing]) -> Iterator[Standing]:
+def _with_sides(told: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
     """Say of all together how others' waits differ beyond chance."""
     longer = _sides([one.longer_wait_s for one in told])
     than = iter(_sides([one.beyond_per_stage_s for one in told if one.strategy != THRIFTY_BASE]))
@@ -375,13 +353,13 @@ def _sides(found: Sequence[Interval]) -> list[Side]:
     return sides
 
 
-def _standings(scheduler: str, trials: Sequence[Trial]) -> Iterator[Standing]:
+def _standings(scheduler: str, trials: Sequence[SchedulerRun]) -> Iterator[SchedulerStanding]:
     shared = in_all(trials, _cell)
     due = {(*_cell(trial), trial.seed): trial.longer_wait_s for trial in shared if trial.strategy == THRIFTY_BASE}
     for one in standings(shared, _cell, lambda trial: trial.seed):
         mine = [trial for trial in shared if trial.strategy == one.strategy]
-        yield Standing(
-            **{field.name: getattr(one, field.name) for field in fields(Paired)},
+        yield SchedulerStanding(
+            **{field.name: getattr(one, field.name) for field in fields(Standing)},
             scheduler=scheduler,
             longer_wait_s=by_world((t.world, t.seed, t.longer_wait_s) for t in mine),
             more_slowdown=by_world((t.world, t.seed, t.more_slowdown) for t in mine),
@@ -392,12 +370,12 @@ def _standings(scheduler: str, trials: Sequence[Trial]) -> Iterator[Standing]:
         )
 
 
-def _cell(trial: Trial) -> tuple[str, tuple[str, str, int]]:
+def _cell(trial: SchedulerRun) -> tuple[str, tuple[str, str, int]]:
     return trial.world, (trial.scheduler, trial.workflow, trial.cores)
 
 
-def _places(trials: Sequence[Trial]) -> Iterator[Place]:
-    cells: dict[tuple[str, str, int], dict[str, dict[int, Trial]]] = {}
+def _places(trials: Sequence[SchedulerRun]) -> Iterator[Place]:
+    cells: dict[tuple[str, str, int], dict[str, dict[int, SchedulerRun]]] = {}
     for trial in trials:
         cell = cells.setdefault((trial.world, trial.workflow, trial.cores), {})
         cell.setdefault(trial.strategy, {})[trial.seed] = trial

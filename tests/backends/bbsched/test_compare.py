@@ -21,7 +21,7 @@ from asa.studies.bbsched.tables import (
     MEASURES,
     SSD_MEASURES,
     Measure,
-    Standing,
+    Rank,
     area,
     arrange,
     breakdown,
@@ -208,19 +208,19 @@ def test_who_is_best_tied_close_or_worse():
     }
     told = standings(methods, Measure("average_wait_s", "", is_loss=True))
     assert told == {
-        "worse": Standing.WORSE,
-        "best": Standing.BEST,
-        "also best": Standing.BEST,
-        "tied": Standing.TIED,
-        "close": Standing.CLOSE,
+        "worse": Rank.WORSE,
+        "best": Rank.BEST,
+        "also best": Rank.BEST,
+        "tied": Rank.TIED,
+        "close": Rank.CLOSE,
     }
-    assert standings(methods, Measure("average_wait_s", ""))["worse"] == Standing.BEST
+    assert standings(methods, Measure("average_wait_s", ""))["worse"] == Rank.BEST
 
 
 def test_one_seed_tells_no_interval():
     methods = {"best": [an_outcome(node_usage=0.8)], "tied": [an_outcome(node_usage=0.795)]}
     methods["worse"] = [an_outcome(node_usage=0.78)]
-    assert list(standings(methods, MEASURES[0]).values()) == [Standing.BEST, Standing.TIED, Standing.WORSE]
+    assert list(standings(methods, MEASURES[0]).values()) == [Rank.BEST, Rank.TIED, Rank.WORSE]
 
 
 def test_outcomes_are_put_side_by_side():
