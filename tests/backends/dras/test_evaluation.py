@@ -303,7 +303,7 @@ def test_a_heading_comes_when_there_is_something_to_head(trained, tmp_path):
 def test_several_are_trained_side_by_side(trained, where, tmp_path, monkeypatch):
     """Here or elsewhere each is what it is by itself, and is gone on with."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("asa.core.parallel.available_cores", lambda: 1)  # another process takes long to begin
+    monkeypatch.setattr("asa.studies.harness.available_cores", lambda: 1)  # another process takes long to begin
     asked = (*trained[1][:-1], "some.npz", "--seeds", 2)
     with executor_at(where) as executor:
         told = here(*asked, "--executor", executor, "--plot", "curves.png").stderr
