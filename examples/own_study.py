@@ -83,7 +83,7 @@ def run_cell(cell: SchedulerCell) -> list[Outcome]:
     return one_by_one(centre, range(cell.moments), run)
 
 
-KIND = Kind(run_cell, lambda kept: SchedulerCell(**kept), lambda kept: Outcome(**kept))
+KIND = Kind(run_cell, SchedulerCell, Outcome)
 
 
 def main(kept: Path | None = None) -> None:

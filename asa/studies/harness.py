@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -66,8 +66,8 @@ class Kind(Generic[_C, _T]):
 
     run: Callable[[_C], list[_T]]  # runs a cell; must be importable by worker processes
     # make a cell, and one outcome, of the fields that were kept: their classes, where nothing is nested
-    cell: Callable[[Mapping[str, Any]], _C]
-    trial: Callable[[Mapping[str, Any]], _T]
+    cell: Callable[..., _C]
+    trial: Callable[..., _T]
 
 
 def silent(_what: str, _done: int, _of: int) -> None:
@@ -245,7 +245,7 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
             raise StateError("is damaged, or no experiment that this version kept", where=where, hint=hint)
         try:
             told = read_json(text)
-            known[kind.cell(told["cell"])] = [kind.trial(trial) for trial in told["trials"]]
+            known[kind.cell(**told["cell"])] = [kind.trial(**trial) for trial in told["trials"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             hint = "It is of another experiment or version: name another file."
             raise StateError("is no kept experiment of this kind", where=where, hint=hint) from error

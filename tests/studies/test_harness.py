@@ -39,11 +39,11 @@ def outcome(cell):
     return [Trial(len(cell.name) / 3 + seed, f"{cell.name} {seed}", (1, seed)) for seed in range(3)]
 
 
-def trial(told):
-    return Trial(told["seconds"], told["words"], tuple(told["parts"]))
+def trial(seconds, words, parts):
+    return Trial(seconds, words, tuple(parts))
 
 
-KIND = Kind(outcome, lambda told: Cell(**told), trial)
+KIND = Kind(outcome, Cell, trial)
 TRUTH = {cell: outcome(cell) for cell in CELLS}
 
 
@@ -140,7 +140,7 @@ def test_another_experiment_s_file_is_refused(place, kept):
     path = place / "other.jsonl"
     path.write_bytes(kept)
     with pytest.raises(StateError, match="of this kind"):
-        fill(CELLS, Kind(outcome, lambda told: Cell(told["other"]), trial), path, jobs=1)
+        fill(CELLS, Kind(outcome, lambda *, other: Cell(other), trial), path, jobs=1)
 
 
 def test_what_cannot_be_written_is_no_fault_of_the_input(tmp_path):

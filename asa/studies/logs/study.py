@@ -119,8 +119,8 @@ def peak_sizes(machine_cores: int) -> tuple[int, ...]:
 
 def hold(contest: Contest, kept: Path | None = None, **how: Unpack[How]) -> list[LogRun]:
     """Run every cell, unless its runs are kept already; see `asa.studies.harness.fill`."""
-    kind = Kind(run_cell, lambda told: LogCell(**told), lambda told: LogRun(**told))
-    return [trial for trials in fill(contest.cells(), kind, kept, **how).values() for trial in trials]
+    outcomes = fill(contest.cells(), Kind(run_cell, LogCell, LogRun), kept, **how)
+    return [trial for trials in outcomes.values() for trial in trials]
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ days, what the job would wait in that hour is nearest to the paper's mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -152,11 +152,11 @@ Outcome = PaperRun | Probes
 
 def run_campaign(campaign: PaperCampaign, kept: Path | None = None, **how: Unpack[How]) -> list[Outcome]:
     """Run every cell, unless its outcome is kept already; see `asa.studies.harness.fill`."""
-    kind = Kind(run_cell, lambda told: PaperCell(**told), _outcome)
-    return [outcome for of in fill(campaign.cells(), kind, kept, **how).values() for outcome in of]
+    outcomes = fill(campaign.cells(), Kind(run_cell, PaperCell, _outcome), kept, **how)
+    return [outcome for of in outcomes.values() for outcome in of]
 
 
-def _outcome(told: Mapping[str, Any]) -> Outcome:
+def _outcome(**told: Any) -> Outcome:
     """Make an outcome of what was kept of it."""
     if "stages" in told:
         stages = tuple(StageTimes(**stage) for stage in told["stages"])

@@ -184,13 +184,13 @@ def run_campaign(
     Returns: of each cell one a seed, in the order of the plan.
     """
     cells, left_out = campaign.plan()
-    kind = Kind(run_cell, lambda told: SchedulerCell(**told), _trial)
-    return [trial for trials in fill(cells, kind, kept, **how).values() for trial in trials], left_out
+    outcomes = fill(cells, Kind(run_cell, SchedulerCell, _run_of), kept, **how)
+    return [trial for trials in outcomes.values() for trial in trials], left_out
 
 
-def _trial(told: Mapping[str, Any]) -> SchedulerRun:
+def _run_of(timeline: Mapping[str, Any], **told: Any) -> SchedulerRun:
     """Make an outcome of what was kept of it."""
-    return SchedulerRun(**{**told, "timeline": Timeline.from_dict(told["timeline"])})
+    return SchedulerRun(**told, timeline=Timeline.from_dict(timeline))
 
 
 @lru_cache(maxsize=1)  # cells come site by site, and a site keeps its worlds
