@@ -241,10 +241,6 @@ def judge(
     """Turn forecasts into figures.
 
     Returns: the whole trace's, then those of the geometries, the one of most jobs first.
-
-    Notes
-    -----
-    Half a second for 200,000 jobs.
     """
     scored = np.flatnonzero(history.started)
     if not len(scored):
