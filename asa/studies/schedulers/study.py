@@ -10,7 +10,7 @@ or worse, and only the mean over seeds tells which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -250,7 +250,8 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
         without = _undisturbed(cell.world, cell.scheduler, seed, cell.window_s)
         others = beside(without, lot_of(world, began_s, cell.window_s, without))
         what = (site.capabilities.system, cell.scheduler, cell.workflow, cell.cores, cell.strategy, seed)
-        return SchedulerRun(*what, *figures(workflow, told), *astuple(others), jobs)
+        met = (others.jobs, others.mean_wait_s, others.mean_slowdown, others.longer_wait_s, others.more_slowdown)
+        return SchedulerRun(*what, *figures(workflow, told), *met, others.waited_more_h, jobs)
 
     seeds = range(cell.seed, cell.seed + cell.seeds)
     site.prepare(seeds)
