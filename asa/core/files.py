@@ -1,4 +1,4 @@
-"""Files of a run: for their user's eyes, and never something else than a file under a file's name."""
+"""Files of our own: written whole, for their user's eyes, and never something else than a file under a file's name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["create_file", "open_file", "read_file"]
+__all__ = ["create_file", "open_file", "read_file", "sync_folder", "write_all"]
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -42,3 +42,19 @@ def read_file(path: Path) -> bytes:
     """Read a whole file, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, or raise `OSError`; a part may then have been written."""
+    done = 0
+    while done < len(data):
+        done += os.write(descriptor, data[done:])
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
