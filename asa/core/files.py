@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
-__all__ = ["create_file", "open_file", "read_file", "sync_folder", "write_all"]
+__all__ = [
+    "compressed",
+    "create_file",
+    "followed",
+    "open_file",
+    "put",
+    "read_file",
+    "replacing",
+    "sync_folder",
+    "write_all",
+    "writing",
+]
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -42,6 +57,49 @@ def read_file(path: Path) -> bytes:
     """Read a whole file, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()
+
+
+@contextmanager
+def replacing(path: Path, *, is_private: bool = False, is_durable: bool = False) -> Iterator[BinaryIO]:
+    """Write a file that is there whole, or as it was before, whatever lay there.
+
+    `is_private`: only its user may read it. `is_durable`: it is on the disk before it takes its place.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        with create_file(draft) if is_private else draft.open("xb") as file:
+            yield file
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def put(path: Path, data: bytes, *, is_private: bool = False, is_durable: bool = False) -> None:
+    """Write a file as `replacing` does."""
+    with replacing(path, is_private=is_private, is_durable=is_durable) as file:
+        file.write(data)
+
+
+def followed(path: Path) -> Path:
+    """Follow links to where a user wants something written; what is no plain file, such as a pipe, stays as named."""
+    return path.resolve() if path.is_file() or not path.exists() else path
+
+
+def writing(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file."""
+    return replacing(path) if path.is_file() or not path.exists() else path.open("wb")
+
+
+def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes] | Any]:
+    """Compress what is written to a file whose name ends in ``.gz``: the same bytes give the same file, at any time."""
+    if path.suffix == ".gz":
+        return gzip.GzipFile("", "wb", compresslevel=5, fileobj=file, mtime=0)
+    return nullcontext(file)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

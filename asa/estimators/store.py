@@ -35,6 +35,7 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
 from asa.core.documents import open_file
+from asa.core.files import compressed, followed, writing
 from asa.core.locks import FileLock
 from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
 from asa.errors import InputError, StateError
@@ -560,24 +561,10 @@ class WaitStore:
         """
         rows = self._collect({}).rows
         header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": len(rows)}
-        file = beside = Path(path)
-        if file.is_file() or not file.exists():  # what is no plain file, such as a pipe, is written into
-            file = file.resolve()  # a link stays one
-            beside = file.with_name(f".{file.name}.{os.getpid()}")
-        with saying(file, "cannot be written"):
-            try:
-                with beside.open("wb") as raw:
-                    # no name and no time in it
-                    packed = file.suffix == ".gz"
-                    stream = gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0) if packed else raw
-                    with stream:
-                        stream.write(f"{encode(header)}\n".encode())
-                        stream.writelines(f"{encode(row[:-1])}\n".encode() for row in rows)
-                if beside != file:
-                    beside.replace(file)
-            finally:
-                if beside != file:
-                    beside.unlink(missing_ok=True)
+        file = followed(Path(path))
+        with saying(file, "cannot be written"), writing(file) as raw, compressed(raw, file) as stream:
+            stream.write(f"{encode(header)}\n".encode())
+            stream.writelines(f"{encode(row[:-1])}\n".encode() for row in rows)
         return len(rows)
 
     def import_(self, path: str | Path) -> int:
