@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -12,13 +11,13 @@ import typer
 
 from asa.cli.doctor import SetOption, given_settings
 from asa.cli.runs import (
-    SCHEMA,
     Output,
     OutputOption,
     RunArgument,
     RunsOption,
     command,
     open_run,
+    print_document,
     read_state,
     stage_of,
     want,
@@ -93,7 +92,7 @@ def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
     state, _ = read_state(folder)
     told = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
     left = {"state": state.outcome, "jobs_left": state.live_jobs()}
-    sys.stdout.write(json.dumps({"schema": SCHEMA, **told, **left}) + "\n")
+    print_document({**told, **left}, indent=None)
 
 
 def _nothing_to_cancel(state: RunState, stage: str) -> str | None:

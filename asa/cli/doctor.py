@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from asa.core.documents import print_json
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -175,7 +176,6 @@ def _table(examination: Examination) -> Table:
 
 
 def _print_json(opened: OpenedSite, examination: Examination) -> None:
-    import json
     from dataclasses import asdict
 
     document = {
@@ -187,7 +187,7 @@ def _print_json(opened: OpenedSite, examination: Examination) -> None:
         "settings": dict(examination.settings),
         "observed": dict(examination.observed),
     }
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    print_json(document)
 
 
 def _save(name: str, opened: OpenedSite, examination: Examination, given: Mapping[str, Any]) -> None:
