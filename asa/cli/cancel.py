@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from asa.cli.doctor import SetOption, given_settings
+from asa.cli.progress import working
 from asa.cli.runs import (
     Output,
     OutputOption,
@@ -63,7 +63,7 @@ def cancel(
     changed = given_settings(settings)
     want(folder, stage)  # first of all: whatever becomes of this command, it is known
     try:
-        with _progress(f"cancelling {folder.path.name}"):
+        with working(f"cancelling {folder.path.name}"):
             is_done = (
                 _by_its_client(folder, stage, changed) if folder.driver() else _by_ourselves(folder, stage, changed)
             )
@@ -116,13 +116,6 @@ def _ask(folder: RunFolder, state: RunState) -> None:
     words = "its job" if jobs == 1 else f"its {jobs} jobs"
     if not typer.confirm(f"Cancel {folder.path.name}{f' and {words}' if jobs else ''}?"):
         raise typer.Exit(1)
-
-
-def _progress(words: str) -> AbstractContextManager[Any]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console.status(f"{words} ...") if console.is_terminal else nullcontext()
 
 
 def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:

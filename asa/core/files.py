@@ -9,12 +9,12 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 __all__ = [
     "compressed",
-    "create_file",
     "followed",
     "open_file",
     "put",
@@ -26,11 +26,6 @@ __all__ = [
 ]
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-
-
-def create_file(path: Path) -> BinaryIO:
-    """Open a file for writing that only its user may read; it is made so, and not changed afterwards."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -66,8 +61,9 @@ def replacing(path: Path, *, is_private: bool = False, is_durable: bool = False)
     `is_private`: only its user may read it. `is_durable`: it is on the disk before it takes its place.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards
     try:
-        with create_file(draft) if is_private else draft.open("xb") as file:
+        with open(draft, "xb", opener=made) as file:
             yield file
             if is_durable:
                 file.flush()
@@ -104,9 +100,10 @@ def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes] 
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all of it, or raise `OSError`; a part may then have been written."""
-    done = 0
-    while done < len(data):
-        done += os.write(descriptor, data[done:])
+    while data:
+        if not (done := os.write(descriptor, data)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = data[done:]
 
 
 def sync_folder(folder: Path) -> None:
