@@ -33,6 +33,7 @@ from typing import Any
 from asa.backend import Facility, Setting
 from asa.core import plugins
 from asa.core.documents import read_text, read_toml
+from asa.core.files import replacing
 from asa.errors import InputError, UnknownNameError, near
 
 __all__ = [
@@ -461,16 +462,12 @@ def _check_text(path: Path, text: str, wanted: SiteFile) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Put a file in its place as a whole, so that nobody ever reads half of it."""
-    place = path.resolve()  # a link stays one
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
+        place = path.resolve()  # a link stays one
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.write_text(text, encoding="utf-8")
+        with replacing(place) as file:
+            file.write(text.encode())
             if place.exists():
-                shutil.copymode(place, draft)
-            draft.replace(place)
-        finally:
-            draft.unlink(missing_ok=True)
+                shutil.copymode(place, file.name)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path), hint="Save elsewhere.") from error

@@ -1,7 +1,9 @@
 """Files of a run: who may read them, and what is no file at all."""
 
+import gzip
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from asa.backends.shell.marks import Kept
@@ -9,7 +11,7 @@ from asa.backends.shell.marks import RunFolder as Marks
 from forked import Command
 from local_queue import Queue
 
-from asa.core.files import open_file, read_file
+from asa.core.files import compressed, open_file, put, read_file, replacing, writing
 from asa.errors import UnavailableError
 
 FLOW = """
@@ -122,3 +124,56 @@ def test_a_file_is_read_and_a_folder_is_none(tmp_path):
         open_file(tmp_path)
     with pytest.raises(FileNotFoundError):
         open_file(tmp_path / "none")
+
+
+# ---------------------------------------------------------------------- what is written whole
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path, is_durable):
+    path = tmp_path / "file"
+    put(path, b"before", is_private=True, is_durable=is_durable)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def fail():
+        with replacing(path) as file:
+            file.write(b"half")
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert path.read_bytes() == b"before"
+    put(path, b"after", is_durable=is_durable)
+    assert path.read_bytes() == b"after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_files_place_is_taken_whatever_lies_there(tmp_path):
+    """Nobody is waited for who would read a FIFO, and nothing is written where a link leads."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "target").write_bytes(b"theirs")
+    (tmp_path / "link").symlink_to("target")
+    for name in ("pipe", "link"):
+        put(tmp_path / name, b"ours")
+        assert (tmp_path / name).read_bytes() == b"ours"
+    assert (tmp_path / "target").read_bytes() == b"theirs"
+
+
+def test_what_a_user_names_is_written_into_if_it_is_a_pipe(tmp_path):
+    reader, writer = os.pipe()
+    with writing(Path(f"/proc/self/fd/{writer}")) as file:
+        file.write(b"told")
+    os.close(writer)
+    assert os.read(reader, 9) == b"told"
+    os.close(reader)
+    with writing(tmp_path / "file") as file:
+        file.write(b"told")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_equal_content_is_compressed_equally(tmp_path):
+    for name in ("one.gz", "two.gz", "plain"):
+        with writing(tmp_path / name) as raw, compressed(raw, tmp_path / name) as file:
+            file.write(b"told" * 99)
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "one.gz").read_bytes()) == (tmp_path / "plain").read_bytes() == b"told" * 99

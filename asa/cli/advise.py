@@ -14,7 +14,7 @@ import typer
 from asa.cli.bank import BankOption
 from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
-from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.runs import Output, OutputOption, print_document
 from asa.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class _Waits:
 
 def _tell_one(report: _Report, *, as_json: bool) -> None:
     if as_json:
-        _print_json(
+        print_document(
             {
                 "workflow": report.workflow,
                 "system": report.system,
@@ -316,12 +316,6 @@ def _one_line(advice: WalltimeAdvice) -> str:
     return f"{advice.stage} is close to its walltime of {asked}; of {said}, p90 is {close}: ask for {better}"
 
 
-def _print_json(document: Mapping[str, Any]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n")
-
-
 # ---------------------------------------------------------------------- all workflows
 
 
@@ -339,7 +333,7 @@ def _tell_all(runs: RunTimes, *, as_json: bool) -> None:
     if as_json:
         names = ("workflow", "stage", "system", "cores")
         rows = [{**dict(zip(names, key, strict=True)), **_forecast_dict(seen)} for key, seen in known.items()]
-        _print_json({"stages": rows})
+        print_document({"stages": rows})
         return
     from rich.console import Console
 

@@ -14,7 +14,7 @@ import typer
 
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, UnavailableError
-from asa.units import MOST_CORES, MOST_JOBS, MOST_SEED
+from asa.units import MOST_CORES, MOST_JOBS, MOST_PROCESSES, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Backend
@@ -30,6 +30,7 @@ __all__ = [
     "ExecutorOption",
     "Forecasting",
     "HistoryOption",
+    "JobsOption",
     "SeedOption",
     "SettingsOption",
     "counts_in",
@@ -84,6 +85,10 @@ ExecutorOption = Annotated[
         "pool, on allocations of the usual site.",
         metavar="local|dask:ADDRESS|pool",
     ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
 ]
 CoresOption = Annotated[
     int | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.core.documents import print_json
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -287,7 +288,6 @@ def _moment(time_s: float) -> str:
 
 
 def _print_json(folder: Path, records: Sequence[WaitRecord], kinds: Sequence[_Kind], store: WaitStore | None) -> None:
-    import json
     from dataclasses import asdict
 
     document = {
@@ -296,4 +296,4 @@ def _print_json(folder: Path, records: Sequence[WaitRecord], kinds: Sequence[_Ki
         "skipped": store.oddities if store is not None else {},
         "geometries": [{"label": kind.geometry.label(), **asdict(kind)} for kind in kinds],
     }
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    print_json(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 import typer
 
-from asa.cli.asked import ExecutorOption, counts_in, names_in
+from asa.cli.asked import EstimatorOption, ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
-from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_RUNS, MOST_SEED
+from asa.core.documents import print_json
+from asa.units import MOST_JOBS, MOST_RUNS, MOST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import RenderableType
 
-__all__ = ["JobsOption", "ResultsOption", "app"]
+__all__ = ["PastJobsOption", "ResultsOption", "WorkflowsOption", "app"]
 
 _ABOUT = "Whole evaluations, resumable: the paper's, and every way of asking under every scheduler."
 
@@ -51,9 +51,9 @@ ResultsOption = Annotated[
     Path | None,
     typer.Option(help="Keep what is done here, and go on from there after an interruption.", metavar="FILE.jsonl"),
 ]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
+WorkflowsOption = Annotated[str, typer.Option(help="Which, comma-separated.")]
+PastJobsOption = Annotated[
+    int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
 _Strategies = Annotated[
@@ -84,7 +84,6 @@ _Schedulers = Annotated[
         show_default=False,
     ),
 ]
-_Workflows = Annotated[str, typer.Option(help="Which, comma-separated.")]
 _Cores = Annotated[
     str | None,
     typer.Option(
@@ -166,14 +165,12 @@ def schedulers(
     traces: _Traces = None,
     schedulers: _Schedulers = None,
     strategies: _Strategies = None,
-    workflows: _Workflows = "montage,blast,statistics,graph",
+    workflows: WorkflowsOption = "montage,blast,statistics,graph",
     cores: _Cores = None,
     seeds: _Seeds = 5,
     seed: _Seed = 0,
-    estimator: Annotated[str, typer.Option(help="Who predicts waits; `asa list` shows all.")] = "asa",
-    history: Annotated[
-        int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
-    ] = 2000,
+    estimator: EstimatorOption = "asa",
+    history: PastJobsOption = 2000,
     window: _Window = "12h",
     results: ResultsOption = None,
     jobs: JobsOption = None,
@@ -238,7 +235,7 @@ _T = TypeVar("_T", bound=_Told)
 def _print(told: _T, tables: Callable[[_T], RenderableType], *, as_json: bool) -> None:
     """Print results as tables, or as JSON."""
     if as_json:
-        sys.stdout.write(json.dumps(told.as_dict(), indent=1) + "\n")
+        print_json(told.as_dict())
         sys.stdout.flush()
         return
     from rich.console import Console

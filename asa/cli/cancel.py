@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from asa.cli.doctor import SetOption, given_settings
+from asa.cli.progress import working
 from asa.cli.runs import (
-    SCHEMA,
     Output,
     OutputOption,
     RunArgument,
     RunsOption,
     command,
     open_run,
+    print_document,
     read_state,
     stage_of,
     want,
@@ -64,7 +63,7 @@ def cancel(
     changed = given_settings(settings)
     want(folder, stage)  # first of all: whatever becomes of this command, it is known
     try:
-        with _progress(f"cancelling {folder.path.name}"):
+        with working(f"cancelling {folder.path.name}"):
             is_done = (
                 _by_its_client(folder, stage, changed) if folder.driver() else _by_ourselves(folder, stage, changed)
             )
@@ -93,7 +92,7 @@ def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
     state, _ = read_state(folder)
     told = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
     left = {"state": state.outcome, "jobs_left": state.live_jobs()}
-    sys.stdout.write(json.dumps({"schema": SCHEMA, **told, **left}) + "\n")
+    print_document({**told, **left}, indent=None)
 
 
 def _nothing_to_cancel(state: RunState, stage: str) -> str | None:
@@ -117,13 +116,6 @@ def _ask(folder: RunFolder, state: RunState) -> None:
     words = "its job" if jobs == 1 else f"its {jobs} jobs"
     if not typer.confirm(f"Cancel {folder.path.name}{f' and {words}' if jobs else ''}?"):
         raise typer.Exit(1)
-
-
-def _progress(words: str) -> AbstractContextManager[Any]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console.status(f"{words} ...") if console.is_terminal else nullcontext()
 
 
 def _by_its_client(folder: RunFolder, stage: str, changed: dict[str, str]) -> bool:

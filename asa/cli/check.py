@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.doctor import given_settings
-from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.runs import Output, OutputOption, print_document
 
 if TYPE_CHECKING:
     from asa.spec import Problem
@@ -75,8 +75,6 @@ def _summary(problems: Sequence[Problem]) -> str:
 
 
 def _print_json(workflow: str, problems: Sequence[Problem]) -> None:
-    import json
     from dataclasses import asdict
 
-    document = {"schema": SCHEMA, "file": workflow, "problems": [asdict(problem) for problem in problems]}
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    print_document({"file": workflow, "problems": [asdict(problem) for problem in problems]})

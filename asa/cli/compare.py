@@ -13,6 +13,7 @@ import typer
 from asa.cli.asked import ExecutorOption, counts_in, names_in, split_settings
 from asa.cli.doctor import given_settings
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
+from asa.core.documents import print_json
 from asa.errors import InputError, RunError
 from asa.units import MOST_CORES, MOST_JOBS, MOST_POLL_S, MOST_PROCESSES, MOST_RUNS, MOST_SEED
 
@@ -172,7 +173,7 @@ def compare(
             lambda on_progress: run_comparison(comparison, jobs=jobs, elsewhere=elsewhere, on_progress=on_progress)
         )
     if as_json:
-        _print_json(runs)
+        print_json([run.as_dict() for run in runs])
     elif as_csv:
         _print_csv(runs)
     else:
@@ -311,12 +312,6 @@ def _write_files(
         sys.stderr.write(f"Figure written to {plot}\n")
     if page is not None:
         write_page(page, kept.name, kept.page(), of=kept.of)
-
-
-def _print_json(runs: Sequence[CompareRun]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps([run.as_dict() for run in runs], indent=1) + "\n")
 
 
 def _print_csv(runs: Sequence[CompareRun]) -> None:

@@ -6,11 +6,13 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from asa.cli.progress import working
+from asa.cli.runs import Output
+from asa.core.documents import print_json
 from asa.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,11 +40,6 @@ SetOption = Annotated[
 _SYMBOLS = {"good": ("✔ good", "green"), "note": ("! note", "yellow"), "bad": ("✘ bad", "bold red")}
 
 
-class _Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
-
 def doctor(
     backend: BackendOption = None,
     site: SiteOption = None,
@@ -59,7 +56,7 @@ def doctor(
             help="Write what was set and found into this site file; what you wrote stays.", metavar="NAME|FILE"
         ),
     ] = None,
-    output: Annotated[_Output, typer.Option(help="How to print.")] = _Output.TABLE,
+    output: Annotated[Output, typer.Option(help="How to print.")] = Output.TABLE,
 ) -> None:
     """Find out what a site is like, whether asa can work with it, and what it will do there.
 
@@ -78,15 +75,15 @@ def doctor(
         raise InputError(
             "cannot be examined", where=f"backend {opened.backend!r}", hint="Its makers did not provide it."
         )
-    with _working("asking the site"), _ends_orderly():
+    with working("asking the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
-    if output is _Output.JSON:
+    if output is Output.JSON:
         _print_json(opened, examination)
     else:
         _print_table(opened, examination)
     if save is not None:
         _save(save, opened, examination, given_settings(settings))
-    elif output is _Output.TABLE and examination.settings:
+    elif output is Output.TABLE and examination.settings:
         sys.stderr.write("Keep what was found with --save NAME, for --site NAME.\n")
     if not examination.is_usable:
         raise typer.Exit(1)
@@ -111,19 +108,6 @@ def given_settings(settings: Sequence[str] | None) -> dict[str, str]:
             )
         given[key.strip()] = value.strip()
     return given
-
-
-@contextmanager
-def _working(words: str) -> Iterator[None]:
-    """Show on a terminal that something is going on."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(f"{words} ..."):
-        yield
 
 
 @contextmanager
@@ -175,7 +159,6 @@ def _table(examination: Examination) -> Table:
 
 
 def _print_json(opened: OpenedSite, examination: Examination) -> None:
-    import json
     from dataclasses import asdict
 
     document = {
@@ -187,7 +170,7 @@ def _print_json(opened: OpenedSite, examination: Examination) -> None:
         "settings": dict(examination.settings),
         "observed": dict(examination.observed),
     }
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    print_json(document)
 
 
 def _save(name: str, opened: OpenedSite, examination: Examination, given: Mapping[str, Any]) -> None:

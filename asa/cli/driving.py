@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.runner.state import RunState
 
@@ -383,7 +384,7 @@ def tell_end(folder: RunFolder, *, as_json: bool = False) -> int:
     run = standing_of(folder, time.time())
     with if_heard():
         if as_json:
-            _print_json({"kind": "status", **run.as_dict()})
+            print_json({"kind": "status", **run.as_dict()}, indent=None)
         elif run.state == "completed":
             console = Console(highlight=False)
             console.print(summary(run))
@@ -422,9 +423,3 @@ def _last_words(folder: RunFolder, state: RunState, stage: str) -> list[str]:
     if file is None or not last.strip():
         return []
     return [f"The last that it wrote to {file}:", *(f"  {line}" for line in last.splitlines())]
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(document) + "\n")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asa.cli.asked import JobsOption
 from asa.cli.report import PageOption, check_page, made, write_page
+from asa.core.documents import print_json
 from asa.errors import AsaError, InputError
-from asa.units import MOST_JOBS, MOST_PROCESSES, MOST_SEED
+from asa.units import MOST_JOBS, MOST_SEED
 
 if TYPE_CHECKING:
     from asa.history import JobHistory
@@ -54,10 +56,7 @@ def evaluate(
             help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED
         ),
     ] = 0,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
-    ] = None,
+    jobs: JobsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of all scores instead of tables.")] = False,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write all scores here.", metavar="FILE")] = None,
     plot: Annotated[
@@ -112,7 +111,7 @@ def evaluate(
     order = {str(path): place for place, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
     if as_json:
-        _print_json(scores)
+        print_json([score.as_dict() for score in scores])
     else:
         _print_tables(scores, histories, estimates)
     sys.stdout.flush()
@@ -206,12 +205,6 @@ def _write_page(
     write_page(
         place, "accuracy", accuracy_page(scores, followed, oddities=oddities, made=made(Seed=str(seed), Jobs=taken))
     )
-
-
-def _print_json(scores: Sequence[Score]) -> None:
-    import json
-
-    sys.stdout.write(json.dumps([score.as_dict() for score in scores], indent=1) + "\n")
 
 
 def _write_csv(scores: Sequence[Score], path: Path) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.asked import ExecutorOption, counts_in, names_in
-from asa.cli.campaign import JobsOption, ResultsOption
-from asa.units import MOST_JOBS, MOST_RUNS
+from asa.cli.asked import ExecutorOption, JobsOption, counts_in, names_in
+from asa.cli.campaign import PastJobsOption, ResultsOption, WorkflowsOption
+from asa.core.documents import print_json
+from asa.units import MOST_RUNS
 
 if TYPE_CHECKING:
     from asa.core.intervals import Interval
@@ -58,7 +59,7 @@ _Plot = Annotated[
 @app.command("strategies")
 def strategies(
     trace: _Traces,
-    workflows: Annotated[str, typer.Option(help="Which, comma-separated.")] = "montage,statistics",
+    workflows: WorkflowsOption = "montage,statistics",
     names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
     cores: _Cores = None,
     starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1, max=MOST_RUNS)] = 40,
@@ -67,9 +68,7 @@ def strategies(
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")
     ] = True,
     estimator: _Estimator = "queue",
-    history: Annotated[
-        int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
-    ] = 2000,
+    history: PastJobsOption = 2000,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
@@ -119,10 +118,9 @@ def strategies(
 
 
 def _print_json(trials: Sequence[LogRun]) -> None:
-    import json
     from dataclasses import asdict
 
-    sys.stdout.write(json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
+    print_json([asdict(trial) for trial in trials])
 
 
 def _print_table(told: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:

@@ -10,7 +10,6 @@ import typer
 from asa.cli.logs import RunOption, last_lines, log_file
 from asa.cli.notices import remedy_of
 from asa.cli.runs import (
-    SCHEMA,
     Output,
     OutputOption,
     RunsOption,
@@ -19,6 +18,7 @@ from asa.cli.runs import (
     facility_of,
     latest_job,
     open_run,
+    print_document,
     read_state,
     remedy_on,
     retry_command,
@@ -85,15 +85,12 @@ def _print_text(about_run: list[str], about_stages: list[tuple[StageStanding, li
 
 
 def _print_json(run: RunStanding, about_run: list[str], about_stages: list[tuple[StageStanding, list[str]]]) -> None:
-    import json
-    import sys
-
     stages: list[dict[str, Any]] = [
         {"stage": stage.stage, "state": stage.state, "job_id": stage.job_id, "reason": stage.reason, "told": lines}
         for stage, lines in about_stages
     ]
-    head = {"schema": SCHEMA, "run": run.name, "folder": run.path, "state": run.state, "told": about_run}
-    sys.stdout.write(json.dumps({**head, "stages": stages}, indent=1) + "\n")
+    head = {"run": run.name, "folder": run.path, "state": run.state, "told": about_run}
+    print_document({**head, "stages": stages})
 
 
 class _Verbatim(str):

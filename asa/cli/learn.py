@@ -16,7 +16,7 @@ import typer
 
 from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
-from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.runs import Output, OutputOption, print_document
 from asa.errors import InputError, TraceError
 from asa.units import MOST_JOBS
 
@@ -111,11 +111,9 @@ def _print_json(
     folder: Path,
     history: JobHistory,
 ) -> None:
-    import json
-
     told = {"system": system, "waits": learned, "new": added, "median_wait_s": median_s}
     of = {"partitions": dict(partitions), "bank": str(folder), "notes": dict(history.oddities)}
-    sys.stdout.write(json.dumps({"schema": SCHEMA, **told, **of}, indent=1) + "\n")
+    print_document({**told, **of})
 
 
 def _from_file(source: Path) -> JobHistory:

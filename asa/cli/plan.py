@@ -31,6 +31,7 @@ from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.runs import SCHEMA, Output, OutputOption
 from asa.cli.screen import clock
 from asa.core import plugins
+from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.units import format_duration, parse_duration
 
@@ -130,7 +131,7 @@ def plan(
     shown = _looked(asked, {"price": price, "at-most": at_most, "deadline": deadline})
     weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
     if output is Output.JSON:
-        _print_json(shown, weighed)
+        print_json(shown.as_dict(weighed))
     else:
         options = [("--backend", backend), ("--site", site), *(("--set", setting) for setting in settings or [])]
         where = [word for option in options if option[1] is not None for word in option if word]
@@ -430,12 +431,6 @@ def _at(in_s: float, now_s: float) -> str:
 
 
 # ---------------------------------------------------------------------- printing
-
-
-def _print_json(shown: _Shown, weighed: Weighed | None) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(shown.as_dict(weighed), indent=1) + "\n")
 
 
 def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import Backend, JobSpec, Previewing
-from asa.cli.runs import SCHEMA
+from asa.cli.runs import print_document
 from asa.runner.outlook import MADE_UP, PlannedSpec
 from asa.units import format_duration
 
@@ -27,8 +25,8 @@ def print_plan(
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
         told = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]
-        document = {"schema": SCHEMA, "workflow": plan.workflow, "strategy": plan.strategy, "backend": plan.backend}
-        sys.stdout.write(json.dumps({**document, "jobs": told}, indent=1) + "\n")
+        head = {"workflow": plan.workflow, "strategy": plan.strategy, "backend": plan.backend}
+        print_document({**head, "jobs": told})
         return
     from rich.console import Console
 

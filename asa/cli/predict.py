@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from asa.cli.bank import BankOption
+from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.units import MOST_CORES
 
@@ -112,9 +113,7 @@ def predict(
         behind_s=behind_s if abs(behind_s) < _STALE_S else None,
     )
     if as_json:
-        import json
-
-        sys.stdout.write(json.dumps(answer.as_dict(), indent=1) + "\n")
+        print_json(answer.as_dict())
     else:
         answer.print()
 

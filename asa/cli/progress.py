@@ -6,15 +6,24 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["with_progress"]
+__all__ = ["with_progress", "working"]
 
 _T = TypeVar("_T")
 
 
 _EVERY_S = 20.0  # a line, where there is no terminal
+
+
+def working(words: str) -> AbstractContextManager[Any]:
+    """Show on a terminal that something is going on."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.status(f"{words} ...") if console.is_terminal else nullcontext()
 
 
 def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept: Path | None = None) -> _T:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from asa.core.documents import print_json
 from asa.errors import JournalError
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ __all__ = [
     "has_begun_in",
     "latest_job",
     "open_run",
+    "print_document",
     "read_state",
     "remedy_on",
     "retry_command",
@@ -63,6 +66,11 @@ RunArgument = Annotated[
     ),
 ]
 OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]
+
+
+def print_document(document: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    """Print a document of JSON that says of which version it is."""
+    print_json({"schema": SCHEMA, **document}, indent=indent)
 
 
 def runs_folder(given: Path | None) -> Path:

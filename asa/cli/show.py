@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.asked import CoresOption
 from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
-from asa.cli.runs import SCHEMA, Output, OutputOption
+from asa.cli.runs import Output, OutputOption, print_document
 from asa.errors import InputError
 from asa.units import MOST_CORES, format_duration
 
@@ -29,10 +29,7 @@ def show(
         str, typer.Argument(help="A workflow file (.toml), or with --cores an installed workflow such as montage.")
     ],
     parameters: ParametersOption = None,
-    cores: Annotated[
-        int | None,
-        typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MOST_CORES, show_default=False),
-    ] = None,
+    cores: CoresOption = None,
     cores_per_node: Annotated[
         int | None,
         typer.Option(
@@ -188,8 +185,6 @@ def _told(facts: dict[str, Any]) -> list[str]:
 
 
 def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
-    import json
-
     stages = [
         {
             "name": stage.name,
@@ -203,5 +198,4 @@ def _print_json(flow: Workflow, facts: dict[str, Any]) -> None:
         }
         for stage in (flow.stages[name] for name in flow.order)
     ]
-    document = {"schema": SCHEMA, "workflow": flow.name, "walltime_s": flow.walltime_s, "stages": stages, **facts}
-    sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    print_document({"workflow": flow.name, "walltime_s": flow.walltime_s, "stages": stages, **facts})

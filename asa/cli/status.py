@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.cli.runs import SCHEMA, Output, OutputOption, RunArgument, RunsOption, open_run, runs_folder
+from asa.cli.runs import Output, OutputOption, RunArgument, RunsOption, open_run, print_document, runs_folder
+from asa.core.documents import print_json
 from asa.errors import AsaError
 from asa.units import format_duration
 
@@ -55,7 +55,7 @@ def status(
     while True:
         standing = standing_of(folder, time.time())
         if output is Output.JSON:
-            sys.stdout.write(json.dumps(standing.as_dict(), indent=None if watch else 1) + "\n")
+            print_json(standing.as_dict(), indent=None if watch else 1)
             sys.stdout.flush()
         else:
             console = Console(highlight=False)
@@ -125,7 +125,7 @@ def runs(
     rows = sorted((_row(path) for path in run_paths(place)), key=lambda row: row.created_s)
     shown = rows if every else rows[-_SHOWN:]
     if output is Output.JSON:
-        sys.stdout.write(json.dumps({"schema": SCHEMA, "runs": [row.as_dict() for row in shown]}, indent=1) + "\n")
+        print_document({"runs": [row.as_dict() for row in shown]})
     elif not rows:
         sys.stdout.write(f"There are no runs in {place}. Begin one with: asa run FILE.toml\n")
     else:

@@ -1,4 +1,4 @@
-"""Reading files of any origin: whatever is in them, it is understood or refused with an `OSError` or a `ValueError`.
+"""Documents of any origin: whatever is in them, it is understood or refused with an `OSError` or a `ValueError`.
 
 The standard library's parsers recurse, and raise what nobody expects of a file when it is nested too deep; and a device
 such as ``/dev/zero`` is read until there is no memory left.
@@ -11,11 +11,12 @@ import io
 import json
 import os
 import stat
+import sys
 import tomllib
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["TooDeepError", "open_file", "read_file", "read_json", "read_text", "read_toml"]
+__all__ = ["TooDeepError", "open_file", "print_json", "read_file", "read_json", "read_text", "read_toml"]
 
 
 class TooDeepError(ValueError):
@@ -76,3 +77,8 @@ def read_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)  # noqa: TID251 - likewise
     except RecursionError:
         raise TooDeepError from None
+
+
+def print_json(document: Any, *, indent: int | None = 1) -> None:
+    """Print a document of JSON, as commands do that are asked for it; without an indent on one line."""
+    sys.stdout.write(json.dumps(document, indent=indent) + "\n")

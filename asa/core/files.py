@@ -1,21 +1,31 @@
-"""Files of a run: for their user's eyes, and never something else than a file under a file's name."""
+"""Files of our own: written whole, for their user's eyes, and never something else than a file under a file's name."""
 
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
-__all__ = ["create_file", "open_file", "read_file"]
+__all__ = [
+    "compressed",
+    "followed",
+    "open_file",
+    "put",
+    "read_file",
+    "replacing",
+    "sync_folder",
+    "write_all",
+    "writing",
+]
 
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-
-
-def create_file(path: Path) -> BinaryIO:
-    """Open a file for writing that only its user may read; it is made so, and not changed afterwards."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -42,3 +52,64 @@ def read_file(path: Path) -> bytes:
     """Read a whole file, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()
+
+
+@contextmanager
+def replacing(path: Path, *, is_private: bool = False, is_durable: bool = False) -> Iterator[BinaryIO]:
+    """Write a file that is there whole, or as it was before, whatever lay there.
+
+    `is_private`: only its user may read it. `is_durable`: it is on the disk before it takes its place.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    made = partial(os.open, mode=0o600 if is_private else 0o666)  # so, and not changed afterwards
+    try:
+        with open(draft, "xb", opener=made) as file:
+            yield file
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def put(path: Path, data: bytes, *, is_private: bool = False, is_durable: bool = False) -> None:
+    """Write a file as `replacing` does."""
+    with replacing(path, is_private=is_private, is_durable=is_durable) as file:
+        file.write(data)
+
+
+def followed(path: Path) -> Path:
+    """Follow links to where a user wants something written; what is no plain file, such as a pipe, stays as named."""
+    return path.resolve() if path.is_file() or not path.exists() else path
+
+
+def writing(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Write what a user named, as `followed` gives it: into a pipe, or in place of a file."""
+    return replacing(path) if path.is_file() or not path.exists() else path.open("wb")
+
+
+def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes] | Any]:
+    """Compress what is written to a file whose name ends in ``.gz``: the same bytes give the same file, at any time."""
+    if path.suffix == ".gz":
+        return gzip.GzipFile("", "wb", compresslevel=5, fileobj=file, mtime=0)
+    return nullcontext(file)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, or raise `OSError`; a part may then have been written."""
+    while data:
+        if not (done := os.write(descriptor, data)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = data[done:]
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -16,10 +15,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from asa.core.documents import read_json
-from asa.core.files import open_file
+from asa.core.files import open_file, write_all
 from asa.errors import LeaseError
 
-__all__ = ["FileLock", "Holder", "is_running", "machine", "write_at_once"]
+__all__ = ["FileLock", "Holder", "is_running", "machine"]
 
 STALE_S = 600.0
 """A lock is touched far more often by who holds it."""
@@ -136,7 +135,7 @@ class FileLock:
             return False
         try:
             content = {"machine": machine(), "pid": os.getpid(), "since_s": time.time(), "token": self.token}
-            write_at_once(descriptor, json.dumps(content).encode())
+            write_all(descriptor, json.dumps(content).encode())
         except BaseException:
             with suppress(OSError):
                 self.path.unlink()
@@ -202,12 +201,3 @@ def _is_zombie(pid: int) -> bool:
         )
     except (OSError, IndexError):
         return False
-
-
-def write_at_once(descriptor: int, data: bytes) -> None:
-    """Write by one call of the system, or fail: what it writes only a part of is no use.
-
-    Raises `OSError`: the system says so, or wrote only a part, which is taken for a full disk.
-    """
-    if os.write(descriptor, data) < len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

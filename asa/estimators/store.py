@@ -1,17 +1,14 @@
 """A store of observed waits that many processes append to at once, on a network file system too.
 
-A store is a folder of *segments*, files of one JSON line a record:
+A store is a folder of segments, files of one JSON line a record; see `asa.core.store`:
 
-- ``live-*``: what one process appends to, and no other. So appending needs no lock, and does not rely on appends being
-  atomic between hosts, on locks of files, or on clocks that agree.
-- ``kept-*``: records that came together, as from a log. They appear whole or not at all.
-- ``all-*``: what other segments were merged into. Its first line says how many bytes of which segments it *took*. From
-  the moment that it appears under its name, readers pass over those bytes.
+- ``live-*``: what one process appends to, and no other.
+- ``kept-*``: records that came together, as from a log.
+- ``all-*``: what other segments were merged into. Its first line says how many bytes of which segments it *took*.
 
-Merging and forgetting thus happen in one step, the renaming of a finished file. A process that dies before it has
-changed nothing; one that dies after it leaves files that nobody reads. A running process may go on appending to its
-segment meanwhile, because only its first bytes were taken. A segment is deleted when its process has ended, or when it
-has been silent for a day; and a process that was silent for an hour begins another.
+A running process may go on appending to its segment meanwhile, because only its first bytes were taken. A segment is
+deleted when its process has ended, or when it has been silent for a day; and a process that was silent for an hour
+begins another.
 
 Each record has an id for life. Whatever is found twice is counted once.
 """
@@ -21,7 +18,6 @@ from __future__ import annotations
 import errno
 import gc
 import gzip
-import json
 import math
 import os
 import re
@@ -33,13 +29,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2s
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self, get_args, get_type_hints
 
-from asa.core.documents import open_file, read_json
-from asa.core.locks import FileLock, is_running, machine, write_at_once
-from asa.errors import InputError, LeaseError, StateError
+from asa.core.documents import open_file
+from asa.core.files import compressed, followed, writing
+from asa.core.locks import FileLock
+from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, refuse_later_version, saying
+from asa.errors import InputError, StateError
 from asa.waits import LEVELS, QueuedJob, WaitObservation
 
 __all__ = ["WaitRecord", "WaitStore", "default_folder", "user_in_store"]
@@ -51,17 +50,11 @@ _FIELDS = (
     "source", "forecast_s",
 )  # fmt: skip
 _KINDS = get_args(get_type_hints(WaitObservation)["kind"])
-_SEGMENT = re.compile(
-    r"(?P<kind>live|kept|all|tmp)-(?P<machine>[0-9A-Za-z._]+)-(?P<pid>\d{1,9})-(?P<token>[0-9a-f]{16})\.jsonl"
-)
-_LOCK = "lock"
 _ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _HASHED = re.compile(r"~[0-9a-f]{8}")
 _WITHDRAW = b"!\n"  # ends what a failed write left, so that it is never taken for a record
 
-_SILENT_S = 24 * 3600.0  # a segment that was not written to for so long is written to no more,
-_IDLE_S = 3600.0  # because whoever was silent for so long begins another
-_STEADY_S = 30.0
+_IDLE_S = 3600.0  # whoever was silent for so long begins another segment, long before others may merge the old one
 _MANY_SEGMENTS = 64
 _BLOCK_BYTES = 1 << 23
 _HINT_DAMAGED = "Restore it, or name another file."
@@ -170,10 +163,10 @@ class WaitStore:
         self, folder: str | Path, *, create: bool = True, durable: bool = True, lock_wait_s: float = 30.0
     ) -> None:
         self.folder = Path(folder)
+        self._files = SegmentFolder(self.folder, signed=True, must_exist=not create)
         self.durable = durable
         self.lock_wait_s = lock_wait_s
         self.oddities: dict[str, int] = {}
-        self._create = create
         if not self.folder.is_dir() and (not create or self.folder.exists()):
             is_file = self.folder.exists()
             raise StateError(
@@ -191,10 +184,7 @@ class WaitStore:
         self._ids = secrets.token_hex(8)
         self._count = 0
         self._own: set[str] = set()  # tokens of the segments that this object wrote in this process
-        self._descriptor = -1
-        self._path = self.folder
-        self._cut = False  # whether a write failed that may have left something
-        self._has_links = True
+        self._live: LineFile | None = None  # the segment that is appended to
         self._written_s = 0.0
 
     def __enter__(self) -> Self:
@@ -207,10 +197,10 @@ class WaitStore:
 
     def close(self) -> None:
         """Close the segment that is appended to. The store can be used on; it then begins another."""
-        if self._descriptor >= 0:
+        if self._live is not None:
             with suppress(OSError):
-                os.close(self._descriptor)
-            self._descriptor = -1
+                self._live.close()
+            self._live = None
 
     def _heed_fork(self) -> None:
         if os.getpid() != self._pid:
@@ -278,7 +268,7 @@ class WaitStore:
             for row in self._collect({}).rows:
                 rows.pop(row[0], None)
         if rows:
-            self._own.add(self._write_whole("kept", map(_line, rows.values())))
+            self._own.add(self._files.add("kept", chain([_header()], map(_line, rows.values()))).token)
             self._seen.update(rows)
         return len(rows)
 
@@ -291,89 +281,27 @@ class WaitStore:
         # a segment that was silent for long may be deleted; so it is not written to again
         if _now_s() - self._written_s > _IDLE_S:
             self.close()
-        if self._descriptor < 0:
-            self._open()
-        data, self._cut = (_WITHDRAW + line if self._cut else line), True
+        live = self._live or self._begin()
         try:
-            with _said(self._path, "cannot be written"):
-                write_at_once(self._descriptor, data)
-                self._cut = False
-                if self.durable:
-                    os.fsync(self._descriptor)
+            with saying(live.path, "cannot be written"):
+                live.append(line)
                 self._written_s = _now_s()
-                return os.fstat(self._descriptor).st_nlink > 0 or not self._has_links
+                return not live.is_deleted()
         except StateError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ESTALE:
                 return False
-            if not self._cut:  # what is on the disk nobody knows
-                self.close()
+            if not live.is_open:  # what is on the disk nobody knows
+                self._live = None
             raise
 
-    def _open(self) -> None:
-        self._make_folder()
+    def _begin(self) -> LineFile:
         if len(self._segments()) > _MANY_SEGMENTS:
             with suppress(StateError):  # it is only for tidiness, and another may be at it
                 self._compact(beyond=_MANY_SEGMENTS, wait_s=0.0)
-        segment = self._new_segment("live")
-        with _said(segment.path, "cannot be written"):
-            descriptor = self._create_file(segment.path)
-            try:
-                write_at_once(descriptor, _header())
-                self._has_links = os.fstat(descriptor).st_nlink > 0  # there are file systems that count none
-                if self.durable:
-                    _sync_folder(self.folder)
-            except BaseException:
-                os.close(descriptor)
-                with suppress(OSError):
-                    segment.path.unlink()
-                raise
-        self._descriptor, self._path, self._cut = descriptor, segment.path, False
-        self._written_s = _now_s()
+        segment, self._live = self._files.begin(_header(), withdrawal=_WITHDRAW, durable=self.durable)
         self._own.add(segment.token)
-
-    def _make_folder(self) -> None:
-        if self._create:
-            with _said(self.folder, "cannot be made"):
-                self.folder.mkdir(parents=True, exist_ok=True)
-
-    def _new_segment(self, kind: str) -> _Segment:
-        token = secrets.token_hex(8)
-        return _Segment.of(self.folder, kind, machine(), os.getpid(), token)
-
-    def _create_file(self, path: Path) -> int:
-        """Make a file that whoever may read, or write, the folder may read, or write."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # not every file system has such rights
-            os.fchmod(descriptor, self.folder.stat().st_mode & 0o666)
-        return descriptor
-
-    def _write_whole(
-        self,
-        kind: str,
-        lines: Iterable[bytes],
-        *,
-        took: Mapping[str, int] | None = None,
-        before: Callable[[], None] = lambda: None,
-    ) -> str:
-        """Write a segment that appears under its name when it is finished; return its token."""
-        self._make_folder()
-        temporary = self._new_segment("tmp")
-        segment = temporary.become(kind)
-        with _said(segment.path, "cannot be written"):
-            try:
-                with os.fdopen(self._create_file(temporary.path), "wb") as file:
-                    file.write(_header(took))
-                    file.writelines(lines)
-                    file.flush()
-                    os.fsync(file.fileno())
-                before()
-                temporary.path.rename(segment.path)
-                _sync_folder(self.folder)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.path.unlink()
-                raise
-        return segment.token
+        self._written_s = _now_s()
+        return self._live
 
     # -------------------------------------------------------------------------------------------- reading
 
@@ -430,50 +358,19 @@ class WaitStore:
         with _no_collector():
             return [_record(row) for row in rows]
 
-    def _segments(self) -> dict[str, _Segment]:
+    def _segments(self) -> dict[str, Segment]:
         """Segments by token, in a fixed order."""
-        found: dict[str, _Segment] = {}
-        with _said(self.folder, "cannot be read"):
-            try:
-                names = _names(self.folder)
-            except FileNotFoundError:
-                if self._create:
-                    return found  # nothing was written yet
-                raise
-            for name in names:
-                segment = _Segment.named(self.folder, name)
-                if segment is not None and segment.kind != "tmp":
-                    found[segment.token] = segment
-        return found
+        return {segment.token: segment for segment in self._files.segments()}
 
     def _collect(self, done: Mapping[str, int], *, own: Iterable[str] = (), seen: Iterable[str] = ()) -> _Found:
         """Gather what lies beyond the bytes that are done, from a folder that others change meanwhile."""
-        patience_s = time.monotonic() + _STEADY_S
-        pause_s = 0.001
         own, seen = frozenset(own), seen if isinstance(seen, set) else set(seen)
-        while True:
-            segments = self._segments()
-            try:
-                found = self._gather(segments, done, own, seen)
-            except OSError as error:
-                if error.errno not in {errno.ENOENT, errno.ESTALE}:
-                    raise StateError(
-                        f"cannot be read: {error.strerror or error}",
-                        where=error.filename or str(self.folder),
-                        hint="Check the path and its rights.",
-                    ) from error
-            else:
-                # A list of a folder that changes meanwhile may lack both what was merged and what it was merged into.
-                after = self._segments()
-                if all(after[token].kind != "all" for token in after.keys() - segments.keys()):
-                    return found
-            if time.monotonic() > patience_s:
-                raise StateError("changes faster than it can be read", where=str(self.folder), hint="Try again.")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+        return self._files.steadily(
+            lambda segments: self._gather({one.token: one for one in segments}, done, own, seen)
+        )
 
     def _gather(
-        self, segments: Mapping[str, _Segment], done: Mapping[str, int], own: frozenset[str], seen: set[str]
+        self, segments: Mapping[str, Segment], done: Mapping[str, int], own: frozenset[str], seen: set[str]
     ) -> _Found:
         took = self._taken(segments)
         after = {token: end for token, end in done.items() if token in segments or token in took}
@@ -502,7 +399,7 @@ class WaitStore:
             rows.sort(key=lambda row: (row[1] + row[2], row[0]))
         return _Found(rows, after, oddities)
 
-    def _taken(self, segments: Mapping[str, _Segment]) -> dict[str, int]:
+    def _taken(self, segments: Mapping[str, Segment]) -> dict[str, int]:
         """Bytes of segments that others hold; refuses what a later version wrote."""
         taken: dict[str, int] = {}
         for token, segment in segments.items():
@@ -548,14 +445,14 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with _said(self.folder, "cannot be written"), _tidying(self.folder, wait_s) as lock:
+        with self._files.tidied(wait_s) as lock:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
-            self._sweep(lock)
+            self._files.sweep(lock)
             sizes = {token: segments[token].path.stat().st_size for token in closed}
             idle = [token for token in closed if took.get(token, 0) >= sizes[token]]
-            self._unlink(segments[token] for token in idle)
+            self._files.delete(segments[token] for token in idle)
             sources = [token for token in closed if token not in idle]
             if len(sources) <= beyond:
                 return 0
@@ -587,17 +484,17 @@ class WaitStore:
         self.close()
         if not self._segments():
             return 0
-        with _said(self.folder, "cannot be written"), _tidying(self.folder, self.lock_wait_s) as lock:
+        with self._files.tidied(self.lock_wait_s) as lock:
             segments = self._segments()
             took = self._taken(segments)
             closed = self._closed(segments, lock.now_s())
-            self._sweep(lock)
+            self._files.sweep(lock)
             return self._merge(lock, segments, list(segments), closed=closed, took=took, matching=matching)
 
     def _merge(
         self,
         lock: FileLock,
-        segments: Mapping[str, _Segment],
+        segments: Mapping[str, Segment],
         sources: list[str],
         *,
         closed: set[str],
@@ -630,37 +527,19 @@ class WaitStore:
         held = {token: end for token, end in took.items() if token in segments}
         for token, end in ends.items():
             held[token] = max(end, held.get(token, 0))
-        self._write_whole("all", lines, took=held, before=lock.check)
+        self._files.add("all", chain([_header(held)], lines), before=lock.check)
         # what grew meanwhile has a writer after all; its file stays, and only what it grew by is read
         grew = {token for token in sources if segments[token].path.stat().st_size != sizes[token]}
-        self._unlink(segments[token] for token in sources if token in closed and token not in grew)
+        self._files.delete(segments[token] for token in sources if token in closed and token not in grew)
         return len(out)
 
-    def _closed(self, segments: Mapping[str, _Segment], now_s: float) -> set[str]:
+    def _closed(self, segments: Mapping[str, Segment], now_s: float) -> set[str]:
         """Tokens of the segments that are written to no more."""
         return {
             token
             for token, segment in segments.items()
             if segment.kind != "live" or token in self._own or segment.is_over(now_s)
         }
-
-    def _sweep(self, lock: FileLock) -> None:
-        """Delete what killed processes have left beside the segments."""
-        now_s = lock.now_s()
-        for name in _names(self.folder):
-            segment = _Segment.named(self.folder, name)
-            path = self.folder / name
-            with suppress(OSError):
-                if segment is not None and segment.kind == "tmp":
-                    if segment.is_over(now_s):
-                        path.unlink()
-                elif name.startswith(f"{_LOCK}.") and now_s - path.stat().st_mtime > _SILENT_S:
-                    path.unlink()
-
-    def _unlink(self, segments: Iterable[_Segment]) -> None:
-        for segment in segments:
-            with suppress(OSError):  # in a shared folder others' files may not be ours to delete; nobody reads them
-                segment.path.unlink()
 
     # ------------------------------------------------------------------------------- handing on
 
@@ -682,24 +561,10 @@ class WaitStore:
         """
         rows = self._collect({}).rows
         header = {"format": _FORMAT, "version": _VERSION, "fields": _FIELDS, "records": len(rows)}
-        file = beside = Path(path)
-        if file.is_file() or not file.exists():  # what is no plain file, such as a pipe, is written into
-            file = file.resolve()  # a link stays one
-            beside = file.with_name(f".{file.name}.{os.getpid()}")
-        with _said(file, "cannot be written"):
-            try:
-                with beside.open("wb") as raw:
-                    # no name and no time in it
-                    packed = file.suffix == ".gz"
-                    stream = gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0) if packed else raw
-                    with stream:
-                        stream.write(f"{_encode(header)}\n".encode())
-                        stream.writelines(f"{_encode(row[:-1])}\n".encode() for row in rows)
-                if beside != file:
-                    beside.replace(file)
-            finally:
-                if beside != file:
-                    beside.unlink(missing_ok=True)
+        file = followed(Path(path))
+        with saying(file, "cannot be written"), writing(file) as raw, compressed(raw, file) as stream:
+            stream.write(f"{encode(header)}\n".encode())
+            stream.writelines(f"{encode(row[:-1])}\n".encode() for row in rows)
         return len(rows)
 
     def import_(self, path: str | Path) -> int:
@@ -733,46 +598,15 @@ class _Found(NamedTuple):
     oddities: dict[str, int]
 
 
-class _Segment(NamedTuple):
-    """A segment by its name: ``live-MACHINE-PID-TOKEN.jsonl``."""
-
-    path: Path
-    kind: str
-    machine: str
-    pid: int
-    token: str
-
-    @classmethod
-    def of(cls, folder: Path, kind: str, machine: str, pid: int, token: str) -> _Segment:
-        return cls(folder / f"{kind}-{machine}-{pid}-{token}.jsonl", kind, machine, pid, token)
-
-    @classmethod
-    def named(cls, folder: Path, name: str) -> _Segment | None:
-        match = _SEGMENT.fullmatch(name)
-        return match and cls(folder / name, match["kind"], match["machine"], int(match["pid"]), match["token"])
-
-    def become(self, kind: str) -> _Segment:
-        """Name the same segment as one of another kind."""
-        return _Segment.of(self.path.parent, kind, self.machine, self.pid, self.token)
-
-    def is_over(self, now_s: float) -> bool:
-        """Whether its process has ended or was silent for long."""
-        if self.machine == machine() and not is_running(self.pid):
-            return True
-        return now_s - self.path.stat().st_mtime > _SILENT_S
-
-
 # ------------------------------------------------------------------------------------------------- lines
 
 _TORN = "line cut off, as by a writer that was killed, or is writing: left out"
 _DAMAGED = "damaged line: left out"
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
 
 def _line(row: _Row) -> bytes:
     """Write a row, with a checksum of its text as last value."""
-    body = _encode(row)[:-1]
+    body = encode(row)[:-1]
     return f"{body},{zlib.crc32(body.encode())}]\n".encode()
 
 
@@ -790,34 +624,18 @@ def _header(took: Mapping[str, int] | None = None) -> bytes:
     content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "fields": [*_FIELDS, "check"]}
     if took is not None:
         content["took"] = took
-    body = _encode(content)[:-1]
+    body = encode(content)[:-1]
     return f'{body},"check":{zlib.crc32(body.encode())}}}\n'.encode()
 
 
 def _took(line: bytes, path: Path) -> dict[str, int]:
     """Read what a segment took from its header; nothing if that is damaged."""
-    header = _json(line)
+    header = decode(line)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         return {}
-    _refuse_later_version(header, path)
+    refuse_later_version(header, path, _VERSION)
     sound = header.get("check") == zlib.crc32(line[: line.rfind(b",")])
     return dict(header.get("took", {})) if sound else {}
-
-
-def _refuse_later_version(header: dict[str, Any], path: Path) -> None:
-    version = header.get("version")
-    if isinstance(version, int) and version > _VERSION:
-        raise StateError(
-            f"is of version {version}, this asa reads {_VERSION}", where=str(path), hint="Upgrade asa-client."
-        )
-
-
-def _json(text: bytes) -> Any:
-    """Read JSON; None for what is none."""
-    try:
-        return read_json(text.decode())
-    except ValueError:
-        return None
 
 
 class _Reading:
@@ -861,10 +679,10 @@ class _Reading:
     def _rows(self, block: bytes, *, first: bool) -> tuple[list[bytes], list[_Row]]:
         lines = block.split(b"\n")[:-1]
         if first:
-            header = _json(lines[0])
+            header = decode(lines[0])
             if isinstance(header, dict):
                 del lines[0]
-        values = _json(b"[" + b",".join(lines) + b"]")
+        values = decode(b"[" + b",".join(lines) + b"]")
         if type(values) is list and len(values) == len(lines) and all(map(_is_whole, lines, values)):
             return lines, values
         return self._one_by_one(lines, block)
@@ -876,9 +694,9 @@ class _Reading:
                 self.torn += len(line) > 1
                 continue
             # Where a line end is lost, the next record is found by what every record begins with.
-            for part in [line] if _is_whole(line, _json(line)) else re.split(rb'(?=\[")', line):
+            for part in [line] if _is_whole(line, decode(line)) else re.split(rb'(?=\[")', line):
                 text = part[: part.rfind(b"]") + 1]
-                value = _json(text)
+                value = decode(text)
                 if _is_whole(text, value):
                     whole_lines.append(text)
                     rows.append(value)
@@ -965,10 +783,10 @@ def _exported(path: Path) -> list[WaitRecord]:
         ) from error
     first, *lines = content.split(b"\n")
     del content
-    header = _json(first)
+    header = decode(first)
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise StateError("is no bank of waits", where=str(path), hint="Name a file that `asa bank export` wrote.")
-    _refuse_later_version(header, path)
+    refuse_later_version(header, path, _VERSION)
     if header.get("fields") != list(_FIELDS):
         raise StateError("has other fields than an exported bank", where=f"{path}:1", hint=_HINT_DAMAGED)
     records = []
@@ -976,7 +794,7 @@ def _exported(path: Path) -> list[WaitRecord]:
         if not line.strip():
             continue
         try:
-            record = _record(_json(line))
+            record = _record(decode(line))
             _row(record, record.id)
         except (InputError, TypeError, ValueError, IndexError) as error:
             raise StateError(
@@ -990,31 +808,6 @@ def _exported(path: Path) -> list[WaitRecord]:
 
 
 # ------------------------------------------------------------------------------------------------- the system
-
-
-@contextmanager
-def _tidying(folder: Path, wait_s: float) -> Iterator[FileLock]:
-    """Keep others from merging and forgetting meanwhile.
-
-    Not losing records does not hang on it: it only keeps two from doing the same work, and what was forgotten from
-    being written again.
-    """
-    try:
-        with FileLock(folder / _LOCK, wait_s, doing="is being tidied by") as lock:
-            yield lock
-    except LeaseError as error:
-        raise StateError(error.message, where=error.where, hint=error.hint) from error
-
-
-@contextmanager
-def _said(where: Path, what: str) -> Iterator[None]:
-    """Say in our words what the system refuses."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-        hint = "Make room, or name another folder." if full else "Check the path and its rights."
-        raise StateError(f"{what}: {error.strerror or error}", where=str(where), hint=hint) from error
 
 
 @contextmanager
@@ -1032,18 +825,3 @@ def _no_collector() -> Iterator[None]:
 def _now_s() -> float:
     """Seconds of a clock that runs on while the machine sleeps, and that nobody sets."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _names(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk; not every file system knows how."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
-from asa.core.files import create_file, open_file, read_file
+from asa.core.files import open_file, put, read_file
 from asa.core.locks import FileLock, Holder
 from asa.errors import InputError, JournalError, LeaseError
 from asa.records import Record, RunEnded
@@ -558,18 +558,8 @@ def _write_plan(folder: Path, plan: RunPlan) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, for its user's other hosts too, and for nobody else.
+    """Write for the run's other clients on whatever host, and for nobody else.
 
     Values of variables, and secrets among them, may be in what runs and in what is wanted of it.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with create_file(temporary) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+    put(path, data, is_private=True, is_durable=True)

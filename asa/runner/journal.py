@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from asa.core.files import read_file
+from asa.core.store import LineFile, read_lines
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entry, write_entry
 
@@ -38,22 +38,20 @@ def read_journal(path: Path) -> tuple[list[Entry], int]:
         It cannot be read, or it is damaged before its end, where what was done is no longer known.
     """
     try:
-        text = read_file(path)
-    except FileNotFoundError:
-        return [], 0
+        lines, rest = read_lines(path)
     except OSError as error:
         raise JournalError(
             f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its rights."
         ) from error
     entries: list[Entry] = []
     sound = 0
-    for line in text.split(b"\n")[:-1]:
+    for line in lines:
         try:
             entries.append(read_entry(line))
         except ValueError:
             break
         sound += len(line) + 1
-    if not _is_torn(text[sound:]):
+    if not _is_torn(b"".join(line + b"\n" for line in lines[len(entries) :]) + rest):
         raise JournalError(
             "is damaged",
             where=f"{path}:{len(entries) + 1}",
@@ -102,10 +100,10 @@ class Journal:
 
     def __init__(self, path: Path, *, guard: Callable[[], None] = lambda: None) -> None:
         self.path = path
-        self.entries, self._sound = read_journal(path)
+        self.entries, sound = read_journal(path)
         self.latest: Entry | None = None
         self._guard = guard
-        self._descriptor = -1
+        self._file = LineFile(path, end=sound, mode=0o600)
 
     def append(self, entry: Entry) -> None:
         """Write an entry; it is there for good, or not at all.
@@ -120,50 +118,21 @@ class Journal:
         line = write_entry(entry).encode() + b"\n"
         try:
             self._guard()
-            if self._descriptor < 0:
-                self._open()
-            if os.fstat(self._descriptor).st_size != self._sound:
+            if self._file.has_changed():
                 raise LeaseError(
                     "another client has written to it", where=str(self.path), hint="See who drives it: asa status."
                 )
-            self._write(line)
+            self._file.append(line)
         except OSError as error:
-            self._give_back()
+            with suppress(OSError):
+                self._file.close()
             raise JournalError(
                 f"cannot be written: {error.strerror or error}",
                 where=str(self.path),
                 hint="Nothing more is submitted; jobs go on. Make room, then: asa resume.",
             ) from error
-        self._sound += len(line)
         self.latest = entry
 
     def close(self) -> None:
         """Close the file; the next entry opens it again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _open(self) -> None:
-        is_new = not self.path.exists()
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.ftruncate(self._descriptor, self._sound)  # what a crash has left
-        if is_new:
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-    def _write(self, line: bytes) -> None:
-        done = 0
-        while done < len(line):
-            done += os.write(self._descriptor, line[done:])
-        os.fsync(self._descriptor)
-
-    def _give_back(self) -> None:
-        """Close after a failure; the next `_open` cuts off what was written of a line."""
-        if self._descriptor >= 0:
-            try:
-                self.close()
-            except OSError:
-                self._descriptor = -1
+        self._file.close()

@@ -1,9 +1,8 @@
 """The run times of stages, in a folder beside the bank's waits that many processes on many hosts write to.
 
-Run times come a run at a time, so each run's go into a file of their own: written aside, then renamed into place. It
-is there whole or not at all, never changes, and needs no lock. Many small files become one now and then; that one says
-in its first line which files it *took*, and readers pass over those from then on, deleted or not. So merging and
-forgetting happen in one step, as in `asa.estimators.store`, which appends to files where this need not.
+Run times come a run at a time, so each run's go into a segment of their own (see `asa.core.store`), which never
+changes. Of many that were merged into one, its first line says which *files* it took, whole; where waits, which are
+appended, count bytes.
 
 A record has an id for life. Of two of one id the one that tells more counts: a run time seen whole before a bound, a
 longer one before a shorter. So a run may tell all that it knows as often as it likes. What was forgotten leaves a
@@ -12,23 +11,18 @@ short hash of its id, by which it is known should a run tell it again, or have b
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import math
-import os
-import re
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from asa.core.documents import read_json
 from asa.core.locks import FileLock
-from asa.errors import InputError, LeaseError, StateError
+from asa.core.store import Segment, SegmentFolder, decode, encode, refuse_later_version
+from asa.errors import InputError, StateError
 from asa.runtimes.forecast import RunForecast, forecast_run
 
 __all__ = ["RunTime", "RunTimes"]
@@ -36,15 +30,9 @@ __all__ = ["RunTime", "RunTimes"]
 _FOLDER = "runtimes"
 _FORMAT = "asa-run-times"
 _VERSION = 1
-_FILE = re.compile(r"(kept|all)-[0-9a-f]{16}\.jsonl")
-_TEMPORARY = re.compile(r"tmp-[0-9a-f]{16}\.jsonl")
 _MANY_FILES = 64
-_STEADY_S = 30.0
-_DEAD_S = 24 * 3600.0
 _MOST_CORES = 1 << 53
 _TRACE = 16  # hexadecimal digits
-
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +147,7 @@ class RunTimes:
         self.folder = Path(folder) / _FOLDER
         self.lock_wait_s = lock_wait_s
         self.damaged = 0
+        self._segments = SegmentFolder(self.folder, signed=False)
         self._files: dict[str, _File] = {}  # they never change
         self._forgotten: frozenset[str] = frozenset()  # hashes of ids
 
@@ -185,7 +174,7 @@ class RunTimes:
             if before is None or run.tells_more_than(before):
                 fresh[run.id] = run
         if fresh:
-            self._write("kept", fresh.values())
+            self._segments.add("kept", _lines(fresh.values()))
             self._tidy()
         return len(fresh)
 
@@ -230,91 +219,31 @@ class RunTimes:
         StateError
             Another process forgets, and does not come to an end.
         """
-        if not self._names():
+        if not self._segments.segments():
             return 0
-        with self._tidying(self.lock_wait_s) as lock:
+        with self._segments.tidied(self.lock_wait_s) as lock:
             return self._merge(lock, lambda run: run.workflow == workflow and stage in {"", run.stage})
 
     # ------------------------------------------------------------------ files
 
     def _known(self) -> dict[str, RunTime]:
-        """Gather what all files tell, from a folder in which others may be merging."""
-        patience_s, pause_s = time.monotonic() + _STEADY_S, 0.001
-        while True:
-            names = self._names()
-            try:
-                known = self._gather(names)
-            except OSError as error:
-                if error.errno not in {errno.ENOENT, errno.ESTALE}:
-                    raise _unusable("cannot be read", error, self.folder) from error
-            else:
-                # a list of names that changes meanwhile may lack both what was merged and what it was merged into
-                if not any(name.startswith("all-") for name in self._names() - names):
-                    return known
-            if time.monotonic() > patience_s:
-                raise StateError("changes faster than it can be read", where=str(self.folder), hint="Try again.")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+        """Gather what all files tell."""
+        return self._segments.steadily(self._gather)
 
-    def _gather(self, names: Iterable[str]) -> dict[str, RunTime]:
-        self._files = {name: self._files.get(name) or _read(self.folder / name) for name in names}
+    def _gather(self, segments: Iterable[Segment]) -> dict[str, RunTime]:
+        self._files = {one.path.name: self._files.get(one.path.name) or _read(one.path) for one in segments}
         taken = {name for file in self._files.values() for name in file.took}
         counted = [file for name, file in self._files.items() if name not in taken]
         self.damaged = sum(file.damaged for file in counted)
         self._forgotten = frozenset().union(*(file.forgotten for file in counted))
         return _united(run for file in counted for run in file.runs if _trace(run.id) not in self._forgotten)
 
-    def _names(self) -> set[str]:
-        try:
-            return {path.name for path in self.folder.iterdir() if _FILE.fullmatch(path.name)}
-        except FileNotFoundError:
-            return set()
-        except OSError as error:
-            raise _unusable("cannot be read", error, self.folder) from error
-
-    def _write(
-        self,
-        kind: str,
-        runs: Iterable[RunTime],
-        *,
-        took: Iterable[str] = (),
-        forgotten: Iterable[str] = (),
-        before: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Write a file that appears under its name when it is finished."""
-        token = secrets.token_hex(8)
-        temporary = self.folder / f"tmp-{token}.jsonl"
-        header = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "fields": _FIELDS,
-            "took": sorted(took),
-            "forgotten": "".join(sorted(forgotten)),
-        }
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("xb") as file:
-                    with suppress(OSError):  # who may write into the bank may read what is in it
-                        os.fchmod(file.fileno(), self.folder.stat().st_mode & 0o666)
-                    file.write(f"{_encode(header)}\n".encode())
-                    file.writelines(f"{_encode(astuple(run))}\n".encode() for run in runs)
-                    file.flush()
-                    os.fsync(file.fileno())
-                before()
-                temporary.rename(self.folder / f"{kind}-{token}.jsonl")
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise _unusable("cannot be written", error, self.folder) from error
-
     # ------------------------------------------------------------------ merging and forgetting
 
     def _tidy(self) -> None:
         """Make one file of many; only for tidiness, and another may be at it."""
-        if len(self._names()) > _MANY_FILES:
-            with suppress(StateError), self._tidying(0.0) as lock:
+        if len(self._segments.segments()) > _MANY_FILES:
+            with suppress(StateError), self._segments.tidied(0.0) as lock:
                 self._merge(lock)
 
     def _merge(self, lock: FileLock, matching: Callable[[RunTime], bool] | None = None) -> int:
@@ -327,23 +256,10 @@ class RunTimes:
         took = set(self._files)
         left = (run for run in known.values() if run.id not in gone)
         forgotten = self._forgotten.union(map(_trace, gone))
-        self._write("all", left, took=took, forgotten=forgotten, before=lock.check)
-        now_s = lock.now_s()
-        for path in self.folder.iterdir():
-            with suppress(OSError):  # in a shared folder others' files may not be ours to delete; nobody reads them
-                if path.name in took or (_TEMPORARY.fullmatch(path.name) and now_s - path.stat().st_mtime > _DEAD_S):
-                    path.unlink()
+        self._segments.add("all", _lines(left, took=took, forgotten=forgotten), before=lock.check)
+        self._segments.sweep(lock)
+        self._segments.delete(one for one in self._segments.segments() if one.path.name in took)
         return len(gone)
-
-    @contextmanager
-    def _tidying(self, wait_s: float) -> Iterator[FileLock]:
-        try:
-            with FileLock(self.folder / "lock", wait_s, doing="is being tidied by") as lock:
-                yield lock
-        except LeaseError as error:
-            raise StateError(error.message, where=error.where, hint=error.hint) from error
-        except OSError as error:
-            raise _unusable("cannot be written", error, self.folder) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,15 +272,25 @@ class _File:
     damaged: int
 
 
+def _lines(runs: Iterable[RunTime], *, took: Iterable[str] = (), forgotten: Iterable[str] = ()) -> Iterator[bytes]:
+    header = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "fields": _FIELDS,
+        "took": sorted(took),
+        "forgotten": "".join(sorted(forgotten)),
+    }
+    yield f"{encode(header)}\n".encode()
+    for run in runs:
+        yield f"{encode(astuple(run))}\n".encode()
+
+
 def _read(path: Path) -> _File:
     first, *lines = path.read_bytes().splitlines() or [b""]
-    header = _json(first)
-    if not isinstance(header, Mapping) or header.get("format") != _FORMAT:
+    header = decode(first)
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
         return _File((), frozenset(), frozenset(), 1 + len(lines))
-    if header.get("version", 0) > _VERSION:
-        raise StateError(
-            f"is of version {header['version']}, this asa reads {_VERSION}", where=str(path), hint="Upgrade asa-client."
-        )
+    refuse_later_version(header, path, _VERSION)
     runs = [run for line in lines if (run := _run_of(line)) is not None]
     took, forgotten = frozenset(map(str, header.get("took", ()))), _parts(str(header.get("forgotten", "")))
     return _File(tuple(runs), took, forgotten, len(lines) - len(runs))
@@ -380,7 +306,7 @@ def _parts(traces: str) -> frozenset[str]:
 
 
 def _run_of(line: bytes) -> RunTime | None:
-    values = _json(line)
+    values = decode(line)
     if not isinstance(values, list) or len(values) != len(_FIELDS):
         return None
     try:
@@ -389,23 +315,9 @@ def _run_of(line: bytes) -> RunTime | None:
         return None
 
 
-def _json(line: bytes) -> object:
-    try:
-        value: object = read_json(line)
-    except ValueError:
-        return None
-    return value
-
-
 def _united(runs: Iterable[RunTime]) -> dict[str, RunTime]:
     known: dict[str, RunTime] = {}
     for run in runs:
         if (before := known.get(run.id)) is None or run.tells_more_than(before):
             known[run.id] = run
     return known
-
-
-def _unusable(what: str, error: OSError, folder: Path) -> StateError:
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    hint = "Make room, or name another bank." if full else "Check the path and its rights."
-    return StateError(f"{what}: {error.strerror or error}", where=error.filename or str(folder), hint=hint)

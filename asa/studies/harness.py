@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from asa.core.documents import read_file, read_json
 from asa.core.parallel import Processes, available_cores, pool
+from asa.core.store import LineFile
 from asa.errors import InputError, JournalError, StateError
 from asa.pool.executors import Elsewhere
 
@@ -280,14 +281,8 @@ def _sum(text: str) -> str:
 def _append(path: Path, cell: Any, trials: Sequence[Any]) -> None:
     line = sealed(json.dumps({"cell": asdict(cell), "trials": [asdict(trial) for trial in trials]}))
     try:
-        with path.open("a+b") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read() != b"\n":  # somebody was killed while writing a line
-                    file.seek(0)
-                    whole, end, _ = file.read().rpartition(b"\n")
-                    file.truncate(len(whole) + len(end))
-            file.write(f"{line}\n".encode())
+        with closing(LineFile(path, durable=False)) as file:
+            file.append(f"{line}\n".encode())
     except OSError as error:
         hint = "Make room, or copy it elsewhere and name that: what it holds is kept."
         raise JournalError(f"cannot be written: {error}", where=str(path), hint=hint) from error

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from asa.core.documents import read_json
+from asa.core.files import replacing
 from asa.errors import StateError
 
 from .agents import Actor
@@ -194,12 +195,10 @@ def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping
 def write_file(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays and a header that is fit for JSON into a file, in place of what was there, all at once."""
     file = Path(path)
-    draft = file.with_name(file.name + ".draft")
     text = json.dumps({"format": _FORMAT, "version": _VERSION, **header})
     try:
-        with draft.open("wb") as stream:
+        with replacing(file) as stream:
             np.savez(stream, **{_HEADER: np.frombuffer(text.encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
-        draft.replace(file)
     except OSError as error:
         raise StateError(f"cannot be written: {error.strerror}", where=str(file), hint="Name another file.") from error
 

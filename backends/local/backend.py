@@ -28,6 +28,7 @@ from asa.backend import (
     StepTimes,
 )
 from asa.core.documents import read_json
+from asa.core.files import put
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
@@ -316,12 +317,7 @@ class LocalBackend:
         if not 0 < walltime_s < _LONGEST_WALLTIME_S:
             raise BackendError(f"a walltime of {walltime_s} s cannot be", where=f"job {job_id}", hint="Ask for other.")
 
-        def write(path: Path) -> None:
-            draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:6]}")
-            draft.write_text(repr(float(walltime_s)))
-            draft.replace(path)
-
-        if not self._want(job_id, "walltime", write):
+        if not self._want(job_id, "walltime", lambda path: put(path, repr(float(walltime_s)).encode())):
             raise BackendError("has ended", where=f"job {job_id}", hint="Its time limit is of no matter any more.")
 
     def shrink(self, job_id: str, nodes: int) -> None:  # noqa: ARG002 - the port's shape

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from asa.core.documents import read_json
+from asa.core.store import LineFile, read_lines
 from asa.errors import InputError, StateError
 
 from .jobs import Entry
@@ -23,7 +24,7 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     """Make the plan that a journal tells of, and let it write down there what becomes of it.
 
     Each step is on the disk before the method that made it returns. A line that was cut off by a crash was no step
-    that anybody had heard of; it is cut away.
+    that anybody had heard of; it is cut away when the next step is written.
 
     Examples
     --------
@@ -39,18 +40,14 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
     path = Path(path)
     header = _header(system)
     try:
-        entries, size = _read(path, header)
-        if size is not None:
-            os.truncate(path, size)
+        entries = _read(path, header)
     except OSError as error:
         raise StateError(f"cannot be read: {error}", where=str(path), hint="Name another file.") from error
 
     def write(entry: Entry) -> None:
         try:
-            with path.open("ab") as file:
-                file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with closing(LineFile(path)) as file:
+                file.append(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
             hint = "Mend that, then open the plan anew: what came last is not in it."
             raise StateError(f"cannot be written: {error}", where=str(path), hint=hint) from error
@@ -70,14 +67,13 @@ def _header(system: System) -> Entry:
     return {"kind": "plan", "version": 1, "system": system.name, "nodes": hashlib.sha256(told).hexdigest()[:16]}
 
 
-def _read(path: Path, header: Entry) -> tuple[list[Entry], int | None]:
-    """Read the whole lines, and say where they end if there is more behind them; nothing of another file."""
-    text = path.read_bytes() if path.exists() else b""
-    if not text:
-        return [], None
-    whole, newline, _ = text.rpartition(b"\n")
+def _read(path: Path, header: Entry) -> list[Entry]:
+    """Read the whole lines; nothing of another file."""
+    lines, rest = read_lines(path)
+    if not lines and not rest:
+        return []
     try:
-        entries: list[Entry] = [read_json(line) for line in whole.split(b"\n")] if newline else []
+        entries: list[Entry] = [read_json(line) for line in lines]
     except ValueError as error:
         raise StateError(f"is no journal: {error}", where=str(path), hint="Name another file.") from error
     first = entries[0] if entries else {}
@@ -86,5 +82,4 @@ def _read(path: Path, header: Entry) -> tuple[list[Entry], int | None]:
     if first != header:
         why = f"is of the system {first.get('system')!r} as it was, which is not {header['system']!r} as it is"
         raise StateError(why, where=str(path), hint="Give the system that it was begun with, or another file.")
-    end = len(whole) + 1
-    return entries, end if end < len(text) else None
+    return entries

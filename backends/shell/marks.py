@@ -7,7 +7,6 @@ listed first is looked up anew.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from asa.core.documents import read_json
-from asa.core.files import create_file, read_file
+from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 
 from .script import is_utf8, traits
@@ -80,7 +79,7 @@ class RunFolder:
         """Write a job's script where its user can read it."""
         path = self.scripts / f"{name}{_SCRIPT}"
         try:
-            _write(path, text)
+            put(path, text.encode(), is_private=True)
         except OSError as error:
             raise _unwritable(path, error) from error
 
@@ -116,7 +115,7 @@ class RunFolder:
         """Write down what a job is before it is submitted."""
         path = self._jobs / job_id
         try:
-            _write(path, json.dumps(asdict(kept)))
+            put(path, json.dumps(asdict(kept)).encode(), is_private=True)
         except OSError as error:
             raise _unwritable(path, error) from error
 
@@ -196,17 +195,6 @@ def _parsed(facts: Mapping[str, str]) -> Mark | None:
         return Mark(facts["job"], float(facts["time"]), code, *counts)
     except (KeyError, ValueError):
         return None
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it, and nobody else any of it."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
-    try:
-        with create_file(draft) as file:
-            file.write(text.encode("utf-8"))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _unreadable(path: Path, error: OSError) -> UnavailableError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.units import MOST_DAYS, MOST_RUNS, MOST_SEED
 
@@ -135,9 +135,7 @@ def fit(
         "oddities": log.oddities,
     }
     if as_json:
-        import json
-
-        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+        print_json(told)
     else:
         _show_fit(log.path.name, told)
 

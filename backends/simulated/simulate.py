@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from asa.core.documents import print_json
 from asa.errors import InputError
 
 from .cores import slow
@@ -100,10 +101,8 @@ def simulate(
     if starts is not None:
         _write_starts(starts, log, done.start)
     if as_json:
-        import json
-
         told = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
-        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+        print_json(told)
     else:
         _print(done, f"{log.path.name}: {scheduler}, {preset} conventions")
     if plot is not None:

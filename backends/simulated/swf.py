@@ -6,7 +6,6 @@ Logs are odd. Each oddity is handled by a stated rule and counted, or refused wi
 from __future__ import annotations
 
 import gzip
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.files import compressed, followed, writing
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 
@@ -628,23 +628,10 @@ def write_swf(
     told = [("job_ids", ids), ("waits_s", waits_s), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
     told += [("queues", queues), ("partitions", partitions)]
     extra = [_told_column(file, name, given, len(table)) for name, given in told]
-    file = file.resolve()  # a link stays one
-    # what is no plain file, such as a pipe, is written into; it must not be put another in its place
-    beside = file.with_name(f".{file.name}.{os.getpid()}") if file.is_file() or not file.exists() else file
+    file = followed(file)
     try:
-        try:
-            with beside.open("wb") as raw:
-                if file.suffix == ".gz":
-                    # no name and no time in it: the same jobs give the same bytes
-                    with gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0) as stream:
-                        _write(stream, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
-                else:
-                    _write(raw, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
-            if beside != file:
-                beside.replace(file)
-        finally:
-            if beside != file:
-                beside.unlink(missing_ok=True)
+        with writing(file) as raw, compressed(raw, file) as stream:
+            _write(stream, table, cores=cores, extra=extra, notes=notes, unix_start_s=unix_start_s)
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror or error}", where=str(file), hint="Name another file."

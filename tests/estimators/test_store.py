@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asa.core import locks
+from asa.core import store as files
 from asa.errors import InputError, StateError
 from asa.estimators import store as module
 from asa.estimators.store import WaitRecord, WaitStore, default_folder
@@ -613,7 +614,7 @@ def test_a_writer_whose_segment_is_deleted_writes_to_another(tmp_path):
 
 def test_a_writer_that_was_silent_for_long_begins_another_segment(tmp_path, monkeypatch):
     """Long before others may merge the old one."""
-    assert module._IDLE_S < module._SILENT_S / 2
+    assert module._IDLE_S < files.SILENT_S / 2
     real = module._now_s
     bank = WaitStore(tmp_path)
     bank.append(record(0))
@@ -629,7 +630,7 @@ def test_a_writer_that_was_silent_for_long_begins_another_segment(tmp_path, monk
 def test_a_store_with_many_segments_tidies_itself(tmp_path, monkeypatch):
     """A process each does not fill the folder."""
     monkeypatch.setattr(module, "_MANY_SEGMENTS", 8)
-    monkeypatch.setattr(module, "is_running", lambda _pid: False)  # as if each were of a process of its own
+    monkeypatch.setattr(files, "is_running", lambda _pid: False)  # as if each were of a process of its own
     most = 0
     for number in range(40):
         with WaitStore(tmp_path, durable=False) as bank:
@@ -664,9 +665,9 @@ def test_a_list_of_the_folder_that_is_torn_by_merging_is_read_again(tmp_path, mo
     bank.extend([record(0)])
     bank.extend([record(1)])
     assert bank.compact() == 2
-    real = module._names
+    real = files._names
     answers = [[]]
-    monkeypatch.setattr(module, "_names", lambda folder: answers.pop() if answers else real(folder))
+    monkeypatch.setattr(files, "_names", lambda folder: answers.pop() if answers else real(folder))
     assert submits(WaitStore(tmp_path).read()) == [0, 1]
     assert not answers
 
@@ -842,7 +843,7 @@ def test_news_tells_each_record_once(tmp_path_factory, plan, merge_under_writers
     folder = tmp_path_factory.mktemp("bank")
     with pytest.MonkeyPatch.context() as patch:
         if merge_under_writers:  # take living writers for dead ones: worse than anything that should happen
-            patch.setattr(module, "is_running", lambda _pid: False)
+            patch.setattr(files, "is_running", lambda _pid: False)
         banks = [WaitStore(folder, durable=False) for _ in range(3)]
         wrote, told, gone = [[] for _ in banks], [[] for _ in banks], set()
         for number, (action, who) in enumerate(plan):

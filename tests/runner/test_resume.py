@@ -16,6 +16,7 @@ from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import JobSpec, JobState, JobStatus
+from asa.core.store import LineFile
 from asa.errors import JournalError, LeaseError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
 from asa.estimators import WaitBank
 from asa.estimators.store import WaitStore
@@ -480,14 +481,14 @@ def test_a_journal_damaged_at_its_end_is_refused(damage, tmp_path):
 def test_nothing_is_submitted_that_cannot_be_written_down(tmp_path, monkeypatch):
     """The disk is full from the second submission on; when there is room again, the run goes on."""
     world = machine()
-    written = Journal._write
+    written = LineFile.append
 
-    def write(journal, line):
-        if journal.path.stat().st_size > 900:
+    def append(file, line):
+        if file.path.exists() and file.path.stat().st_size > 900:
             raise OSError(28, "No space left on device")
-        written(journal, line)
+        written(file, line)
 
-    monkeypatch.setattr(Journal, "_write", write)
+    monkeypatch.setattr(LineFile, "append", append)
     with pytest.raises(JournalError, match="No space left"):
         go(world, tmp_path, "chained")
     known = [entry for entry in read_journal(tmp_path / "journal.jsonl")[0] if isinstance(entry, Intended)]

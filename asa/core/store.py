@@ -1,0 +1,390 @@
+"""Files of lines that are added to and never changed, on file systems that hosts share: what every store promises.
+
+A line is there whole or not at all. What a writer that was killed, or found the disk full, has left of one is never
+taken for a line. Nothing is asked of the file system but that appending, `fsync` and renaming do what they say: no
+locks of its own, no atomic appends between hosts, no clocks that agree.
+
+- `LineFile`: one file, and one process that adds to it.
+- `SegmentFolder`: a folder that many processes add to at once, each by files of its own, its *segments*. Those that
+  came at once appear whole under their names. Many become one now and then: that one says what it *took* of others,
+  and from the moment that it appears under its name readers pass over that, deleted or not. So merging and forgetting
+  happen in one step, the renaming of a finished file, and who dies in between has changed nothing or leaves files that
+  nobody reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from asa.core.documents import read_json
+from asa.core.files import read_file, sync_folder, write_all
+from asa.core.locks import FileLock, is_running, machine
+from asa.errors import LeaseError, StateError
+
+__all__ = [
+    "SILENT_S",
+    "LineFile",
+    "Segment",
+    "SegmentFolder",
+    "decode",
+    "encode",
+    "read_lines",
+    "refuse_later_version",
+    "saying",
+]
+
+SILENT_S = 24 * 3600.0
+"""Whoever has not written to a file for so long writes to it no more."""
+
+_T = TypeVar("_T")
+_SEGMENT = re.compile(
+    r"(?P<kind>live|kept|all|tmp)-(?:(?P<machine>[0-9A-Za-z._]+)-(?P<pid>\d{1,9})-)?(?P<token>[0-9a-f]{16})\.jsonl"
+)
+_LOCK = "lock"
+_STEADY_S = 30.0
+_BLOCK_BYTES = 1 << 16
+
+encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def decode(line: bytes) -> Any:
+    """Read a line of JSON; None for what is none."""
+    try:
+        return read_json(line.decode())
+    except ValueError:
+        return None
+
+
+def refuse_later_version(header: Any, path: Path, known: int) -> None:
+    """Refuse what a later version has written, whose fields may mean something else."""
+    version = header.get("version")
+    if isinstance(version, int) and version > known:
+        raise StateError(
+            f"is of version {version}, this asa reads {known}", where=str(path), hint="Upgrade asa-client."
+        )
+
+
+@contextmanager
+def saying(where: Path, what: str) -> Iterator[None]:
+    """Say in our words what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise _refusal(str(where), what, error) from error
+
+
+def _refusal(where: str, what: str, error: OSError) -> StateError:
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    hint = "Make room, or name another folder." if full else "Check the path and its rights."
+    return StateError(f"{what}: {error.strerror or error}", where=where, hint=hint)
+
+
+# ------------------------------------------------------------------------------------------------- one writer
+
+
+def read_lines(path: Path) -> tuple[list[bytes], bytes]:
+    """Read the whole lines of a file, and what lies behind the last; nothing of a file that does not exist."""
+    try:
+        *lines, rest = read_file(path).split(b"\n")
+    except FileNotFoundError:
+        return [], b""
+    return lines, rest
+
+
+class LineFile:
+    """A file of lines that one process adds to.
+
+    `end`: how many of its bytes are known to be whole lines; all up to its last line end if not given. What lies behind
+    is cut off before the next line is written.
+    `withdrawal`: written behind what a failed write has left of a line, where nothing may be cut off since others read
+    it meanwhile. The file has to be there.
+    `durable`: whether a line is on the disk when `append` returns, so that it outlives a crash of the host.
+    `mode`: rights of the file, if it is made.
+    """
+
+    def __init__(
+        self, path: Path, *, end: int | None = None, withdrawal: bytes = b"", durable: bool = True, mode: int = 0o666
+    ) -> None:
+        self.path = path
+        self.durable = durable
+        self._end = end
+        self._withdrawal = withdrawal
+        self._mode = mode
+        self._descriptor = -1
+        self._is_torn = False  # whether a write failed that may have left something
+        self._has_links = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is held open; the next line opens it, if not."""
+        return self._descriptor >= 0
+
+    def append(self, line: bytes) -> None:
+        """Add a line, which ends in a newline.
+
+        Raises `OSError`: it could not be written, and is not there, unless the disk failed after the fact. The file is
+        still open if it is known what was left of it, which needs a `withdrawal`.
+        """
+        try:
+            if self._descriptor < 0:
+                self._open()
+            data = self._withdrawal + line if self._is_torn else line
+            self._is_torn = True
+            write_all(self._descriptor, data)
+            self._is_torn = False
+            if self.durable:
+                os.fsync(self._descriptor)
+        except OSError:
+            if not (self._is_torn and self._withdrawal):
+                with suppress(OSError):
+                    self.close()
+            raise
+        if self._end is not None:
+            self._end += len(line)
+
+    def has_changed(self) -> bool:
+        """Whether another has written to it since it was opened here."""
+        return self.is_open and os.fstat(self._descriptor).st_size != self._end
+
+    def is_deleted(self) -> bool:
+        """Whether another has deleted it since it was opened here, as far as its file system counts links."""
+        return self._has_links and os.fstat(self._descriptor).st_nlink == 0
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def _open(self) -> None:
+        is_new = not self.path.exists()
+        how = os.O_WRONLY if self._end is not None or self._withdrawal else os.O_RDWR
+        self._descriptor = os.open(self.path, how | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, self._mode)
+        self._has_links = os.fstat(self._descriptor).st_nlink > 0
+        if not self._withdrawal:
+            whole = _whole_bytes(self._descriptor) if self._end is None else self._end
+            if os.fstat(self._descriptor).st_size != whole:  # what is no plain file cannot be cut, and need not be
+                os.ftruncate(self._descriptor, whole)
+            self._is_torn = False
+        if is_new and self.durable:
+            sync_folder(self.path.parent)
+
+
+def _whole_bytes(descriptor: int) -> int:
+    """Count the bytes up to the last line end."""
+    end = os.fstat(descriptor).st_size
+    while end:
+        begin = max(end - _BLOCK_BYTES, 0)
+        last = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if last >= 0:
+            return begin + last + 1
+        end = begin
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------- many writers
+
+
+class Segment(NamedTuple):
+    """A file of a `SegmentFolder`, by its name: ``live-MACHINE-PID-TOKEN.jsonl``, or without machine and process."""
+
+    path: Path
+    # `live`: one process adds to it; `kept`: came whole; `all`: others were merged into it; `tmp`: is being written
+    kind: str
+    token: str
+    machine: str = ""  # who writes it; empty if its name does not say
+    pid: int = -1
+
+    @classmethod
+    def of(cls, folder: Path, kind: str, token: str, machine: str = "", pid: int = -1) -> Segment:
+        """Name a segment."""
+        writer = f"{machine}-{pid}-" if machine else ""
+        return cls(folder / f"{kind}-{writer}{token}.jsonl", kind, token, machine, pid)
+
+    @classmethod
+    def named(cls, folder: Path, name: str) -> Segment | None:
+        """Understand a file's name; None if it is no segment's."""
+        match = _SEGMENT.fullmatch(name)
+        return match and cls(
+            folder / name, match["kind"], match["token"], match["machine"] or "", int(match["pid"] or -1)
+        )
+
+    def become(self, kind: str) -> Segment:
+        """Name the same segment as one of another kind."""
+        return Segment.of(self.path.parent, kind, self.token, self.machine, self.pid)
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its process has ended or was silent for long."""
+        if self.machine == machine() and not is_running(self.pid):
+            return True
+        return now_s - self.path.stat().st_mtime > SILENT_S
+
+
+class SegmentFolder:
+    """A folder to which many processes, on many hosts, add segments at once.
+
+    `signed`: whether segments are named after the processes that write them.
+    `must_exist`: whether it is an error that it is missing; else it is made when something is written.
+
+    All methods raise `StateError` where the system refuses something.
+    """
+
+    def __init__(self, path: Path, *, signed: bool, must_exist: bool = False) -> None:
+        self.path = path
+        self.signed = signed
+        self.must_exist = must_exist
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def make(self) -> None:
+        """Make the folder, unless it must exist."""
+        if not self.must_exist:
+            with saying(self.path, "cannot be made"):
+                self.path.mkdir(parents=True, exist_ok=True)
+
+    def begin(self, header: bytes, *, withdrawal: bytes, durable: bool) -> tuple[Segment, LineFile]:
+        """Begin a segment that this process adds to."""
+        self.make()
+        segment = self._new("live")
+        file = LineFile(segment.path, withdrawal=withdrawal, durable=False)
+        with saying(segment.path, "cannot be written"):
+            os.close(self._create(segment.path))
+            try:
+                file.append(header)
+                if durable:
+                    with suppress(OSError):  # not every file system knows how
+                        sync_folder(self.path)
+            except BaseException:
+                with suppress(OSError):
+                    file.close()
+                with suppress(OSError):
+                    segment.path.unlink()
+                raise
+        file.durable = durable
+        return segment, file
+
+    def add(self, kind: str, lines: Iterable[bytes], *, before: Callable[[], None] = lambda: None) -> Segment:
+        """Add a segment that appears under its name when it is finished, and on the disk; `before`: called just then.
+
+        If that raises, or this process is killed, nothing was added.
+        """
+        self.make()
+        temporary = self._new("tmp")
+        segment = temporary.become(kind)
+        with saying(segment.path, "cannot be written"):
+            try:
+                with os.fdopen(self._create(temporary.path), "wb") as file:
+                    file.writelines(lines)
+                    file.flush()
+                    os.fsync(file.fileno())
+                before()
+                temporary.path.rename(segment.path)
+                with suppress(OSError):  # not every file system knows how
+                    sync_folder(self.path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.path.unlink()
+                raise
+        return segment
+
+    def _new(self, kind: str) -> Segment:
+        signature = (machine(), os.getpid()) if self.signed else ()
+        return Segment.of(self.path, kind, secrets.token_hex(8), *signature)
+
+    def _create(self, path: Path) -> int:
+        """Make a file that whoever may read, or write, the folder may read, or write."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # not every file system has such rights
+            os.fchmod(descriptor, self.path.stat().st_mode & 0o666)
+        return descriptor
+
+    # -------------------------------------------------------------------------------------------- reading
+
+    def segments(self) -> list[Segment]:
+        """Give the finished segments, in a fixed order."""
+        return [segment for segment in self._listed() if segment.kind != "tmp"]
+
+    def _listed(self) -> list[Segment]:
+        with saying(self.path, "cannot be read"):
+            try:
+                names = _names(self.path)
+            except FileNotFoundError:
+                if self.must_exist:
+                    raise
+                names = []  # nothing was written yet
+        return [segment for name in names if (segment := Segment.named(self.path, name))]
+
+    def steadily(self, read: Callable[[list[Segment]], _T]) -> _T:
+        """Read segments, anew for as long as others merge them meanwhile."""
+        patience_s = time.monotonic() + _STEADY_S
+        pause_s = 0.001
+        while True:
+            segments = self.segments()
+            try:
+                found = read(segments)
+            except OSError as error:
+                if error.errno not in {errno.ENOENT, errno.ESTALE}:
+                    raise _refusal(error.filename or str(self.path), "cannot be read", error) from error
+            else:
+                # A list of a folder that changes meanwhile may lack both what was merged and what it was merged into.
+                if _merged(self.segments()) <= _merged(segments):
+                    return found
+            if time.monotonic() > patience_s:
+                raise StateError("changes faster than it can be read", where=str(self.path), hint="Try again.")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    # ------------------------------------------------------------------------------- merging and forgetting
+
+    @contextmanager
+    def tidied(self, wait_s: float) -> Iterator[FileLock]:
+        """Keep others from merging and forgetting meanwhile.
+
+        Not losing records does not hang on it: it only keeps two from doing the same work, and what was forgotten from
+        being written again.
+        """
+        try:
+            with (
+                saying(self.path, "cannot be written"),
+                FileLock(self.path / _LOCK, wait_s, doing="is being tidied by") as lock,
+            ):
+                yield lock
+        except LeaseError as error:
+            raise StateError(error.message, where=error.where, hint=error.hint) from error
+
+    def sweep(self, lock: FileLock) -> None:
+        """Delete what killed processes have left beside the segments."""
+        now_s = lock.now_s()
+        for segment in self._listed():
+            if segment.kind == "tmp":
+                with suppress(OSError):
+                    if segment.is_over(now_s):
+                        segment.path.unlink()
+        for path in self.path.glob(f"{_LOCK}.*"):
+            with suppress(OSError):
+                if now_s - path.stat().st_mtime > SILENT_S:
+                    path.unlink()
+
+    def delete(self, segments: Iterable[Segment]) -> None:
+        """Delete segments that nobody reads any more."""
+        for segment in segments:
+            with suppress(OSError):  # in a shared folder others' files may not be ours to delete
+                segment.path.unlink()
+
+
+def _merged(segments: Iterable[Segment]) -> set[str]:
+    return {segment.token for segment in segments if segment.kind == "all"}
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries)
