@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
+from asa.core import documents
 from asa.core.drawing import new_figure, save_figure
 from asa.core.intervals import Interval
 from asa.report.intervals import plain
@@ -90,7 +89,7 @@ class Measure:
 
 def print_json(document: Any) -> None:
     """Print a document, in which every number must be finite."""
-    sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    documents.print_json(document, allow_nan=False)
 
 
 def shares_of_best(means: Sequence[Sequence[float]], is_loss: Sequence[bool]) -> NDArray[np.float64]:
