@@ -11,8 +11,6 @@ from typing import Any
 from asa import flow
 from asa.core.documents import read_json
 
-__all__ = ["main"]
-
 
 def main(module: str, file: str, name: str, given: str) -> None:
     """Find a function in a module, or in a file if there is no such module here, and call it with arguments in JSON.

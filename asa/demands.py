@@ -12,8 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 from asa.units import parse_memory, parse_storage
 
-__all__ = ["Demands", "Resource", "demands_of", "resources", "shared_by"]
-
 _MAX_BYTES = 1 << 60
 _MAX_COUNT = 20_000_000
 

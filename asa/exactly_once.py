@@ -22,8 +22,6 @@ from asa.errors import (
     UnavailableError,
 )
 
-__all__ = ["AGAIN_S", "LATE_S", "TWIN", "Attempt", "Submitter"]
-
 AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 """Pauses before a job that could not be sent is sent again."""
 

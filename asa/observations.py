@@ -7,8 +7,6 @@ from typing import Protocol
 from asa.backend import Capabilities, JobSpec, JobState, JobStatus
 from asa.waits import QueuedJob, WaitObservation, at_least, at_most, exactly
 
-__all__ = ["observation_of", "queued", "queued_since"]
-
 
 class _Asking(Protocol):
     """What asks the queue for something: a job, or what one would be."""

@@ -12,19 +12,6 @@ from collections.abc import Iterable
 
 from asa.workflow import Stage
 
-__all__ = [
-    "ARRAY",
-    "HELD_EXIT",
-    "HOPELESS_EXITS",
-    "INPUT_EXIT",
-    "OUTPUT_EXIT",
-    "PRIVATE",
-    "SHORT_EXIT",
-    "TASK_EXIT",
-    "meaning",
-    "payload_text",
-]
-
 ARRAY = "ASA_ARRAY"
 """A variable of stages that hold the elements of one job array: its name. They share one ``SLURM_ARRAY_JOB_ID``."""
 

@@ -9,8 +9,6 @@ from asa.workflow import Stage, Workflow
 
 from .paper import divide, peak_times, requested_walltime_s
 
-__all__ = ["Link", "chain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -6,8 +6,6 @@ from asa.workflow import Workflow
 
 from ._chain import Link, chain
 
-__all__ = ["blast"]
-
 _LINKS = (Link("search", parallel=True, share=1.0), Link("merge", parallel=False, share=1.0))
 
 

@@ -6,8 +6,6 @@ from asa.workflow import Workflow
 
 from ._chain import Link, chain
 
-__all__ = ["montage"]
-
 # Shares are the summed run times by executable of a public 2MASS run of 3 degrees (WfInstances, montage on
 # Chameleon), the largest there; its mViewer stands for the last two stages. The paper's run is of 8 degrees.
 _LINKS = (

@@ -20,8 +20,6 @@ from functools import cache
 from asa.errors import WorkflowError
 from asa.units import core_hours
 
-__all__ = ["TABLE_1", "Fit", "PaperRow", "divide", "fit_row", "peak_times", "requested_walltime_s"]
-
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:

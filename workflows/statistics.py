@@ -6,8 +6,6 @@ from asa.workflow import Workflow
 
 from ._chain import Link, chain
 
-__all__ = ["statistics"]
-
 # The paper says which kinds of stages there are and that each is long, not how they compare: equal shares.
 _LINKS = (
     Link("load", parallel=False, share=1.0),

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from asa.runtimes import RunForecast, RunTime, RunTimes, WalltimeAdvice
     from asa.workflow import Workflow
 
-__all__ = ["advise", "learned", "tell_advice"]
-
 _BEGIN = (
     "Each `asa run` notes in the bank how long its stages ran; after some five runs there is advice. A stage that says "
     '`expected = "learn"` is also expected to run as long as it did.'

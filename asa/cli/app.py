@@ -26,8 +26,6 @@ from asa.errors import AsaError, InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["app", "run_command"]
-
 _INTERRUPTED = 130
 _NOBODY_READS = 141
 _TAKES_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}

@@ -22,23 +22,6 @@ if TYPE_CHECKING:
     from asa.sites import OpenedSite
     from asa.workflow import Stage, Workflow
 
-__all__ = [
-    "Asked",
-    "BankOption",
-    "CoresOption",
-    "EstimatorOption",
-    "ExecutorOption",
-    "Forecasting",
-    "HistoryOption",
-    "JobsOption",
-    "SeedOption",
-    "SettingsOption",
-    "counts_in",
-    "names_in",
-    "read_asked",
-    "split_settings",
-]
-
 _LATER = re.compile(r"\blater\b")
 _HERE = "local"
 _ANY_CORES = 64

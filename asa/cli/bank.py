@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord, WaitStore
     from asa.geometry import JobGeometry
 
-__all__ = ["BankOption", "app"]
-
 app = typer.Typer(help="Show, hand on and forget what was learned of queue waits.", no_args_is_help=True)
 
 _BEGIN = "Begin it with `asa learn --from FILE`, or `asa bank import FILE`."

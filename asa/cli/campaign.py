@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-__all__ = ["PastJobsOption", "ResultsOption", "WorkflowsOption", "app"]
-
 _ABOUT = "Whole evaluations, resumable: the paper's, and every way of asking under every scheduler."
 
 app = typer.Typer(help=_ABOUT, no_args_is_help=True)

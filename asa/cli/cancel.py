@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.state import RunState
 
-__all__ = ["cancel"]
-
 _PATIENCE_S = 120.0
 _LOOK_S = 0.5
 

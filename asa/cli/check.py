@@ -15,8 +15,6 @@ from asa.cli.runs import Output, OutputOption, print_document
 if TYPE_CHECKING:
     from asa.spec import Problem
 
-__all__ = ["ParametersOption", "check"]
-
 ParametersOption = Annotated[
     list[str] | None,
     typer.Option(

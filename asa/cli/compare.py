@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from asa.studies.compare.study import CompareRun, Comparison
     from asa.workflow import Workflow
 
-__all__ = ["compare"]
-
 _SIMULATED = "simulated"
 _OF_THE_SITE = ("grow", "shrink")  # settings that are no scheduler's
 _DEFAULT_CORES = {"hpc2n": "28,56,112", "uppmax": "160,320,640"}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from asa.backend import Examination, Setting
     from asa.sites import OpenedSite
 
-__all__ = ["BackendOption", "SetOption", "SiteOption", "doctor", "given_settings"]
-
 BackendOption = Annotated[
     str | None,
     typer.Option("--backend", help="What to connect to: slurm-rest, slurm-cli, or another that `asa list` shows."),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder, RunResult
     from asa.workflow import Workflow
 
-__all__ = ["Detached", "drive_here", "if_heard", "opened", "reopen", "silence_output", "tell_end"]
-
 _DETACHED = 130
 _LAST_LINES = 10
 _MOST_TOLD = 3  # of the stages that failed

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from asa.studies.accuracy.scores import Score
     from asa.studies.accuracy.start_estimates import StartEstimates
 
-__all__ = ["evaluate"]
-
 _COURSES = 10  # of waits, in Fig. 5
 _SMALL = 50_000  # predictions for which further processes would not be worth their start
 

@@ -23,8 +23,6 @@ from asa.records import (
 )
 from asa.units import format_duration
 
-__all__ = ["event_line", "notice_line"]
-
 
 def event_line(record: Record) -> str | None:
     """Say in a line what happened, and when; None for what is no event to a reader.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from asa.studies.logs.study import LogRun
     from asa.studies.standings import Standing
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Experiments on real logs; each prints its table.", no_args_is_help=True)
 
 

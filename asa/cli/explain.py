@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.state import RunState
 
-__all__ = ["explain"]
-
 _LAST_LINES = 10
 _FAILED = {"failed", "timed out", "cancelled"}
 

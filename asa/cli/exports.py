@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.workflow import Workflow
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Write a workflow in the format of others.", no_args_is_help=True, rich_markup_mode="markdown")
 
 

@@ -17,8 +17,6 @@ from asa.units import MOST_CORES
 if TYPE_CHECKING:
     from asa.importers import Imported
 
-__all__ = ["ForceOption", "OutOption", "app", "write_out", "write_text"]
-
 app = typer.Typer(
     help="""Make a workflow file of what there is: batch scripts, a WfFormat instance, a graph or a trace of others.
 

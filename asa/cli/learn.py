@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
     from asa.history import JobHistory
 
-__all__ = ["learn"]
-
 _WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --set."
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["lists"]
-
 _GROUPS = ("workflows", "strategies", "estimators", "backends", "schedulers")
 
 

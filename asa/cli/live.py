@@ -19,8 +19,6 @@ from asa.cli.screen import draw
 from asa.cli.standing import RunStanding
 from asa.records import Record
 
-__all__ = ["Display", "JsonLines", "Lines", "LiveTable", "Silent"]
-
 _LEAST_S, _MOST_S = 1.0, 60.0
 _SHARE = 1 / 30
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.state import Job, RunState
 
-__all__ = ["last_lines", "log_file", "logs"]
-
 _DOES_NOT_RUN = {"blocked", "skipped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16
 _LOOK_S = 0.5

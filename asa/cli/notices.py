@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from asa.backend import Advice, Condition, JobStatus
     from asa.runner.state import Job, RunState
 
-__all__ = ["Notice", "Notices", "is_on_hold", "remedy_of"]
-
 _FEW = 3
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"

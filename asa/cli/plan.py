@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from asa.strategies.planning import Aim, Job, Outlook, Sketch
     from asa.waits import WaitForecast
 
-__all__ = ["plan"]
-
 _STRATEGY = "asa-plan"
 _UNKNOWN = "nothing is known of this queue's waits yet: a job a stage, each when those that it follows have ended"
 _OF_WAITS = ("expected_submit_in_s", "wait_s", "ready_in_s", "start_in_s", "gap_s", "idle_s", "idle_core_hours")

@@ -13,8 +13,6 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from asa.runner import RunPlan
 
-__all__ = ["print_plan"]
-
 _LONG = {"script", "variables"}  # what of a preview is shown on request
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from asa.sites import OpenedSite
     from asa.workflow import Workflow
 
-__all__ = ["POOL", "OnPool", "facility_for"]
-
 POOL = "pool"
 
 

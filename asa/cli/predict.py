@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
     from asa.waits import QueuedJob, WaitForecast
 
-__all__ = ["predict"]
-
 _BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _ENOUGH = 20  # outcomes to judge by

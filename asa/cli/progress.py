@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["with_progress", "working"]
-
 _T = TypeVar("_T")
 
 

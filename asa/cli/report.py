@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from asa.report.page import Page
     from asa.runner import RunFolder
 
-__all__ = ["PageOption", "asked", "check_page", "made", "report", "write_page", "write_to"]
-
 
 def _place(words: str) -> Path:
     if not words.strip():

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Stage
 
-__all__ = ["bank_folder", "revise", "take_bank"]
-
 _NO_BANK = "none"
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
     from asa.workflow import Workflow
 
-__all__ = ["resume", "run"]
-
 _STRATEGY = "asa"
 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing until the run ends.")]

@@ -19,27 +19,6 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
     from asa.runner.state import Job, RunState
 
-__all__ = [
-    "SCHEMA",
-    "Output",
-    "OutputOption",
-    "RunArgument",
-    "RunsOption",
-    "advice_on",
-    "command",
-    "facility_of",
-    "has_begun_in",
-    "latest_job",
-    "open_run",
-    "print_document",
-    "read_state",
-    "remedy_on",
-    "retry_command",
-    "runs_folder",
-    "stage_of",
-    "want",
-]
-
 SCHEMA = 1
 """Version of what is printed as JSON; keys are added without a new one."""
 

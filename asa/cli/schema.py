@@ -7,8 +7,6 @@ import sys
 from asa.cli.imports import ForceOption, OutOption, write_text
 from asa.cli.terminal import write_document
 
-__all__ = ["schema"]
-
 
 def schema(
     out: OutOption = None,

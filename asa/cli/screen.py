@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from asa.cli.standing import RunStanding, StageStanding
     from asa.metrics import RunMetrics
 
-__all__ = ["clock", "cores", "draw", "summary"]
-
 _WIDE = 110
 _GAP = 2
 _REASON = 24

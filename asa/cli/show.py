@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from asa.workflow import Stage, Workflow
 
-__all__ = ["show"]
-
 _WORDS = 60
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from asa.strategies.base import PlannedJob, StageView
     from asa.waits import WaitForecast
 
-__all__ = ["RunStanding", "StageStanding", "failed_stages", "metrics_of", "predictions", "stand", "standing_of"]
-
 _IN_ITS_TURN = "waiting in its job"
 _ENDED_AS = {JobState.FAILED: "failed", JobState.TIMEOUT: "timed out", JobState.CANCELLED: "cancelled"}
 _FAILED = {*_ENDED_AS.values(), "refused"}

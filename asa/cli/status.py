@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from asa.cli.standing import RunStanding
     from asa.runner import RunFolder
 
-__all__ = ["runs", "status"]
-
 _SHOWN = 20
 _WATCH_S, _MOST_WATCH_S = 2.0, 30.0
 _COLUMNS = ("Run", "Strategy", "Done", "Age", "State")

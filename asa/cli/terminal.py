@@ -9,8 +9,6 @@ import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
-__all__ = ["make_usable", "write_document"]
-
 _LEAST_WIDTH, _MOST_WIDTH = 20, 10_000
 _SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _PLAIN = "asa-plain"

@@ -13,8 +13,6 @@ from asa.strategies.base import Keep
 from asa.strategies.planning import Aim, Job, Outlook, Question, Sketch, mode_of, sketch_of
 from asa.units import format_duration
 
-__all__ = ["Alternative", "Weighed", "short_name", "weigh"]
-
 _KEPT = {
     "nothing": "asked for now",
     "ready": "asked for in its turn",

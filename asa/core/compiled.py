@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COMPILED", "At", "is_ready", "kernel", "seen"]
-
 try:
     from numba import njit
 except ImportError:

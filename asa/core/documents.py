@@ -16,8 +16,6 @@ import tomllib
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["TooDeepError", "open_file", "print_json", "read_file", "read_json", "read_text", "read_toml"]
-
 
 class TooDeepError(ValueError):
     """A document is nested deeper than can be read."""

@@ -10,8 +10,6 @@ from asa.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure_path", "make_figure_folder", "new_figure", "save_figure"]
-
 
 def new_figure(width_in: float, height_in: float) -> Figure:
     """Make an empty figure that needs no screen."""

@@ -13,18 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-__all__ = [
-    "compressed",
-    "followed",
-    "open_file",
-    "put",
-    "read_file",
-    "replacing",
-    "sync_folder",
-    "write_all",
-    "writing",
-]
-
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 

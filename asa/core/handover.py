@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-__all__ = ["Held", "Memory"]
-
 _T = TypeVar("_T")
 _ALIGNED_BYTES = 64  # of what an array begins at
 _MARK_BYTES = 16

@@ -19,18 +19,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LEVEL",
-    "Interval",
-    "as_ratio",
-    "beyond_chance",
-    "chance",
-    "mean_interval",
-    "pooled_interval",
-    "statistic_interval",
-    "student_quantile",
-]
-
 LEVEL = 0.95
 """What intervals are of, and what is left of 1 the chance with which anything at all of a family is claimed wrongly."""
 

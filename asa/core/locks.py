@@ -18,8 +18,6 @@ from asa.core.documents import read_json
 from asa.core.files import open_file, write_all
 from asa.errors import LeaseError
 
-__all__ = ["FileLock", "Holder", "is_running", "machine"]
-
 STALE_S = 600.0
 """A lock is touched far more often by who holds it."""
 

@@ -16,8 +16,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from asa.core.handover import Held, Memory
 from asa.errors import UnavailableError
 
-__all__ = ["Keeping", "Kept", "Processes", "available_cores", "pool"]
-
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from asa.errors import InputError, UnknownNameError, near
 
-__all__ = ["describe", "load", "names", "unknown_name"]
-
 _OURS = "asa-client"
 
 

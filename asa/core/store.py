@@ -30,18 +30,6 @@ from asa.core.files import read_file, sync_folder, write_all
 from asa.core.locks import FileLock, is_running, machine
 from asa.errors import LeaseError, StateError
 
-__all__ = [
-    "SILENT_S",
-    "LineFile",
-    "Segment",
-    "SegmentFolder",
-    "decode",
-    "encode",
-    "read_lines",
-    "refuse_later_version",
-    "saying",
-]
-
 SILENT_S = 24 * 3600.0
 """Whoever has not written to a file for so long writes to it no more."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from asa.errors import InputError
 
-__all__ = ["Move", "blocks", "moves"]
-
 
 @dataclass(frozen=True, slots=True)
 class Move:

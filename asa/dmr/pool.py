@@ -34,8 +34,6 @@ from asa.errors import InputError, RunError
 from .distribution import Move, blocks, moves
 from .protocol import whole
 
-__all__ = ["Part", "Pool"]
-
 _END_S = 5.0  # who is told to end has so many seconds for it
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

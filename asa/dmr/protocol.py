@@ -25,19 +25,6 @@ from typing import Any, Literal, get_args
 
 from asa.errors import InputError
 
-__all__ = [
-    "ADDRESS",
-    "JOB",
-    "MOST_BYTES",
-    "PERIOD",
-    "PROCESSES",
-    "TIMEOUT",
-    "Action",
-    "Reply",
-    "Request",
-    "Wish",
-]
-
 ADDRESS = "ASA_DMR"
 """Variable of a job's environment: path of the Unix socket at which its manager is asked."""
 

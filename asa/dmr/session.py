@@ -24,8 +24,6 @@ from asa.errors import InputError
 
 from .protocol import ADDRESS, JOB, MOST_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
 
-__all__ = ["Answer", "Session", "acknowledge", "check_status", "icheck_status", "inhibit", "processes"]
-
 _ANSWER_S = 5.0  # a manager that lives answers at once
 _EXPAND_S = 40.0  # about the longest expansion of the paper's Table 2
 _LEFT_ALONE = 9.0  # a manager that hangs costs at most a tenth of the program's time

@@ -17,8 +17,6 @@ from asa.errors import InputError, StateError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, closest_losses, validated
 from asa.estimators.base import Distribution, Prediction, WaitObservation
 
-__all__ = ["Asa", "LearningRate", "Policy", "checked_policy"]
-
 Policy = Literal["default", "greedy", "tuned"]
 
 _ROUND_BOUND = 1.0

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from asa.errors import InputError
 from asa.estimators.base import WaitObservation
 
-__all__ = ["PAPER_ALTERNATIVES_S", "closest_losses", "nearest", "validated"]
-
 PAPER_ALTERNATIVES_S: tuple[float, ...] = (
     *(float(s) for s in range(10, 100, 5)),
     *(float(s) for s in range(100, 1000, 50)),

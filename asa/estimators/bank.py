@@ -27,8 +27,6 @@ from asa.waits import (
     exactly,
 )
 
-__all__ = ["OWN_USER", "Outcome", "OwnJob", "WaitBank", "history_records", "most_records", "replay"]
-
 OWN_USER = "~me"
 """The user whose jobs are this client's, where the site does not tell."""
 

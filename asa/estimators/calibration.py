@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS
 
-__all__ = ["FLOOR_S", "Calibrator", "coverage"]
-
 FLOOR_S = 10.0
 """Waits up to so many seconds are all the same: the job started when the scheduler looked next."""
 

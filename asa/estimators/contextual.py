@@ -23,8 +23,6 @@ from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.geometry import JobGeometry
 from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation, at_least
 
-__all__ = ["ContextualAsa", "blind_asa", "contextual_asa"]
-
 _VERSION = 1
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
 _LEARNED = ("net", "top", "profiles", "scalars", "track")

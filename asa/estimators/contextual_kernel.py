@@ -11,8 +11,6 @@ from typing import Any
 from asa.core.compiled import COMPILED, kernel
 from asa.estimators import contextual_plain as plain
 
-__all__ = ["decide", "enqueue", "learn", "predict"]
-
 # ------------------------------------------------------------------ the alternatives
 
 K = 64

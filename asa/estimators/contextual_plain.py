@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-__all__ = ["descend", "sum_up", "weigh_alone"]
-
 _JOINT, _ALONE = 0, 1
 
 

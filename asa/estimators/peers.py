@@ -24,21 +24,6 @@ from asa.estimators.calibration import FLOOR_S, Calibrator
 from asa.geometry import JobGeometry
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
-__all__ = [
-    "FIRST_GUESS_S",
-    "Algorithm1",
-    "LastWait",
-    "MeanWait",
-    "MedianWait",
-    "Memory",
-    "Regression",
-    "SiteEstimator",
-    "asa_default",
-    "asa_greedy",
-    "asa_tuned",
-    "contradicts",
-]
-
 FIRST_GUESS_S = 600.0
 """What is predicted before any wait of a site is known."""
 

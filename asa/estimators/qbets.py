@@ -18,8 +18,6 @@ from asa.estimators.peers import FIRST_GUESS_S, Memory, SiteEstimator, contradic
 from asa.geometry import JobGeometry
 from asa.waits import LEVELS, QueuedJob, WaitForecast, WaitObservation
 
-__all__ = ["CONFIDENCE", "LEAST_HISTORY", "Qbets", "bound_places", "rare_run"]
-
 CONFIDENCE = 0.95
 """Probability with which a stated bound is not below the quantile that it bounds."""
 

@@ -10,8 +10,6 @@ from asa.errors import InputError, StateError
 from asa.estimators.contextual import ContextualAsa
 from asa.waits import QueuedJob, Surroundings, WaitEstimator, WaitForecast, WaitObservation
 
-__all__ = ["Adviser", "QueueAwareAsa", "queue_aware_asa"]
-
 _ADVISER = "queue"
 
 

@@ -41,8 +41,6 @@ from asa.core.store import LineFile, Segment, SegmentFolder, decode, encode, ref
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS, QueuedJob, WaitObservation
 
-__all__ = ["WaitRecord", "WaitStore", "default_folder", "user_in_store"]
-
 _FORMAT = "asa-waits"
 _VERSION = 1
 _FIELDS = (

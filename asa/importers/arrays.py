@@ -18,8 +18,6 @@ from asa.errors import InputError
 from .directives import KNOWN, Directive
 from .needs import Needs
 
-__all__ = ["CORES_OF_A_JOB", "Array", "Part", "apart_because", "for_elements", "parts_of", "read_array", "together"]
-
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, unless told otherwise: jobs of about a node, or less, fit where many would not."""
 

@@ -17,20 +17,6 @@ from asa.errors import InputError, near
 from asa.units import round_walltime
 from asa.workflow import LONGEST_NAME, LONGEST_WALLTIME_S, Workflow
 
-__all__ = [
-    "Imported",
-    "Names",
-    "Notes",
-    "as_toml",
-    "direct",
-    "generous_walltime_s",
-    "lpt_makespan_s",
-    "near_or_all",
-    "quantile",
-    "read_text",
-    "safe_name",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Imported:

@@ -13,8 +13,6 @@ from typing import Final
 
 from asa.errors import InputError
 
-__all__ = ["KNOWN", "Directive", "head", "read_directives", "take_options"]
-
 _SHORT: Final[Mapping[str, str]] = {
     "a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
     "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",

@@ -21,8 +21,6 @@ from asa.spec.shell import SHELLS, interpreter_of
 from .base import Notes, near_or_all, read_text
 from .directives import Directive, head, read_directives, take_options
 
-__all__ = ["Script", "is_driver", "read_driver", "read_script", "refuse_drivers", "refuse_rescue"]
-
 _SBATCH = re.compile(r"(?:^|[(`&|!])\s*(?:(?:time|env|exec|\w+=\S*)\s+)*(sbatch)(?=\s)")
 _KEYWORD = re.compile(r"\s*(?:then|else|do|\{)(?=\s)")
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|declare\s+)?(\w+)(\+?)=(.*)", re.DOTALL)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Drawing", "read_dot", "read_mermaid"]
-
 _ID = r'(?:"(?:[^"\\]|\\.)*"|[\w.]+)'
 _EDGE = re.compile(rf"\s*({_ID})\s*->\s*({_ID})\s*(?:\[.*\])?\s*;?\s*")
 _NODE = re.compile(rf"\s*({_ID})\s*\[(.*)\]\s*;?\s*")

@@ -18,8 +18,6 @@ from asa.units import parse_memory
 from .base import Notes
 from .directives import Directive
 
-__all__ = ["TRANSLATED", "Needs", "parsed", "read_needs", "text_of"]
-
 _TRANSLATED_NAMES: Final = (
     "cpus-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres mem mem-per-cpu mem-per-gpu mincpus nodes "
     "ntasks ntasks-per-gpu ntasks-per-node tres-per-task"

@@ -22,8 +22,6 @@ from asa.workflow import Stage, Workflow
 from .base import Imported, Names, Notes, direct, generous_walltime_s, lpt_makespan_s, quantile, read_text
 from .graphs import Drawing, read_dot, read_mermaid
 
-__all__ = ["import_nextflow"]
-
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhd])")
 _ENDED_WELL: Final = {"COMPLETED", "CACHED", ""}

@@ -19,8 +19,6 @@ from .directives import KNOWN, Directive, head
 from .driver import Script, When, is_driver, read_driver, read_script, refuse_drivers, refuse_rescue
 from .needs import TRANSLATED, Needs, parsed, read_needs, text_of
 
-__all__ = ["import_scripts"]
-
 _DEFAULT_WALLTIME_S: Final = 3600.0
 _ENDLESS: Final = {"0", "-1", "infinite", "unlimited"}
 

@@ -29,8 +29,6 @@ from asa.workflow import Stage, Workflow
 from .base import Imported, Names, Notes, direct, read_text
 from .graphs import read_dot
 
-__all__ = ["import_snakemake"]
-
 _TARGET: Final = "all"
 _PLACEHOLDER_CORES: Final = 4
 _PLACEHOLDER_WALLTIME_S: Final = 3600.0

@@ -26,8 +26,6 @@ from asa.workflow import Stage, Workflow
 
 from .base import Imported, Names, Notes, direct, generous_walltime_s, lpt_makespan_s, read_text
 
-__all__ = ["Grouping", "Measured", "export_wfformat", "import_wfformat"]
-
 Grouping = Literal["category", "level", "chains"]
 """By what tasks are gathered into stages."""
 

@@ -11,8 +11,6 @@ from asa.waits import WaitForecast
 
 from .values import Shape, View
 
-__all__ = ["Allocation", "Phase", "workers_by_allocation"]
-
 
 class Phase(StrEnum):
     """Where an allocation stands."""

@@ -47,8 +47,6 @@ from .supervision import Supervision
 from .table import draw
 from .values import Decision, Shape
 
-__all__ = ["AsaCluster", "ProactiveAdaptive"]
-
 logger = logging.getLogger("asa.pool")
 
 _HERE = "local"  # the backend whose jobs are processes of this machine

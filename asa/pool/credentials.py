@@ -11,8 +11,6 @@ from distributed.security import Security
 
 from asa.errors import InputError, MissingExtraError
 
-__all__ = ["keep_credentials", "make_security"]
-
 _DAYS = 365
 
 

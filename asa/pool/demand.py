@@ -13,8 +13,6 @@ from .values import Needs, Shape, Wave
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskGroup, TaskPrefix, TaskState
 
-__all__ = ["longest_task_s", "read_demand"]
-
 _LIVE = ("no-worker", "queued", "processing")
 _UNFINISHED = ("waiting", *_LIVE)
 _NONE: Needs = frozenset()

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
     from distributed.security import Security
 
-__all__ = ["Departures"]
-
 logger = logging.getLogger("asa.pool")
 
 _RETRY_S = 5.0  # before workers whose results could not move are asked to leave again

@@ -23,8 +23,6 @@ from asa.waits import WaitForecast
 from .submission import PoolJobs
 from .values import Shape
 
-__all__ = ["Desk", "News"]
-
 _T = TypeVar("_T")
 
 logger = logging.getLogger("asa.pool")

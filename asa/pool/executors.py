@@ -14,8 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from asa.errors import InputError, MissingExtraError, UnavailableError
 
-__all__ = ["LOCAL", "Elsewhere", "executor_of"]
-
 LOCAL, _DASK, _POOL = "local", "dask:", "pool"
 
 _T = TypeVar("_T")

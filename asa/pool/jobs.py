@@ -12,8 +12,6 @@ from asa.backend import JobSpec
 
 from .values import Shape
 
-__all__ = ["WorkerJobs"]
-
 _DEATH_S = 120.0  # a worker that does not find its scheduler for so long ends
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskState
     from distributed.security import Security
 
-__all__ = ["KEEPER", "Keeper", "gather_on", "open_keeper", "sole_bytes"]
-
 KEEPER = "keeper"
 """Name of the worker that keeps results."""
 

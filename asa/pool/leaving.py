@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
     from distributed.worker import Worker
 
-__all__ = ["leave", "others_run", "throw_out"]
-
 _LEAVING: WeakKeyDictionary[Scheduler, int] = WeakKeyDictionary()  # how many leave whose results are copied
 _RAN: WeakKeyDictionary[Scheduler, bool] = WeakKeyDictionary()  # whether its memory manager did, before
 _LOOK_S = 0.1

@@ -11,8 +11,6 @@ from asa.core.drawing import new_figure, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_timeline"]
-
 _WAITS, _STARTS, _LIVES, _LEAVES, _BUSY = "#d9d9d9", "#f0e442", "#56b4e9", "#cc79a7", "#0072b2"
 _MOST_NAMED = 40
 _UNITS = ((7200.0, 3600.0, "hours"), (300.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))

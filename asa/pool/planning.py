@@ -28,8 +28,6 @@ from asa.waits import WaitForecast
 
 from .values import Decision, Needs, Rules, Shape, View, Wave
 
-__all__ = ["Rehearsal", "Slot", "decide", "drain_from_s", "rehearse", "surplus"]
-
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
 _MOST_DELAYS = 6  # moments at which asking is weighed, beside now

@@ -16,8 +16,6 @@ from .allocation import Allocation, Phase
 from .desk import News
 from .values import Rules, Shape
 
-__all__ = ["Roster"]
-
 logger = logging.getLogger("asa.pool")
 
 _MOST_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for

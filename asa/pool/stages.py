@@ -56,8 +56,6 @@ from .picture import draw_timeline
 if TYPE_CHECKING:
     from .cluster import AsaCluster
 
-__all__ = ["POOLED", "PoolOfStages", "StagesBackend"]
-
 POOLED = "+pool"
 """What the name of a site ends with whose jobs are tasks of a pool there: such waits are not the site's."""
 

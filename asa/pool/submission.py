@@ -16,8 +16,6 @@ from asa.exactly_once import AGAIN_S, TWIN, Attempt, Submitter
 from asa.observations import observation_of, queued
 from asa.waits import WaitForecast
 
-__all__ = ["PoolJobs"]
-
 logger = logging.getLogger("asa.pool")
 
 _UNSENT = "it was not wanted any more before it was sent"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
     from distributed.security import Security
 
-__all__ = ["Supervision"]
-
 logger = logging.getLogger("asa.pool")
 
 _LOOK_S = 1.0  # between looks at allocations and workers, if nothing is told before

@@ -10,8 +10,6 @@ from asa.units import format_duration
 
 from .allocation import Allocation, Phase
 
-__all__ = ["draw"]
-
 _STYLES = {
     Phase.ASKED: "dim",
     Phase.PENDING: "yellow",

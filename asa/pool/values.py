@@ -9,8 +9,6 @@ from typing import NamedTuple
 from asa.errors import InputError
 from asa.waits import WaitForecast
 
-__all__ = ["Decision", "Needs", "Rules", "Shape", "View", "Wave"]
-
 _RESOURCES = frozenset({"cores", "memory", "gpus"})
 
 Needs = frozenset[tuple[str, float]]

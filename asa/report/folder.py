@@ -11,8 +11,6 @@ from typing import Any
 from asa.errors import InputError
 from asa.report.page import Around, Link, Links, Page, Section, Text, render, told_by
 
-__all__ = ["INDEX", "check_ours", "free_name", "page_file", "write_folder"]
-
 INDEX = "index.html"
 _TITLE = "Results"
 

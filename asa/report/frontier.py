@@ -18,8 +18,6 @@ from asa.units import format_duration
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CHOSEN", "Candidate", "candidates_of", "frontier_figure", "frontier_letters", "interval_s"]
-
 CHOSEN = "*"
 """Stands for the chosen plan in a terminal."""
 

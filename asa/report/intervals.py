@@ -6,8 +6,6 @@ import math
 
 from asa.core.intervals import Interval
 
-__all__ = ["ends", "plain", "written"]
-
 
 def written(found: Interval, digits: int) -> str:
     """Write the bounds, no zero with a sign; nothing where there is no spread.

@@ -12,8 +12,6 @@ from asa.timeline import Timeline, timeline
 from asa.units import format_duration
 from asa.workflow import Workflow
 
-__all__ = ["run_page"]
-
 
 def run_page(
     name: str,

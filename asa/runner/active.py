@@ -19,8 +19,6 @@ from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Active", "Run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:

@@ -18,8 +18,6 @@ from asa.sites import OpenedSite
 from asa.strategies.base import lacking
 from asa.workflow import Stage, Workflow
 
-__all__ = ["bank_trouble", "check_bank", "check_commands", "check_text", "plan_run"]
-
 
 def plan_run(
     workflow: Workflow,

@@ -31,8 +31,6 @@ from asa.errors import BackendError, SubmitRejectedError
 from asa.waits import QueueEvent
 from asa.workflow import Stage
 
-__all__ = ["Beside", "BesideBackend", "with_local_stages"]
-
 _LOCAL = "local"
 _PREFIX = "local-"
 _OF_HERE = "local stages: "

@@ -21,8 +21,6 @@ from asa.runtimes import RunTimes, run_times_of
 from asa.strategies import load_strategy
 from asa.workflow import Workflow
 
-__all__ = ["drive"]
-
 
 def drive(
     folder: RunFolder,

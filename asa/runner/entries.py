@@ -15,24 +15,6 @@ from asa.backend import JobSpec, JobStatus
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage
 
-__all__ = [
-    "Accepted",
-    "Again",
-    "Begun",
-    "Entry",
-    "GivenUp",
-    "GivingUp",
-    "Intended",
-    "Refused",
-    "Retried",
-    "Stopped",
-    "Surplus",
-    "Told",
-    "Unsent",
-    "read_entry",
-    "write_entry",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Begun:

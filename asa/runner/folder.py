@@ -32,8 +32,6 @@ from asa.runner.wish import Wish
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Pulse", "RunFolder", "RunPlan", "default_runs_folder", "find_run", "list_runs", "run_paths"]
-
 _SCHEMA = 1
 _PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"

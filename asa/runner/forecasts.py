@@ -12,8 +12,6 @@ from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, WaitBank
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 
-__all__ = ["KnownForecast", "LearnedForecast", "NoForecast", "PlannedForecast"]
-
 _FEW_WAITS = 10
 _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
 

@@ -13,8 +13,6 @@ from asa.runner.entries import Entry, read_entry, write_entry
 
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # JSON has none of them in a line
 
-__all__ = ["Journal", "read_journal"]
-
 
 def read_journal(path: Path) -> tuple[list[Entry], int]:
     """Read the entries of a journal, and how many of its bytes hold them.

@@ -32,8 +32,6 @@ from asa.runner.submission import (
 from asa.runner.wish import Wish
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
 
-__all__ = ["Run", "RunResult", "run_all"]
-
 _SETTLE_S = 120.0
 _WIND_UP_S = 100.0
 

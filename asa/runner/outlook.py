@@ -19,18 +19,6 @@ from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, Plann
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
 
-__all__ = [
-    "MADE_UP",
-    "PlannedSpec",
-    "check_options",
-    "check_possible",
-    "check_strategy",
-    "forecast_of",
-    "plan_of",
-    "read_only_bank",
-    "view_of",
-]
-
 MADE_UP = "JOB-OF-"
 """What ids begin with of jobs that are not there yet; the first stage's name follows."""
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from asa.strategies.base import Phase, StageView
 from asa.workflow import Workflow
 
-__all__ = ["Stages"]
-
 _LEFT_OUT = frozenset({Phase.BLOCKED, Phase.SKIPPED})
 _OUT = _LEFT_OUT | {Phase.FAILED}
 _BAD = frozenset({Phase.FAILED, Phase.BLOCKED})

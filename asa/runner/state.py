@@ -57,8 +57,6 @@ from asa.workflow import Slot, Stage, Workflow
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-__all__ = ["ENDED_WELL", "Demand", "Job", "News", "Observation", "RunState"]
-
 ENDED_WELL = "EndedWell"
 """Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
 

@@ -11,18 +11,6 @@ from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Stopped
 from asa.strategies.base import PlannedJob
 
-__all__ = [
-    "cancel",
-    "catch_up",
-    "clean_up",
-    "clear_up",
-    "give_up_orphans",
-    "look_for_twins",
-    "submit",
-    "sweep",
-    "tell_cancellations",
-]
-
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
 
 

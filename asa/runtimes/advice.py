@@ -9,8 +9,6 @@ from typing import Literal
 from asa.runtimes.forecast import RunForecast
 from asa.units import round_walltime
 
-__all__ = ["WalltimeAdvice", "advise"]
-
 _SAFETY = 1.2  # of p99
 _LEAST_SAFETY = 1.1  # of the longest that was seen
 _FEWEST = 5  # runs for advice other than that a limit was hit

@@ -34,8 +34,6 @@ from asa.errors import InputError
 if TYPE_CHECKING:
     from asa.runtimes.log import RunTime
 
-__all__ = ["LEVELS", "RunForecast", "forecast_run"]
-
 LEVELS = (0.1, 0.5, 0.9, 0.99)
 """Probabilities whose quantiles a forecast states."""
 

@@ -25,8 +25,6 @@ from asa.core.store import Segment, SegmentFolder, decode, encode, refuse_later_
 from asa.errors import InputError, StateError
 from asa.runtimes.forecast import RunForecast, forecast_run
 
-__all__ = ["RunTime", "RunTimes"]
-
 _FOLDER = "runtimes"
 _FORMAT = "asa-run-times"
 _VERSION = 1

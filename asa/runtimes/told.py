@@ -15,8 +15,6 @@ from asa.runtimes.forecast import RunForecast
 from asa.runtimes.log import RunTime, RunTimes
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Expected", "expect", "run_times_of"]
-
 _P90_OF_NORMAL = 1.2816
 _MOST_SPREAD = 3.0
 

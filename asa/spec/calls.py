@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from asa.spec.shell import SHELLS, interpreter_of, read_shell
 
-__all__ = ["run_by", "submits_from_python"]
-
 T = TypeVar("T")
 
 

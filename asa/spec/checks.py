@@ -26,8 +26,6 @@ from asa.spec.shell import BUILTINS, FORMS, SHELLS, Program, ShellText, interpre
 from asa.units import format_duration, parse_duration, parse_memory
 from asa.workflow import Stage, Workflow
 
-__all__ = ["check_here"]
-
 _SYNTAX = re.compile(r"(?:line )?(\d+): (?:[Ss]yntax error: ?)?(.*)")
 _PLAIN = re.compile(r"[\w./=,:+@%^ \t-]+(?:(?:>>?|<)[ \t]*[\w./-]+[ \t]*)*")
 _RESERVED = frozenset((

@@ -12,8 +12,6 @@ import networkx as nx
 from asa.units import format_duration
 from asa.workflow import Stage, Workflow
 
-__all__ = ["draw_graph"]
-
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LETTERS = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"  # by the sum of the directions in which a line leaves
 _GAP = 2

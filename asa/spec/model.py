@@ -15,18 +15,6 @@ from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
 from asa.workflow import MOST_CORES, MOST_RETRIES, MOST_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
 
-__all__ = [
-    "DURATION_PATTERN",
-    "LOCAL_WALLTIME_S",
-    "MEMORY_PATTERN",
-    "PARAMETER_NAME",
-    "STORAGE_PATTERN",
-    "TEMPLATE_PATTERN",
-    "StageSettings",
-    "StageSpec",
-    "WorkflowSpec",
-]
-
 LOCAL_WALLTIME_S = 600.0
 """Walltime of a stage that runs where the client is and says none."""
 

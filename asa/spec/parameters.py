@@ -8,8 +8,6 @@ from typing import Any
 
 from asa.spec.places import Location
 
-__all__ = ["PLACEHOLDER", "Filled", "Parameter", "fill", "is_text_of_script", "read_as", "text_of"]
-
 Parameter = str | int | float | bool
 
 PLACEHOLDER = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*\}\}")

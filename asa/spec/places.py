@@ -10,8 +10,6 @@ from pathlib import Path
 
 from asa.core.documents import read_toml
 
-__all__ = ["Location", "Places"]
-
 Location = tuple[str | int, ...]
 """The way to a value: names of keys, and numbers of elements from 0."""
 

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from asa.errors import InputError, near
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec
 
-__all__ = ["Problem", "Severity", "means", "meant", "missing_of_stage", "of_model"]
-
 Severity = Literal["error", "warning", "note"]
 
 _MEANT = {

@@ -22,8 +22,6 @@ from asa.spec.places import Location, Places
 from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
 from asa.workflow import Stage, Workflow
 
-__all__ = ["Reading", "check_file", "load_workflow", "names_in", "near_parameter", "parameters_of", "read"]
-
 _MOST_BITS = 63  # as TOML has it
 _PAIR = re.compile(r"(\s*[\w.-]+\s*=\s*)(.*?)\s*")
 _LIST = re.compile(r"\[(.*)\]")

@@ -8,8 +8,6 @@ from typing import Any
 
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
 
-__all__ = ["SCHEMA_FILE", "SCHEMA_LINE", "schema_document", "schema_text"]
-
 SCHEMA_FILE = Path(__file__).parent.parent / "workflow.schema.json"
 """The schema as it is published with the package."""
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
-__all__ = ["BUILTINS", "FORMS", "SHELLS", "Program", "ShellText", "interpreter_of", "read_shell"]
-
 SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
 """Shells whose text is read."""
 

@@ -12,8 +12,6 @@ from asa.errors import InputError
 from asa.spec.parameters import PLACEHOLDER, is_text_of_script
 from asa.workflow import Stage, Workflow
 
-__all__ = ["write_workflow"]
-
 _BRACES = "open"  # the parameter that stands for two braces, where a command has what looks like a parameter
 _OPEN = f"{{{{{_BRACES}}}}}"
 _LONG = 80

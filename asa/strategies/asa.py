@@ -29,8 +29,6 @@ from .base import (
     StageView,
 )
 
-__all__ = ["AheadOfTime", "Asks", "Naive", "NaiveAsks", "NaiveHold", "Oracle"]
-
 _LOOKED_AHEAD = 64  # stages to be asked for later that are planned at a time, in the workflow's order
 
 

@@ -16,25 +16,6 @@ from asa.errors import InputError
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
-__all__ = [
-    "LEAST_HOLD_S",
-    "Cancellation",
-    "Forecast",
-    "ForecastKind",
-    "GrowthView",
-    "IdleAllowance",
-    "Keep",
-    "Phase",
-    "Plan",
-    "PlannedJob",
-    "RunView",
-    "Sizing",
-    "StageView",
-    "Strategy",
-    "lacking",
-    "load_strategy",
-]
-
 LEAST_HOLD_S = 10.0
 """An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
 

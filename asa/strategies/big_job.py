@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 
-__all__ = ["BigJob"]
-
 
 class BigJob:
     """Ask once, for the peak, for the sum of all stages (Section 2.2, equation 1): one wait, and idle cores."""

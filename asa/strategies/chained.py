@@ -6,8 +6,6 @@ from asa.backend import DependencyType
 
 from .base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 
-__all__ = ["Chained"]
-
 
 class Chained:
     """Submit the whole graph at the start, each job depending on those it follows.

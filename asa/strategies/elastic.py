@@ -32,8 +32,6 @@ from .growth import MOST_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_
 from .planning import Parts
 from .planning.outlook import fair_price_s, samples
 
-__all__ = ["Elastic"]
-
 
 @dataclass(frozen=True, slots=True)
 class Elastic:

@@ -22,8 +22,6 @@ from .base import (
     StageView,
 )
 
-__all__ = ["MOST_SPARE", "NOTICE_S", "Growth", "Watched", "predicted", "walltime_of", "width_of"]
-
 _LOOKED_AHEAD = 64  # times that a job needs more cores for which these are planned ahead
 _LOOK_S = 60.0  # between looks at what takes longer than expected
 NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .base import Forecast, ForecastKind, Keep, Plan, PlannedJob, RunView
 
-__all__ = ["PerStage"]
-
 
 class PerStage:
     """Ask for each stage's own cores when it is its turn (Section 2.2, equation 2): thrifty, and one wait a stage."""

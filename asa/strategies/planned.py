@@ -23,8 +23,6 @@ from .base import (
 from .growth import Growth, Watched, predicted
 from .planning import Aim, Job, Outlook, look_ahead, read_aim
 
-__all__ = ["Planned"]
-
 _AHEAD_S = 120.0  # of its turn, a job that gains nothing by coming early is submitted
 _SHORT_HOLD_S, _LONGEST_HOLD_S = 60.0, 4 * 3600.0
 

@@ -22,23 +22,6 @@ from asa.core.store import LineFile
 from asa.errors import InputError, JournalError, StateError
 from asa.pool.executors import Elsewhere
 
-__all__ = [
-    "CellLike",
-    "How",
-    "Kind",
-    "Progress",
-    "Workers",
-    "code_digest",
-    "counted",
-    "digest",
-    "fill",
-    "run_cells",
-    "sealed",
-    "silent",
-    "unsealed",
-    "workers",
-]
-
 Progress = Callable[[str, int, int], None]
 Workers = Processes | Elsewhere
 

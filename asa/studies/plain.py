@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["as_plain"]
-
 
 def as_plain(value: Any) -> Any:
     """Make lists of tuples, and None of what is no finite number.

@@ -25,24 +25,6 @@ if TYPE_CHECKING:
 
     from asa.report.page.drawing import Bar
 
-__all__ = [
-    "Figure",
-    "Look",
-    "Measure",
-    "Panel",
-    "Row",
-    "Series",
-    "Table",
-    "beside",
-    "console",
-    "draw",
-    "number",
-    "plus_minus",
-    "print_json",
-    "shares_of_best",
-    "stacked",
-]
-
 # ---------------------------------------------------------------------- numbers
 
 

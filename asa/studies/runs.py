@@ -12,8 +12,6 @@ from asa.runner import RunResult
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
-__all__ = ["figures", "measured", "one_by_one", "put_together", "refuse_wider", "typical"]
-
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 

@@ -16,19 +16,6 @@ import numpy as np
 
 from asa.core.intervals import Interval, as_ratio, beyond_chance, mean_interval, pooled_interval
 
-__all__ = [
-    "MARGIN",
-    "QUICK_BASE",
-    "THRIFTY",
-    "THRIFTY_BASE",
-    "RunLike",
-    "Standing",
-    "by_world",
-    "in_all",
-    "paired",
-    "standings",
-]
-
 QUICK_BASE, THRIFTY_BASE = "big-job", "per-stage"
 """Over whose makespan makespans are, and over whose core-hours and waits the other figures."""
 

@@ -19,8 +19,6 @@ from asa.studies.present import Row, Table, number
 from asa.studies.schedulers.study import SchedulerResults, SchedulerStanding
 from asa.studies.standings import MARGIN
 
-__all__ = ["of_paper", "of_schedulers"]
-
 _HEADINGS = {"twt_s": ("TWT, s", 0), "makespan_s": ("Makespan, s", 0), "core_hours": ("Core-hours", 0)}
 _ACCURACY = {
     "real_h": ("Real h", 1),

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from asa.backend import Adjustable, Backend, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step
 from asa.errors import JobNotFoundError, SubmitRejectedError
 
-__all__ = ["check_backend"]
-
 
 def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: bool = False) -> None:
     """Check that a backend keeps the contract.

@@ -23,8 +23,6 @@ from asa.waits import (
     exactly,
 )
 
-__all__ = ["check_estimator"]
-
 _Make = Callable[[Surroundings], WaitEstimator]
 _FromState = Callable[[Mapping[str, Any]], WaitEstimator]
 

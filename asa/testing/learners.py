@@ -12,8 +12,6 @@ import numpy as np
 from asa.core.documents import read_json
 from asa.estimators import WaitLearner, WaitObservation, at_least, at_most, exactly
 
-__all__ = ["check_learner"]
-
 _WAITS = [0.0, 30.0, 500.0, 500.0, 42_000.0, 3.0, 1e6, 500.0] * 6
 _MIXED: list[WaitObservation] = [
     exactly(300.0),

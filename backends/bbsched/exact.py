@@ -30,8 +30,6 @@ from .genetic import Genetic
 from .problem import Front, Problem
 from .system import Integers
 
-__all__ = ["MOST_JOBS", "MOST_SOLUTIONS", "Exact"]
-
 MOST_JOBS: Final = 62
 """A set of jobs is a number, and each has a bit of it."""
 MOST_SOLUTIONS: Final = 1 << 13

@@ -12,8 +12,6 @@ from typing import Any
 
 from asa.core.compiled import At, kernel
 
-__all__ = ["BUCKET", "FULL", "OUT_OF_WORK", "add_up", "attain", "grow", "plant", "search", "wasted"]
-
 BUCKET = 16
 """Labels in a leaf of the tree."""
 GLANCE = 4

@@ -21,8 +21,6 @@ from asa.errors import InputError
 from . import genetic_kernel as k
 from .problem import Front, Problem
 
-__all__ = ["Genetic"]
-
 _SCRAMBLE: Final = 0x9E3779B9
 
 

@@ -12,8 +12,6 @@ from asa.core.compiled import kernel
 
 from .exact_kernel import wasted
 
-__all__ = ["BITS", "evolve", "select"]
-
 BITS = 32
 _ALL = (1 << BITS) - 1
 

@@ -17,20 +17,6 @@ from .genetic import Genetic
 from .problem import Front, Problem, Selection, Window, values
 from .system import NODES, Free, Integers, System
 
-__all__ = [
-    "METHODS",
-    "SOLVERS",
-    "BBSched",
-    "Baseline",
-    "BinPacking",
-    "Constrained",
-    "Method",
-    "Solver",
-    "Weighted",
-    "load_method",
-    "load_solver",
-]
-
 _T = TypeVar("_T")
 
 

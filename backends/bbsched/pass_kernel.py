@@ -6,8 +6,6 @@ from typing import Any
 
 from asa.core.compiled import At, kernel
 
-__all__ = ["backfill", "fitting", "place", "shadow"]
-
 
 @kernel
 def fitting(jobs: Any, many: int, demand: Any, pools: int, limited: int, free: Any) -> int:

@@ -26,8 +26,6 @@ from asa.errors import InputError, UnknownNameError, near
 
 from .system import LARGEST, NODES, Free, Integers, System
 
-__all__ = ["Front", "Problem", "Selection", "Solution", "Window", "values"]
-
 
 class Window:
     """Jobs at the front of the queue, in order, and what each asks for.

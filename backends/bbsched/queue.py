@@ -15,8 +15,6 @@ from .methods import load_method, load_solver
 from .scheduler import WindowScheduler, make_load
 from .system import Integers, System
 
-__all__ = ["Queue", "bbsched"]
-
 _SPREAD = 8
 
 

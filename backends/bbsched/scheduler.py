@@ -33,8 +33,6 @@ from .methods import Method
 from .problem import Window
 from .system import NODES, Integers, System
 
-__all__ = ["BaseOrder", "WindowScheduler", "make_load"]
-
 BaseOrder = Literal["fcfs", "wfp"]
 """First come first served; or Cobalt's (wait / request)^3 x nodes, the highest first."""
 

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from asa.backends.simulated import SchedulerSite
 
-__all__ = ["BBSchedSite"]
-
 
 class BBSchedSite(SchedulerSite):
     """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with BBSched as the scheduler.

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError, UnknownNameError, near
 
-__all__ = ["LARGEST", "NODES", "Free", "Integers", "Kind", "System"]
-
 Integers = NDArray[np.int64]
 
 NODES: Final = "nodes"

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from .policy import Wish, sizes_from
+from asa.dmr.protocol import Wish
 
-__all__ = ["CG", "FS", "JACOBI", "N_BODY", "Application", "Job", "Kind", "amdahl", "sleep"]
+from .policy import sizes_from
 
 UNLIMITED_S = 365 * 86400.0
 """What Slurm's backfilling takes a job for that asks for no time."""

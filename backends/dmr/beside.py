@@ -18,8 +18,6 @@ from asa.waits import QueuedJob
 
 from . import policy
 
-__all__ = ["JobManager"]
-
 _MOST_JOBS = 1000
 _WHOLE = "whole nodes are given back here"
 

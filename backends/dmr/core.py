@@ -36,11 +36,11 @@ from asa.backends.simulated.cores.base import Fate, InPython, Told
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
+from asa.dmr.protocol import Action
+
 from .applications import Job, Kind
 from .mechanics import Costs, Resizer
-from .policy import Action, Answer, decide, sizes_from, unpromised
-
-__all__ = ["DmrCore"]
+from .policy import Answer, decide, sizes_from, unpromised
 
 Integers = NDArray[np.int64]
 

@@ -19,8 +19,6 @@ from asa.core.documents import read_json
 from asa.dmr.protocol import MOST_BYTES
 from asa.errors import InputError
 
-__all__ = ["Clerk", "Desk"]
-
 _LONGEST_PATH = 107  # that a Unix socket can have
 _HEAR_S = 10.0  # who connects says something by then
 _LOOK_S = 0.05

@@ -38,8 +38,6 @@ from . import policy
 from .desk import Desk
 from .mechanics import Ledger, Resizer
 
-__all__ = ["SOCKET", "LocalManager", "ManagedJob"]
-
 SOCKET = "socket"
 """What its socket is called, in its folder."""
 

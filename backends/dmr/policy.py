@@ -30,8 +30,6 @@ from math import ceil
 
 from asa.dmr.protocol import Action, Wish
 
-__all__ = ["Action", "Answer", "Wish", "decide", "next_check", "sizes_from", "unpromised"]
-
 _ROUNDING = 1e-9
 
 

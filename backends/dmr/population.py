@@ -19,12 +19,11 @@ import numpy as np
 from asa.backends.simulated.table import JobTable
 from numpy.typing import NDArray
 
+from asa.dmr.protocol import Wish
 from asa.errors import InputError
 
 from .applications import Application, Job, Kind
-from .policy import Wish, sizes_from
-
-__all__ = ["Jobs", "Population"]
+from .policy import sizes_from
 
 _FLEXIBLE = (Kind.MALLEABLE, Kind.EVOLVING, Kind.MOLDABLE)
 _PERCENT = 100

@@ -14,8 +14,6 @@ from .core import DmrCore
 from .mechanics import Checkpoints, Costs
 from .population import Population
 
-__all__ = ["Dmr", "Mode", "Resizing", "dmr"]
-
 Mode = Literal["sync", "async"]
 """Whether what is answered to a check is done at once, or at the next check (section 5.1)."""
 

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from asa.backends.simulated import SchedulerSite
 
-__all__ = ["DmrSite"]
-
 
 class DmrSite(SchedulerSite):
     """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, of whose jobs some are malleable.

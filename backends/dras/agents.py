@@ -12,8 +12,6 @@ from asa.backends.simulated.policies import QueueView
 from .network import Evaluator, Floats, Shape
 from .state import SCALE_S, Encoder, Integers
 
-__all__ = ["Actor", "draw"]
-
 
 class Actor:
     """Chooses by a network, which it never changes. It needs no PyTorch.

@@ -20,8 +20,6 @@ from asa.errors import InputError, MissingExtraError
 
 from .state import State
 
-__all__ = ["JOB_ROWS", "SLOPE", "Evaluator", "Floats", "Kind", "Shape", "forward", "initial", "pytorch"]
-
 Floats = NDArray[np.float32]
 Kind = Literal["pg", "dql"]
 

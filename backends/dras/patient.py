@@ -18,8 +18,6 @@ from .rewards import Cost
 from .scheduler import First, Hole, Mode, TwoLevels
 from .state import Integers
 
-__all__ = ["PATIENCE", "WINDOW", "Oldest", "Patient", "Pupil"]
-
 PATIENCE: Final = 0.4
 """Of the longest backlog, if not said otherwise: so the longest wait came to 1.0 to 1.6 of EASY's in our trials."""
 WINDOW: Final = 64

@@ -22,8 +22,6 @@ from .network import Floats
 from .scheduler import Hole
 from .state import Integers
 
-__all__ = ["COLUMNS", "HIDDEN", "Judge", "Outlook", "RankJudge", "first_ranks", "rank", "rank_arrays", "tell"]
-
 COLUMNS: Final = (
     "share of the nodes",
     "its logarithm",

@@ -20,19 +20,6 @@ from asa.errors import InputError, UnknownNameError, near
 
 from .state import Integers
 
-__all__ = [
-    "OBJECTIVES",
-    "Capability",
-    "Capacity",
-    "Cost",
-    "Forgone",
-    "Reward",
-    "Selection",
-    "Waiting",
-    "read_objective",
-    "read_reward",
-]
-
 OBJECTIVES: Final = ("waiting", "capability", "capacity")
 """See `read_objective`."""
 

@@ -17,17 +17,6 @@ from .scheduler import First, Mode, OneLevel, Selecting, TwoLevels
 from .state import Integers
 from .weights import Ranked, load_agent, shipped
 
-__all__ = [
-    "AtRandom",
-    "Knapsack",
-    "Largest",
-    "bin_packing",
-    "dras",
-    "knapsack",
-    "pack",
-    "random_fit",
-]
-
 
 class Largest:
     """Chooses the one of most nodes, the older of two (BinPacking)."""

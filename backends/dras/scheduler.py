@@ -14,8 +14,6 @@ from asa.errors import InputError
 from .rewards import Reward, Selection
 from .state import Integers
 
-__all__ = ["Chooser", "First", "Hole", "Mode", "OneLevel", "Selecting", "Student", "TwoLevels", "earliest"]
-
 
 class Mode(IntEnum):
     """How a job came to start."""

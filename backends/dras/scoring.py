@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError
 
-__all__ = ["Score", "run", "score", "slowdowns"]
-
 _SHORTEST_S: Final = 10  # shorter runs count as so long in the bounded slowdown
 
 

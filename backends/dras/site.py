@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from asa.backends.simulated import SchedulerSite
 
-__all__ = ["DrasSite"]
-
 
 class DrasSite(SchedulerSite):
     """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with a trained agent as the scheduler.

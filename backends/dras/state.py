@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError
 
-__all__ = ["SCALE_S", "Encoder", "Integers", "State"]
-
 Integers = NDArray[np.int64]
 
 SCALE_S = 6 * 3600

@@ -31,8 +31,6 @@ from .rewards import Cost, Reward
 from .scheduler import OneLevel, TwoLevels
 from .state import SCALE_S
 
-__all__ = ["Agent", "Ranked", "load_agent", "read_file", "save_agent", "shipped", "write_file"]
-
 _FORMAT: Final = "asa dras"
 _VERSION: Final = 1
 _HEADER: Final = "header"

@@ -36,8 +36,6 @@ from .explanations import ENDED_WELL, LOST, TWIN, advice
 from .feed import QueueFeed
 from .spool import Changes, Order, Spool, Standing, is_same_machine
 
-__all__ = ["JOB_VARIABLE", "LocalBackend", "start_server"]
-
 JOB_VARIABLE = "ASA_JOB_ID"
 """In which a job finds its id."""
 

@@ -27,8 +27,6 @@ from .spool import Order, Spool, Standing, host
 if TYPE_CHECKING:
     from .facility import LocalMachine
 
-__all__ = ["examine", "history"]
-
 _BUSY = 0.7
 _LEAST_FREE_BYTES = 100 << 20
 _LONGEST_PROBE_S = 30.0

@@ -6,8 +6,6 @@ from typing import Final
 
 from asa.backend import Advice
 
-__all__ = ["ENDED_WELL", "LOST", "TWIN", "advice"]
-
 LOST: Final = "Lost"
 """Reason of a job that vanished without an exit code."""
 

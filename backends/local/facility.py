@@ -22,8 +22,6 @@ from .explanations import advice
 if TYPE_CHECKING:
     from .backend import LocalBackend
 
-__all__ = ["LocalMachine", "LocalSettings", "cores_here", "default_spool"]
-
 _NOTES = ("jobs are processes of this machine, and nothing keeps them from using more than they asked for",)
 _SECRETS = frozenset({"SLURM_JWT"})
 _OF_A_JOB = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")  # in which the client may itself run

@@ -11,8 +11,6 @@ from asa.waits import QueuedJob, QueueEvent
 
 from .spool import Order, Spool, Standing
 
-__all__ = ["QueueFeed"]
-
 _What = Literal["submitted", "started", "left", "ended"]
 
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["MOST_JOBS", "Awaited", "foresee"]
-
 MOST_JOBS = 200
 """So many are looked ahead for; those behind them will hear in time."""
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from .spool import Order, process_space
 
-__all__ = ["NO_OUTPUT", "UNBEGUN_EXIT", "Doing", "begin", "boot", "code_of", "doing_of", "tell_session"]
-
 UNBEGUN_EXIT = 88
 """Exit code of a job's first process which could not write down that it began, or had a twin that did."""
 

@@ -27,8 +27,6 @@ from .outlook import MOST_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
 from .spool import MOST_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, Standing, locked, put, written
 
-__all__ = ["GRACE_S", "KEPT_S", "LINGER_S", "MOST_BESIDE", "Server", "main"]
-
 GRACE_S = 5.0
 """Who is told to end has so many seconds for it."""
 

@@ -35,21 +35,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = [
-    "MOST_CHANGES_BYTES",
-    "TROUBLE_BYTES",
-    "Changes",
-    "Order",
-    "Spool",
-    "Standing",
-    "host",
-    "is_same_machine",
-    "locked",
-    "process_space",
-    "put",
-    "written",
-]
-
 TROUBLE_BYTES = 512
 MOST_CHANGES_BYTES = 1 << 22
 

@@ -25,8 +25,6 @@ from .rusv import RUSV, Stores
 from .rusv_kernel import BEGIN, FOREVER
 from .system import System
 
-__all__ = ["Ask", "Cluster", "Placement", "TooMuchError"]
-
 _MOST_KNOWN = 10_000
 
 Integers = NDArray[np.int64]

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from .rusv import FOREVER, RUSV
 
-__all__ = ["OpenCcs", "OpenCcsCore", "openccs"]
-
 Integers = NDArray[np.int64]
 
 _FORGETS = 64

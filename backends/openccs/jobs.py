@@ -12,8 +12,6 @@ import numpy as np
 from .cluster import Placement
 from .requests import Kind, Request
 
-__all__ = ["Entry", "Job", "Phase", "entry_of", "job_of"]
-
 Entry = Mapping[str, Any]
 """A change of the plan as plain data, which JSON can hold."""
 

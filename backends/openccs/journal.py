@@ -17,8 +17,6 @@ from .limits import FreePool, Limit
 from .plan import Plan
 from .system import System
 
-__all__ = ["open_plan"]
-
 
 def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: Sequence[FreePool] = ()) -> Plan:
     """Make the plan that a journal tells of, and let it write down there what becomes of it.

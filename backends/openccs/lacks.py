@@ -24,8 +24,6 @@ from .rusv import RUSV
 from .system import System
 from .words import clock
 
-__all__ = ["Cause", "Holder", "Lack", "Meeting", "World", "amount", "resources_of"]
-
 _FEW = 3
 
 

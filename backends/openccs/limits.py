@@ -22,8 +22,6 @@ from .rusv import FOREVER, RUSV, Slot, Stores, cron_to_rusv
 from .rusv_kernel import BEGIN
 from .validity import Validity
 
-__all__ = ["HORIZON_S", "Access", "Consumers", "FreePool", "Items", "Limit"]
-
 HORIZON_S: Final = 366 * 86400
 """So long, at least, after the end of a request that starts at once, cron strings are followed.
 

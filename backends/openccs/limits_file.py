@@ -33,8 +33,6 @@ from .limits import Access, FreePool, Items, Limit
 from .system import read_toml
 from .validity import Validity
 
-__all__ = ["load_limits"]
-
 _LIMIT: Final = ("user", "group", "resource", "items", "duration", "area", "validity")
 _POOL: Final = ("name", "resource", "items", "validity", "access")
 _ACCESS: Final = ("users", "groups", "at_most", "duration")

@@ -12,8 +12,6 @@ from asa.core.compiled import kernel
 
 from .rusv_kernel import FOREVER, earliest, last_at
 
-__all__ = ["BLOCK", "FREE", "SCATTER", "book", "find_place", "forget_before", "fullest", "peaks"]
-
 FREE, SCATTER = 0, 1
 BLOCK = 32
 """Nodes of which the soonest change is kept."""

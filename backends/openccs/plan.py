@@ -18,8 +18,6 @@ from .requests import Request
 from .rusv import BEGIN, FOREVER
 from .system import System
 
-__all__ = ["Plan", "RefusedError"]
-
 
 class RefusedError(InputError):
     """A request cannot be accepted."""

@@ -33,23 +33,6 @@ from typing import Any, Final, Self
 from asa.errors import InputError, near
 from asa.units import format_walltime, parse_duration
 
-__all__ = [
-    "LARGEST",
-    "LATEST_S",
-    "STANDARD_KINDS",
-    "Arrangement",
-    "Chunk",
-    "Kind",
-    "Piece",
-    "Place",
-    "PointedError",
-    "Request",
-    "RequestError",
-    "Size",
-    "iso",
-    "moment",
-]
-
 LARGEST: Final = (1 << 60) - 1
 """No amount, and no sum of a job's amounts, may be larger."""
 LATEST_S: Final = 253_402_300_799

@@ -18,8 +18,6 @@ from asa.errors import InputError
 
 from . import rusv_kernel as k
 
-__all__ = ["BEGIN", "FOREVER", "RUSV", "Slot", "Stores", "cron_to_rusv"]
-
 BEGIN, FOREVER = k.BEGIN, k.FOREVER
 _NO_LIMIT = 1 << 60
 

@@ -11,23 +11,6 @@ from typing import Any
 
 from asa.core.compiled import kernel
 
-__all__ = [
-    "ADD",
-    "BEGIN",
-    "FOREVER",
-    "LEAST",
-    "MOST_USED",
-    "SUBTRACT",
-    "backfill",
-    "change",
-    "combine",
-    "earliest",
-    "fitting",
-    "last_at",
-    "repeat",
-    "within",
-]
-
 BEGIN = -(1 << 60)
 FOREVER = 1 << 60
 _ENDLESS = 1 << 60  # more items than there are of anything

@@ -6,8 +6,6 @@ from typing import Any
 
 from asa.backends.simulated import SimulatedSite
 
-__all__ = ["OpenCcsSite"]
-
 
 class OpenCcsSite(SimulatedSite):
     """A centre or a log as `asa.backends.simulated.SimulatedSite` has them, with OpenCCS as the scheduler.

@@ -17,8 +17,6 @@ from asa.units import parse_duration, parse_memory
 
 from .requests import STANDARD_KINDS, Kind
 
-__all__ = ["Admission", "Node", "Reserve", "System", "load_system", "oculus", "read_toml"]
-
 _GIB = 1 << 30
 _MOST = 1 << 50  # of a resource
 _NAME = re.compile(r"[^\s,:+=]+")

@@ -14,8 +14,6 @@ from asa.errors import InputError
 
 from .requests import LATEST_S, Piece, PointedError, iso, moment
 
-__all__ = ["Cron", "Validity", "ValidityError"]
-
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86400
 _WEEK_S: Final = 7 * _DAY_S

@@ -21,8 +21,6 @@ from .requests import Arrangement, Chunk, Request
 from .rusv import FOREVER, RUSV
 from .words import clock, names
 
-__all__ = ["Constraint", "Moment", "Why", "why"]
-
 
 @dataclass(frozen=True, slots=True)
 class Constraint:

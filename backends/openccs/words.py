@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from .requests import iso
 
-__all__ = ["IN_1973_S", "clock", "names"]
-
 IN_1973_S = 100_000_000
 """Who counts from the beginning of his plan does not come so far."""
 _DAY_S = 86_400

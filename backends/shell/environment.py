@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .script import ENTRY, is_utf8
 
-__all__ = ["carried", "inherited"]
-
 _OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
 _COERCED, _COERCED_TO = "LC_CTYPE", frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 

@@ -19,8 +19,6 @@ from asa.errors import InputError, UnavailableError
 
 from .script import is_utf8, traits
 
-__all__ = ["Kept", "Mark", "RunFolder"]
-
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
 

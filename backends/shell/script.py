@@ -26,19 +26,6 @@ from urllib.parse import quote, unquote
 from asa.backend import Step
 from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT
 
-__all__ = [
-    "ENTRY",
-    "TWIN_EXIT",
-    "UNABLE_EXIT",
-    "Payload",
-    "batch_script",
-    "file_name",
-    "is_utf8",
-    "job_name",
-    "token_of_file",
-    "traits",
-]
-
 TWIN_EXIT = 86
 """Exit code of a job that did not run its payload, for another job does, or did."""
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .engine import NEVER, Engine
+from .engine import Engine
 from .presets import WaitTarget
+from .table import NEVER
 from .workload import WorkloadModel
-
-__all__ = ["Measured", "Step", "calibrate", "measure"]
 
 _DAY = 86400
 _WARM_UP_DAYS = 7

@@ -15,8 +15,6 @@ from asa.errors import InputError
 
 from .table import LATEST_S, NEVER, JobTable
 
-__all__ = ["BURST_BUFFER", "Cluster", "Load", "Outage", "read_outages"]
-
 BURST_BUFFER: Final = "burst buffer"
 """The pool of a burst buffer, in GB: what jobs that ask for one take from."""
 

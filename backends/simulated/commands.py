@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .fitted import FittedWorkload
     from .workload import WorkloadModel
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Workload models: of the simulated centres, and of logs.", no_args_is_help=True)
 
 _System = Annotated[str, typer.Argument(help="hpc2n or uppmax.")]

@@ -35,9 +35,6 @@ from asa.backend import DependencyType, JobState
 from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 
-__all__ = ["NEVER", "ClientJob", "Engine", "JobTable", "Need"]
-
-
 _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
 
 

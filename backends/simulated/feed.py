@@ -12,8 +12,6 @@ from asa.waits import QueuedJob, QueueEvent
 from .engine import Engine
 from .table import UNSTARTED
 
-__all__ = ["QueueFeed"]
-
 _ENDED, _SUBMITTED, _STARTED = range(3)  # the order within a second
 _NONE = np.empty(0, dtype=np.int64)
 

@@ -24,8 +24,6 @@ from .machine import Machine
 from .swf import Trace
 from .table import JobTable
 
-__all__ = ["MARGINALS", "distances", "fit", "halves", "marginals", "offered_load"]
-
 _HOUR, _DAY, _WEEK = 3600, 86400, 7 * 86400
 _MONDAY = 4 * _DAY  # 1970-01-05
 

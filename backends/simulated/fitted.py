@@ -15,19 +15,6 @@ from asa.errors import InputError
 from .machine import Machine
 from .table import JobTable
 
-__all__ = [
-    "FOLLOWER_SIZES",
-    "LONGEST_CAMPAIGN",
-    "MOST_LOAD",
-    "WEEK_HOURS",
-    "FittedWorkload",
-    "Kind",
-    "Spread",
-    "place_of_run",
-    "quantile_table",
-    "run_at_place",
-]
-
 WEEK_HOURS = 168
 LONGEST_CAMPAIGN = 128
 """Campaigns of more jobs count as several."""

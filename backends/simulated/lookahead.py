@@ -45,8 +45,6 @@ from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObserva
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
 
-__all__ = ["FACTS", "OPINIONS", "QueueSimulation", "queue_simulation"]
-
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
     for jobs in ("machine", "partition", "unheld")

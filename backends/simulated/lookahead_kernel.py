@@ -14,33 +14,6 @@ from asa.core.compiled import At, kernel
 from .cores import fast_kernel as engine
 from .cores.heap import BITS, MASK, push
 
-__all__ = [
-    "ASKED",
-    "CORES",
-    "FACTS",
-    "FIELDS",
-    "FITS_SINCE",
-    "HELD_AFTER_S",
-    "HORIZON_S",
-    "MOST_CORES",
-    "ORDERS",
-    "OWN",
-    "PARTITION",
-    "SETS",
-    "SHAPE",
-    "SIMULATIONS",
-    "SINCE",
-    "SUBMIT",
-    "TICKET",
-    "UNHELD",
-    "USER",
-    "WHOLE",
-    "Visible",
-    "foresee",
-    "remaining_s",
-    "sort_by",
-]
-
 TICKET, SUBMIT, SINCE, CORES, ASKED, USER, SHAPE, PARTITION = range(8)
 """Columns of a table of jobs; a table is one vector, column after column. Waiting jobs have `FITS_SINCE` at `SINCE`."""
 FIELDS = 8

@@ -17,8 +17,6 @@ from asa.errors import InputError
 from .fitted import LONGEST_CAMPAIGN, MOST_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
 from .machine import Machine
 
-__all__ = ["load_model", "save_model"]
-
 _FORMAT = "asa workload"
 _VERSION = 1
 _MOST_ENTRIES = 10_000

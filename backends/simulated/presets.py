@@ -10,8 +10,6 @@ from asa.errors import InputError
 from .machine import SYSTEMS
 from .workload import WorkloadModel
 
-__all__ = ["PRESETS", "TARGETS", "WaitTarget", "preset"]
-
 
 @dataclass(frozen=True, slots=True)
 class WaitTarget:

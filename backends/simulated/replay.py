@@ -19,8 +19,6 @@ from asa.history import JobHistory
 from .cores.plain import schedule_short
 from .table import JobTable
 
-__all__ = ["PRESETS", "Rules", "preset_rules", "replay", "replayed"]
-
 # what plain Python may be given to do: a fraction of a second
 _SHORT = 60_000  # jobs
 _PATIENCE = 2_000_000  # looks at queued and running ones

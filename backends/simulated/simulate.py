@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .policies import CoreMaker
     from .swf import Trace
 
-__all__ = ["Schedule", "schedule", "simulate", "summary"]
-
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _PARTS_OF_A_FIGURE = 400
 _ROWS_AT_ONCE = 50_000

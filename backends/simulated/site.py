@@ -33,8 +33,6 @@ from .swf import Trace, read_swf
 from .table import NEVER, UNSTARTED, JobTable
 from .workload import WorkloadModel
 
-__all__ = ["PlanningBackend", "SchedulerSite", "SimulatedBackend", "SimulatedSite"]
-
 _DAY = 86400
 _TWIN_EXIT = 86
 _GB = 10**9

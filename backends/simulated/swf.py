@@ -21,8 +21,6 @@ from asa.history import JobHistory, opened
 
 from .table import LATEST_S, LONGEST_S, MOST_CORES, JobTable
 
-__all__ = ["Trace", "read_history", "read_swf", "write_swf"]
-
 # The columns of a row that are read, by their place among the 18 fields of SWF, counted from 0.
 _ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 2, 3, 4, 7, 8
 _MEMORY, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION = 9, 10, 11, 12, 14, 15

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from asa.errors import InputError
 
-from .engine import JobTable
 from .machine import Machine
+from .table import JobTable
 
 __all__ = ["ROUND_REQUESTS_S", "WorkloadModel"]
 

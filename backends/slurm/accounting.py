@@ -19,8 +19,6 @@ from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 from asa.units import parse_duration
 
-__all__ = ["SACCT_COMMAND", "read_history"]
-
 SACCT_COMMAND = (
     "SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-90days"
     " -o Cluster,JobID,User,Partition,Submit,Eligible,Start,End,State,TimelimitRaw,ReqCPUS,Reservation,Reason"

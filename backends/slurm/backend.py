@@ -37,8 +37,6 @@ from .states import ended_as
 from .tracking import TrackedJob
 from .wishes import filled
 
-__all__ = ["JobDefaults", "SlurmBackend"]
-
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
 _LONGEST_FILE_NAME = 200
 _LEAST_SLEEP_S = 0.001

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["ClockOffset"]
-
 _MOST_S = 86400.0
 
 

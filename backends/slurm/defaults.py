@@ -11,8 +11,6 @@ from pathlib import Path
 
 from asa.backends.shell.environment import carried, inherited
 
-__all__ = ["JobDefaults"]
-
 _OF_SLURM = ("SLURM", "SBATCH_", "SRUN_", "SALLOC_")
 _IN_A_JOB = "SLURM_JOB_ID"
 _TOKEN = "SLURM_JWT"  # noqa: S105 - the name of its variable

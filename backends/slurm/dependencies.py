@@ -12,8 +12,6 @@ from asa.errors import SubmitRejectedError
 from .link import SlurmRecord
 from .states import ended_as
 
-__all__ = ["Passed", "is_unmet", "pass_on"]
-
 
 @dataclass(frozen=True, slots=True)
 class Passed:

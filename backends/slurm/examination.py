@@ -18,8 +18,6 @@ from .probe import Prober, Revelation
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
 from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 
-__all__ = ["Examiner", "considerate_poll_s"]
-
 _LISTED_PARTITIONS = 8
 _LOOKED_AT = 4  # own jobs of a typical run
 _LOOKS = 3

@@ -8,8 +8,6 @@ from . import reasons
 from .refusals import LIMIT_NAME
 from .tracking import IGNORED_DEPENDENCY, TWIN, VANISHED
 
-__all__ = ["advice"]
-
 _ADVICE = {
     TWIN: Advice(
         "Another job with the same payload came first, so this one ran nothing.",

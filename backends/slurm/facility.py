@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .backend import SlurmBackend
     from .rest import TokenSource
 
-__all__ = ["SlurmCommands", "SlurmFacility", "SlurmRest"]
-
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (

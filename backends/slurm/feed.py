@@ -12,8 +12,6 @@ from asa.waits import QueuedJob, QueueEvent
 from .link import SlurmRecord
 from .states import status_of
 
-__all__ = ["QueueFeed"]
-
 _NO_LIMIT_S = 7 * 86400.0  # stands for no limit, as it does in histories
 
 

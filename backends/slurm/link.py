@@ -14,8 +14,6 @@ from typing import Protocol
 
 from asa.demands import Demands
 
-__all__ = ["SlurmAbout", "SlurmJob", "SlurmLink", "SlurmNode", "SlurmPartition", "SlurmRecord", "count_gpus"]
-
 _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 

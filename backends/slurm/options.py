@@ -17,8 +17,6 @@ from asa.units import parse_memory
 
 from .link import SlurmJob
 
-__all__ = ["Keys", "checked", "keys_of_38", "keys_of_40", "rest_keys", "unsaid", "variables"]
-
 Keys = Mapping[str, Callable[[str], dict[str, Any]]]
 """How to say each option to slurmrestd: from its value, which is empty if it has none, to keys of the job."""
 

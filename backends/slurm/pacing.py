@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Pacer", "interval_s"]
-
 _SHARE = 0.1  # of the time since something changed: what was quiet for an hour may be seen six minutes late
 _JITTER = 0.1
 _MOST_BACK_OFF_S = 60.0  # who comes back is greeted within a minute

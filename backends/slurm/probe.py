@@ -14,8 +14,6 @@ from asa.errors import BackendError, JobNotFoundError, SubmitDeferredError, Subm
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .settings import SlurmSettings
 
-__all__ = ["Prober", "Revelation", "clock_offset_s"]
-
 _BEGINS_S = 3600
 _WAIT_S = 75.0  # the scheduler's pass in which an age is set comes once a minute at least
 _LOOK_S = 1.0

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 
 from asa.backend import Advice
 
-__all__ = ["Kind", "advice", "kind"]
-
 Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed", "unknown"]
 """What a reason calls for.
 

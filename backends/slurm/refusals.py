@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["LIMIT_NAME", "Meaning", "meaning_of"]
-
 
 class Meaning(Enum):
     """What became of a submission."""

@@ -8,8 +8,6 @@ from asa.backends.shell.script import Payload
 from asa.backend import JobSpec, Step
 from asa.payload import SHORT_EXIT
 
-__all__ = ["LONGEST_SCRIPT_BYTES", "batch_script", "before_step"]
-
 LONGEST_SCRIPT_BYTES = 4 << 20
 """Slurm takes no longer script, unless its administrators set `max_script_size`."""
 

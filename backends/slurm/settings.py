@@ -19,8 +19,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from asa.errors import InputError
 from asa.units import parse_duration
 
-__all__ = ["DEFAULT_POLL_S", "CommandSettings", "RestSettings", "SlurmSettings", "check"]
-
 DEFAULT_POLL_S = 2.0
 
 _YES_OR_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

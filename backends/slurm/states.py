@@ -9,8 +9,6 @@ from asa.backend import JobState, JobStatus
 from .link import SlurmRecord
 from .reasons import kind
 
-__all__ = ["HELD", "ended_as", "status_of"]
-
 HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
 _KEPT_BACK = HELD | {"Dependency", "DependencyNeverSatisfied", "BeginTime"}
 

@@ -11,8 +11,6 @@ from asa.errors import InputError
 from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
-__all__ = ["age_accrues", "capabilities", "default_partition", "kills_invalid", "partition_limits"]
-
 
 def age_accrues(told: Mapping[str, str]) -> bool | None:
     """Say whether a job gains rank while a dependency keeps it back, from slurm.conf; None if it does not tell.

@@ -15,8 +15,6 @@ from asa.errors import UnavailableError
 from .link import SlurmRecord
 from .states import HELD, status_of
 
-__all__ = ["ENDED_WELL", "IGNORED_DEPENDENCY", "TWIN", "VANISHED", "TrackedJob"]
-
 ENDED_WELL: Final = "EndedWell"
 """Reason of a job whose payload ended well, though Slurm has it down as ended otherwise, and starts no dependents."""
 TWIN: Final = "Twin"

@@ -9,8 +9,6 @@ from typing import Final
 from .link import SlurmJob
 from .options import checked, unsaid
 
-__all__ = ["filled", "wished_options", "wished_settings"]
-
 _SETTINGS: Final = {
     "account": "SBATCH_ACCOUNT",
     "partition": "SBATCH_PARTITION",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Around", "Column", "Figure", "Folded", "Link", "Links", "Page", "Part", "Section", "Table", "Text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -10,8 +10,6 @@ from html import escape
 from asa.timeline import Lane, Timeline
 from asa.units import format_duration
 
-__all__ = ["GANTT", "Bar", "Dot", "bars", "curves", "dots", "gantt", "kiviat", "strips"]
-
 GANTT = (
     "A row for each job, in the order in which they were submitted: a dependency keeps it back (ruled), it waits in "
     "the queue (striped), holds cores that do nothing (dotted), runs its stages (a colour each). The diamond is when "

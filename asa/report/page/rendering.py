@@ -20,8 +20,6 @@ from .document import Around, Column, Figure, Folded, Links, Page, Table, Text
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["check_installed", "render", "told_by"]
-
 _NOTHING = "\N{EN DASH}"
 _SEARCHED = 12
 _WORDY = 30

@@ -20,8 +20,6 @@ from asa.workflow import Workflow
 from .parts import Block, Parts
 from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
 
-__all__ = ["Aim", "Outlook", "UnderWay", "look_ahead"]
-
 WHOLE_STAGES = 60
 """Up to so many stages without a job are planned at a time."""
 

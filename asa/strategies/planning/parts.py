@@ -22,8 +22,6 @@ from asa.strategies.growth import MOST_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
 
-__all__ = ["Block", "Parts", "Series", "take_apart"]
-
 _GROWTH = Growth()
 _SPARE_LEVEL = 0.9  # probability with which the wait for more cores does not exceed what a job may stand still
 

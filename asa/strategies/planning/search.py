@@ -27,21 +27,6 @@ from asa.strategies.base import Keep
 
 from .parts import Block, Parts, Series
 
-__all__ = [
-    "SAMPLES",
-    "Job",
-    "Question",
-    "Samples",
-    "Sketch",
-    "aged",
-    "frontier",
-    "mode_of",
-    "priced_frontier",
-    "runs_s",
-    "search",
-    "sketch_of",
-]
-
 SAMPLES = 48
 """Equally likely values that stand for what is not certain."""
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from asa.estimators.algorithm1 import Asa, Policy
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 
-__all__ = ["POLICIES", "Convergence", "converge"]
-
 POLICIES: tuple[Policy, ...] = ("default", "greedy", "tuned")
 _ITERATIONS, _PERIOD = 1000, 200
 _IN_A_ROW = 5

@@ -9,8 +9,6 @@ from asa.report.page import Figure
 from asa.report.page.drawing import curves
 from asa.studies.accuracy.convergence import Convergence
 
-__all__ = ["convergence_figures", "followed"]
-
 
 def convergence_figures(convergences: Sequence[Convergence]) -> list[Figure]:
     """Draw what each policy predicts beside what came true, for the first course of waits.

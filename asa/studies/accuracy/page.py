@@ -25,8 +25,6 @@ from asa.studies.accuracy.table import (
 )
 from asa.waits import LEVELS
 
-__all__ = ["accuracy_page"]
-
 _DRAWN = 4
 _HOLDS = 0.05
 

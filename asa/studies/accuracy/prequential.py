@@ -20,8 +20,6 @@ from asa.errors import InputError
 from asa.history import JobHistory
 from asa.waits import LEVELS, QueuedJob, Surroundings, WaitEstimator, WaitObservation, at_least, exactly
 
-__all__ = ["Forecasts", "MakeEstimator", "Timeline", "oracle", "prequential", "sees_queue"]
-
 MakeEstimator = Callable[[Surroundings], WaitEstimator]
 """What the entry points of the group ``asa.estimators`` are."""
 

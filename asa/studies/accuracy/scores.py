@@ -18,19 +18,6 @@ from asa.studies.accuracy.prequential import Forecasts, Timeline
 from asa.studies.plain import as_plain
 from asa.waits import LEVELS
 
-__all__ = [
-    "Course",
-    "Score",
-    "block_range",
-    "closest",
-    "judge",
-    "log10_errors",
-    "pinball",
-    "regret_bound",
-    "rounds_ended",
-    "within_factor",
-]
-
 _DELTA = 0.05  # Theorem 1 holds with at least the probability 1 - delta
 _BLOCKS = 10
 _FEWEST_OF_A_BLOCK = 10  # shares of fewer jobs are noise

@@ -17,8 +17,6 @@ from asa.errors import InputError, TraceError
 from asa.history import opened
 from asa.studies.accuracy.scores import Score
 
-__all__ = ["StartEstimates", "read_start_estimates", "score_start_estimates"]
-
 _HEADER_BYTES = 1 << 16
 _TRUE, _ESTIMATE, _DIFFERENCE = "true_start_time", "estimate_start_time", "diff_in_s"
 

@@ -13,8 +13,6 @@ from asa.studies.accuracy.scores import Score, judge
 from asa.studies.harness import counted, run_cells
 from asa.waits import Surroundings
 
-__all__ = ["evaluate", "installed"]
-
 
 def installed(
     names: Sequence[str] | None = None,

@@ -16,23 +16,6 @@ from asa.studies.accuracy.scores import Score
 from asa.studies.present import Figure, Look, Panel, Row, Series, Table
 from asa.waits import LEVELS
 
-__all__ = [
-    "ACCURACY",
-    "ACCURACY_NOTE",
-    "BEST_NOTE",
-    "COST",
-    "COST_NOTE",
-    "REFERENCES",
-    "SECONDS",
-    "SECONDS_NOTE",
-    "ScoreMeasure",
-    "best_of",
-    "by_geometry",
-    "draw",
-    "render",
-    "short_names",
-]
-
 REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
 _HERO = "asa"
 _MOST_GEOMETRIES = 20

@@ -17,8 +17,6 @@ from asa.units import MOST_JOBS, MOST_PROCESSES
 if TYPE_CHECKING:
     from asa.studies.bbsched.workloads import Workload
 
-__all__ = ["app"]
-
 _MOST_WINDOW = 1000
 _MOST = 1_000_000
 _MOST_SEEDS = 1000

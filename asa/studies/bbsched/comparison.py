@@ -21,8 +21,6 @@ from asa.errors import InputError
 from asa.studies.bbsched.workloads import BUFFER, SSD, Workload, is_normal
 from asa.studies.harness import run_cells
 
-__all__ = ["Case", "Outcome", "Part", "compare", "methods_for", "run_case"]
-
 _SIZES = (1, 9, 128, 256, 512, 1024)
 _BUFFERS_GB = (0, 1, 20_000, 50_000, 100_000, 200_000)
 _RUNS_S = (0, 600, 3600, 3 * 3600, 6 * 3600, 12 * 3600)

@@ -15,8 +15,6 @@ from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem
 from asa.errors import InputError
 
-__all__ = ["Distance", "gd_curve", "generational_distance"]
-
 
 def generational_distance(found: ArrayLike, true: ArrayLike, whole: ArrayLike = 1) -> float:
     """Average the distances of solutions from those of the true front that are nearest (Section 3.2.3).

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from .tables import By
 
-__all__ = ["BEST", "CHANGES", "FIGURES", "PART_CHANGES", "WINDOW"]
-
 WINDOW = 20
 """Jobs that are looked at together, where the paper does not say otherwise."""
 

@@ -26,8 +26,6 @@ from .tables import (
     values,
 )
 
-__all__ = ["STYLES", "draw_all", "draw_curve"]
-
 # Families of methods share a colour, and differ in their lines and hatches.
 STYLES: Final = {
     "baseline": Look("#000000", (0, (4, 2))),

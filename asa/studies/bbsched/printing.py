@@ -41,8 +41,6 @@ from .tables import (
 )
 from .windows import DECIDERS, Timing
 
-__all__ = ["print_comparison", "print_curve", "print_timings"]
-
 _WIDE = 100
 _BREAKDOWNS: Mapping[By, str] = {
     "by_nodes": "nodes",

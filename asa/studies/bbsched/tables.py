@@ -16,32 +16,6 @@ from asa.studies.present import Measure, shares_of_best
 from .comparison import Outcome, Part
 from .paper import WINDOW
 
-__all__ = [
-    "BASELINE",
-    "MEASURES",
-    "SSD_MEASURES",
-    "By",
-    "Grid",
-    "Rank",
-    "area",
-    "arrange",
-    "breakdown",
-    "change",
-    "flat",
-    "has_ssd",
-    "kiviat",
-    "label",
-    "machines",
-    "methods_of",
-    "of_machine",
-    "part_change",
-    "shown",
-    "solvers_of",
-    "standings",
-    "values",
-    "windows_of",
-]
-
 BASELINE: Final = "baseline"
 _TIE: Final = 0.01
 

@@ -19,8 +19,6 @@ from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import NEVER, JobTable
 from asa.studies.bbsched.workloads import Workload
 
-__all__ = ["DECIDERS", "Decider", "Timing", "fullest", "harvest", "time_decisions"]
-
 _TRIES = 3
 
 

@@ -35,18 +35,6 @@ from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 from asa.errors import InputError, UnknownNameError, near
 
-__all__ = [
-    "BUFFER",
-    "CORI_DAYS",
-    "NAMES",
-    "SSD",
-    "Workload",
-    "cori",
-    "is_normal",
-    "load_workloads",
-    "theta",
-]
-
 BUFFER: Final = BURST_BUFFER
 SSD: Final = "ssd"
 NAMES: Final = (

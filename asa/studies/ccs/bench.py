@@ -18,8 +18,6 @@ from asa.backends.openccs.requests import Request
 from asa.backends.openccs.system import oculus
 from asa.core.documents import read_json
 
-__all__ = ["Effort", "PlannerFigure", "Speed", "filled", "measure", "requests"]
-
 _MIX = (
     # cores, share of jobs, hours: Example 3's walltimes over their accuracy, which is what was asked for
     (16, 0.400, 24),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from asa.backends.openccs.why import Why
     from asa.studies.ccs.request_file import Made
 
-__all__ = ["app"]
-
 _NARROW = 100
 _OCULUS = "oculus"
 

@@ -14,8 +14,6 @@ from asa.backends.openccs.core import OpenCcsCore
 from asa.backends.simulated.swf import Trace, write_swf
 from asa.backends.simulated.table import NEVER
 
-__all__ = ["Class", "Drift", "drift", "run_log"]
-
 _FLOOR_S = 10.0  # shorter waits are taken to be as long, where they are compared by ratio
 _CLASSES_S = (0, 600, 3600, 4 * 3600, 24 * 3600)
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .bench import PlannerFigure, Speed
     from .drift import Class, Drift
 
-__all__ = ["bench", "drift"]
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object, and no table.")]
 
 

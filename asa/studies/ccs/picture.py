@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from asa.backends.openccs.plan import Plan
 
-__all__ = ["draw_plan"]
-
 _DAY_S = 86_400
 _MOST_ROWS = 64
 _MOST_TICKS = 9

@@ -22,8 +22,6 @@ from asa.core.documents import read_text
 from asa.errors import InputError, near
 from asa.units import format_duration, parse_duration
 
-__all__ = ["SCHEMA", "STYLES", "Asked", "Given", "Made", "last_moment", "moment_of", "read_given"]
-
 SCHEMA = 1
 _OCULUS = "oculus"
 _AT = re.compile(r"\s*at=(\S*)")

@@ -10,8 +10,6 @@ from asa.report.page.drawing import Bar
 from asa.studies.compare.study import CompareRun, group
 from asa.studies.present import Figure, Look, Panel, draw, stacked
 
-__all__ = ["makespan_bars", "makespans_by_stage"]
-
 
 def makespans_by_stage(runs: Sequence[CompareRun]) -> dict[str, dict[str, Bar]]:
     """Say what the mean makespan consists of: the waits and run times of the stages that it hung on.

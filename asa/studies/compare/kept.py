@@ -18,8 +18,6 @@ from asa.studies.harness import sealed, unsealed
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["KeptComparison"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptComparison:

@@ -11,8 +11,6 @@ from asa.studies.compare.figures import makespans_by_stage
 from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import Cell, cells_of, normalised_averages, sentence
 
-__all__ = ["comparison_page"]
-
 _MEASURES = (
     ("makespan_s", "Makespan, s", 0),
     ("twt_s", "Waiting, s", 0),

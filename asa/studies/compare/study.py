@@ -20,15 +20,6 @@ from asa.studies.runs import one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
 
-__all__ = [
-    "CompareRun",
-    "Comparison",
-    "compare",
-    "group",
-    "workflow_maker",
-]
-
-
 _FIGURES = ("twt_s", "makespan_s", "execution_s", "core_hours", "overhead_core_hours", "hits", "misses", "undecided",
             "resubmissions")  # fmt: skip
 

@@ -16,8 +16,6 @@ from asa.studies.compare.study import CompareRun, group
 from asa.studies.paper.verdicts import average_above_best
 from asa.studies.present import Row, Table
 
-__all__ = ["Cell", "cells_of", "normalised_averages", "render", "sentence"]
-
 _COLUMNS: dict[str, tuple[str, Callable[[RunMetrics], float], bool, int]] = {
     # key: heading, value, smaller is better, decimals
     "twt_s": ("TWT s", lambda m: m.twt_s, True, 0),

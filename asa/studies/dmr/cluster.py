@@ -22,10 +22,9 @@ from heapq import heappop, heappush
 
 from asa.backends.dmr.applications import Job
 from asa.backends.dmr.mechanics import Costs, Ledger, Resizer
-from asa.backends.dmr.policy import Action, Answer, decide, next_check, unpromised
+from asa.backends.dmr.policy import Answer, decide, next_check, unpromised
+from asa.dmr.protocol import Action
 from asa.errors import InputError
-
-__all__ = ["Cluster", "Record", "Resize", "Scheduling"]
 
 
 @dataclass(frozen=True, slots=True)

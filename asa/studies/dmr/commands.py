@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .study import Study
     from .tables import PaperRow
 
-__all__ = ["app"]
-
 _SCHEMA = 1
 _MOST_JOBS = 10_000
 _ACTIONS = {

@@ -29,8 +29,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-__all__ = ["ARRIVAL_S", "Rigid", "draw"]
-
 ARRIVAL_S = 10.0
 EMPHASIS = 3.0
 _SIZE_ORDER, _REPEAT_ORDER = 1.5, 2.5

@@ -26,8 +26,6 @@ from asa.studies.dmr.cluster import Cluster, Scheduling
 from .paper import TABLE_4
 from .workloads import measure, throughput
 
-__all__ = ["fit_times", "misfit"]
-
 _STEP = 0.1
 _ROUNDS = 5
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TABLE_2", "TABLE_3", "TABLE_4", "TABLE_4_MEASURES"]
-
 TABLE_2 = {
     # version: actions a job, and their average seconds, in a workload of 400 jobs
     "synchronous": {"none_s": 0.0094, "expands": 0.125, "expand_s": 0.423, "shrinks": 0.485, "shrink_s": 0.425},

@@ -10,8 +10,6 @@ from asa.studies.present import Figure, Look, Panel, Series, beside, draw
 from .series import Evolution, JobPair
 from .study import Study
 
-__all__ = ["draw_differences", "draw_evolution", "draw_gains", "draw_jobs"]
-
 _LOOKS = {
     "fixed": Look("#0072b2"),
     "flexible": Look("#d55e00"),

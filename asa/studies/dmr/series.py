@@ -9,8 +9,6 @@ from itertools import accumulate
 
 from asa.studies.dmr.cluster import Record
 
-__all__ = ["Evolution", "JobPair", "compare", "evolution"]
-
 
 @dataclass(frozen=True, slots=True)
 class Evolution:

@@ -20,8 +20,6 @@ from asa.core.documents import read_json
 from asa.errors import InputError, UnavailableError
 from asa.units import MOST_CORES, MOST_PROCESSES
 
-__all__ = ["beside", "serve", "submit"]
-
 _ANSWER_S = 10.0
 _OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables in which a job finds its id
 

@@ -9,14 +9,12 @@ from typing import Literal
 
 from asa.backends.dmr.applications import Kind
 from asa.backends.dmr.mechanics import Costs
-from asa.backends.dmr.policy import Action
+from asa.dmr.protocol import Action
 from asa.studies.dmr.cluster import Cluster, Record
 from asa.studies.harness import run_cells
 from asa.studies.runs import put_together
 
 from .workloads import PRELIMINARY_JOBS, THROUGHPUT_JOBS, Measures, measure, preliminary, throughput
-
-__all__ = ["VERSIONS", "Actions", "Study", "Version", "Which", "WorkloadOutcome", "run_workload", "study"]
 
 Which = Literal["preliminary", "throughput"]
 Version = Literal["fixed", "synchronous", "asynchronous"]

@@ -14,8 +14,6 @@ from asa.core.intervals import Interval, mean_interval, statistic_interval
 from .paper import TABLE_2, TABLE_3, TABLE_4, TABLE_4_MEASURES
 from .study import VERSIONS, Actions, Study, Version, Which
 
-__all__ = ["PaperRow", "table_2", "table_3", "table_4"]
-
 Means = NDArray[np.float64]
 
 

@@ -21,17 +21,6 @@ from asa.studies.dmr.cluster import Record
 
 from .feitelson import draw
 
-__all__ = [
-    "NODES",
-    "PRELIMINARY_JOBS",
-    "THROUGHPUT_JOBS",
-    "Measures",
-    "Workload",
-    "measure",
-    "preliminary",
-    "throughput",
-]
-
 NODES = 64
 PRELIMINARY_JOBS = (10, 25, 50, 100, 200, 400)
 THROUGHPUT_JOBS = (50, 100, 200, 400)

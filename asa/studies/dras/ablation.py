@@ -19,8 +19,6 @@ from asa.studies.dras.training import PHASES, PROXIMAL_SMALL, Config, Phase, Tra
 
 from .evaluation import MethodOutcome, Split, evaluate
 
-__all__ = ["ABLATION", "BRIEF", "FULL", "UNTRAINED", "Variant", "ablation"]
-
 FULL: Final = "full"
 UNBOUNDED: Final = 1e9
 """A patience that nobody's wait comes to."""

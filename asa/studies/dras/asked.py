@@ -33,24 +33,6 @@ from asa.studies.dras.training import (
 
 from .evaluation import Split, split, trace_of
 
-__all__ = [
-    "AGENTS",
-    "CONFIGS",
-    "Order",
-    "best_of",
-    "check",
-    "check_known",
-    "config_of",
-    "days_of",
-    "fill",
-    "kind_of",
-    "material_of",
-    "on_few_cores",
-    "reward_of",
-    "sized",
-    "tested_days",
-]
-
 AGENTS: Final = ("ppo", "pg", "dql", "decima")
 CONFIGS: Final = ("small", "paper")
 _SYSTEMS: Final = ("hpc2n", "uppmax")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .asked import Order
     from .evaluation import MethodOutcome, Split
 
-__all__ = ["app"]
-
 _SCHEMA = 1
 _ORDERS: Final[tuple[tuple[Phase, ...], ...]] = (
     ("sampled", "real", "synthetic"),

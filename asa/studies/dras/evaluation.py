@@ -28,21 +28,6 @@ from asa.errors import InputError
 from asa.studies.dras.ppo import Proximal, ProximalLearning
 from asa.studies.dras.training import Material, Varied, add_jobs
 
-__all__ = [
-    "RIVALS",
-    "MethodOutcome",
-    "Share",
-    "Split",
-    "Week",
-    "WidthPart",
-    "adapting",
-    "check_unseen",
-    "evaluate",
-    "rivals",
-    "split",
-    "trace_of",
-]
-
 RIVALS: Final = ("fcfs-easy", "sjf", "wfp", "bin-packing", "random", "optimization", "untrained")
 """With whom agents are compared. Untrained is `Patient` with the ranks that learning begins with."""
 

@@ -16,8 +16,6 @@ from asa.backends.dras.state import SCALE_S, Encoder, Integers, State
 from asa.backends.simulated.policies import QueueView
 from asa.errors import InputError
 
-__all__ = ["Learner", "Learning", "PolicyGradient", "QLearning", "learner", "optimiser_arrays", "restore_arrays"]
-
 
 @dataclass(frozen=True, slots=True)
 class Learning:

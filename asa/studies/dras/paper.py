@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TABLE_IV"]
-
 TABLE_IV: Final = {
     # method: by mode, percent of the jobs and of the core-hours; the last row's jobs are 106.84 % as printed
     "fcfs-easy": {"backfilled": (79.25, 30.45), "ready": (9.88, 16.99), "reserved": (10.87, 52.56)},

@@ -13,8 +13,6 @@ from asa.studies.present import Figure, Look, Panel, Series, beside, draw
 from .evaluation import MethodOutcome
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
 
-__all__ = ["draw_curves", "draw_kiviat", "draw_modes", "draw_sizes", "draw_weeks"]
-
 
 def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:
     """Draw what the agent is worth after each episode, on sets to choose by, and the mean wait on one (Fig. 4)."""

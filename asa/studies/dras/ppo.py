@@ -26,8 +26,6 @@ from asa.errors import InputError
 
 from .learners import optimiser_arrays, restore_arrays
 
-__all__ = ["Proximal", "ProximalLearning"]
-
 _MOST = 5.0  # standard deviations of a choice's worth; rare ones would drown the others
 _NEVER = -1e9
 _AT_ONCE = 2048

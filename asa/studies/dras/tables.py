@@ -13,8 +13,6 @@ from asa.studies.present import Measure, shares_of_best
 
 from .evaluation import MethodOutcome, Share, WidthPart
 
-__all__ = ["BASELINE", "MEASURES", "change", "grouped", "kiviat", "modes", "sizes", "target"]
-
 BASELINE: Final = "fcfs-easy"
 _NOT_TRAINED: Final = (BASELINE, "sjf", "wfp")  # and so the same in each run
 WITH_RESERVATION: Final = (*_NOT_TRAINED, "dras-pg", "dras-dql")

@@ -35,22 +35,6 @@ from asa.errors import InputError, StateError
 from .learners import Learning, learner
 from .ppo import Proximal, ProximalLearning
 
-__all__ = [
-    "PAPER",
-    "PHASES",
-    "PROXIMAL_PAPER",
-    "PROXIMAL_SMALL",
-    "SMALL",
-    "Config",
-    "Episode",
-    "Material",
-    "Phase",
-    "Source",
-    "Training",
-    "Varied",
-    "add_jobs",
-]
-
 Phase = Literal["sampled", "real", "synthetic"]
 
 PHASES: Final[tuple[Phase, ...]] = ("sampled", "real", "synthetic")

@@ -8,8 +8,6 @@ from pathlib import Path
 from asa.studies.present import Figure, Look, Panel, Series, draw
 from asa.studies.standings import Standing
 
-__all__ = ["frontier"]
-
 _MARKS = "osD^vP*X"
 
 

@@ -22,8 +22,6 @@ from asa.studies.runs import figures, one_by_one, put_together, refuse_wider
 from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing
 from asa.studies.standings import standings as side_by_side
 
-__all__ = ["Contest", "LogCell", "LogRun", "hold", "peak_sizes", "standings"]
-
 _SIZES = (640, 320, 160, 112, 56, 28)
 _SHARE = 2  # of the machine: wider jobs than a half are not what it is for
 

@@ -66,8 +66,6 @@ from asa.studies.paper.verdicts import (
 from asa.studies.runs import put_together, typical
 from asa.units import core_hours
 
-__all__ = ["conclude"]
-
 _LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
           "overhead_h": 0.5}  # half of the paper's last digit  # fmt: skip
 

@@ -14,18 +14,6 @@ from asa.studies.paper.verdicts import RULE, Compared, Verdict, count
 from asa.studies.plain import as_plain
 from asa.timeline import Timeline
 
-__all__ = [
-    "BY_CONSTRUCTION",
-    "Accuracy",
-    "Breakdown",
-    "Claim",
-    "Normalised",
-    "PaperResults",
-    "StageMean",
-    "Tally",
-    "Usage",
-]
-
 BY_CONSTRUCTION = "core-hours, by construction"
 _ALIKE = "if all were alike"
 _FITTED: Final = "core_hours"

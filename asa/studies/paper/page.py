@@ -15,8 +15,6 @@ from asa.studies.paper.published import SIZES, WORKFLOWS
 from asa.studies.paper.study import Mode
 from asa.studies.paper.verdicts import VERDICTS, Compared, Verdict
 
-__all__ = ["paper_page", "workflow_pages"]
-
 _MARKS: Mapping[Verdict, str] = {"as the paper": "good", "differs": "bad"}
 _FOUND: Mapping[Verdict, str] = {
     "as the paper": "are as the paper has them",

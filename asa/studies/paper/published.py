@@ -7,24 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Protocol
 
-__all__ = [
-    "CORE_HOURS_SAVED",
-    "FIGURES",
-    "MAKESPAN_ABOVE_BEST",
-    "METRICS",
-    "NAIVE",
-    "NORMALISED",
-    "PROBES",
-    "SIZES",
-    "STRATEGIES",
-    "TABLE_1",
-    "TABLE_2",
-    "WORKFLOWS",
-    "Probed",
-    "Spread",
-    "Used",
-]
-
 WORKFLOWS: Final = ("montage", "blast", "statistics")
 STRATEGIES: Final = ("big-job", "per-stage", "asa")
 METRICS: Final = ("twt_s", "makespan_s", "core_hours")

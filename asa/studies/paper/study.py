@@ -41,18 +41,6 @@ from asa.timeline import Timeline
 from asa.waits import exactly
 from asa.workflow import Stage, Workflow
 
-__all__ = [
-    "ASA_NAIVE",
-    "Mode",
-    "Outcome",
-    "PaperCampaign",
-    "PaperCell",
-    "PaperRun",
-    "Probes",
-    "run_campaign",
-    "run_cell",
-]
-
 Mode = Literal["sequential", "concurrent"]
 
 ASA_NAIVE = "asa-naive"

@@ -34,20 +34,6 @@ import numpy as np
 
 from asa.core.intervals import Interval, mean_interval
 
-__all__ = [
-    "RULE",
-    "VERDICTS",
-    "Compared",
-    "Verdict",
-    "above_best",
-    "average_above_best",
-    "beside_others",
-    "beside_sizes",
-    "count",
-    "levelled",
-    "of_claim",
-]
-
 Verdict = Literal["as the paper", "same order", "differs"]
 
 VERDICTS: tuple[Verdict, ...] = ("as the paper", "same order", "differs")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from asa.workflow import Stage, Workflow
 
-__all__ = ["graph"]
-
 _STAGES = (
     # name, share of the peak, seconds, after: as in a comparison of genomes
     ("split", 0.0, 120.0, ()),

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from asa.backend import Backend
 from asa.errors import InputError
 
-__all__ = ["Lot", "Others", "beside", "lot_of"]
-
 _FOLLOWED = 2  # windows from the client's coming on
 _SHORTEST_S = 10  # a run that is shorter counts as this: the bound of the bounded slowdown
 

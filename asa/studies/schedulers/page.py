@@ -14,8 +14,6 @@ from asa.report.page.drawing import GANTT, Dot, dots, gantt, kiviat, strips
 from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStanding, Side
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 
-__all__ = ["scheduler_pages", "schedulers_page"]
-
 _MEASURED = (
     "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios at the same moments. Marked: "
     "the quickest, and what cannot be told apart from it. Waits are sums over all cells and moments, over Per-Stage's; "

@@ -36,22 +36,6 @@ from asa.studies.standings import QUICK_BASE, THRIFTY_BASE, Standing, by_world, 
 from asa.timeline import Timeline
 from asa.workflow import Workflow
 
-__all__ = [
-    "SCHEDULERS",
-    "STRATEGIES",
-    "WORKFLOWS",
-    "LeftOut",
-    "Place",
-    "SchedulerCampaign",
-    "SchedulerCell",
-    "SchedulerResults",
-    "SchedulerRun",
-    "SchedulerStanding",
-    "Side",
-    "conclude",
-    "run_campaign",
-]
-
 SCHEDULERS = (
     "easy",
     "conservative",

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ..table import NEVER, JobTable
 
-__all__ = ["Core", "Fate", "InPython", "PlanningCore", "PooledCore", "Told"]
-
 
 class Fate(IntEnum):
     """What became of a job."""

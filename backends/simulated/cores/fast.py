@@ -17,8 +17,6 @@ from . import fast_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
 
-__all__ = ["FCFS", "FastCore", "schedule_all"]
-
 _MOST_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
 FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""

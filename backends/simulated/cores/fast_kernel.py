@@ -25,34 +25,6 @@ from asa.core.compiled import COMPILED, At, kernel
 from ..table import NEVER
 from .heap import BITS, MASK, pop, push
 
-__all__ = [
-    "BEGIN",
-    "BLOCK",
-    "DUE",
-    "ENDED",
-    "ENDS",
-    "EXTRA",
-    "FREE",
-    "GONE",
-    "HEAD",
-    "LIVE",
-    "NEXT",
-    "NOW",
-    "REST",
-    "RUN",
-    "RUNNING",
-    "SCALARS",
-    "SCANNED",
-    "SEQUENCE",
-    "SHADOW",
-    "STARTED",
-    "TAIL",
-    "VALID",
-    "close_up",
-    "give_back",
-    "run_events",
-]
-
 GONE = 2**31 - 1
 """Width of a job that has left the queue."""
 BLOCK = 32

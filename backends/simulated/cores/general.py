@@ -33,8 +33,6 @@ from . import general_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
 
-__all__ = ["GeneralCore"]
-
 _MOST_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")

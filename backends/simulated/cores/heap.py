@@ -6,8 +6,6 @@ from typing import Any
 
 from asa.core.compiled import At, kernel
 
-__all__ = ["BITS", "MASK", "forget", "pop", "push"]
-
 BITS = 24
 """Of a key, how many number a job."""
 MASK = (1 << BITS) - 1

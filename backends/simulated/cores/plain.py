@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ..limits import NEVER, UNSTARTED
 
-__all__ = ["schedule_short"]
-
 
 def schedule_short(
     columns: list[NDArray[np.int64]], capacity: int, *, backfill: bool, patience: int

@@ -41,8 +41,6 @@ from .writing import (
     through,
 )
 
-__all__ = ["CommandLink"]
-
 _LOOK_BACK_S: Final = 7 * 86400
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")

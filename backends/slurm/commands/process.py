@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Done", "Runner", "run"]
-
 _LAST_WORDS_S = 1.0
 
 

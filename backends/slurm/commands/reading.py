@@ -13,18 +13,6 @@ from asa.units import parse_duration
 
 from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus
 
-__all__ = [
-    "ASSOCIATION_LIMITS",
-    "QUALITY_LIMITS",
-    "QueueFormat",
-    "RecordFormat",
-    "read_configuration",
-    "read_job_id",
-    "read_limits",
-    "read_nodes",
-    "read_partitions",
-]
-
 ASSOCIATION_LIMITS: Final = (
     "Account", "User", "Partition", "QOS", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall", "GrpJobs",
     "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "GrpWall",

@@ -22,18 +22,6 @@ from asa.errors import (
 from ..refusals import Meaning, meaning_of
 from .process import Done
 
-__all__ = [
-    "has_ended",
-    "has_no_accounting",
-    "in_doubt",
-    "is_unknown_job",
-    "not_started",
-    "reading_failed",
-    "refused",
-    "submission",
-    "words",
-]
-
 _NOT_THERE = (
     "env: ",  # cannot find or run the program
     "command not found",

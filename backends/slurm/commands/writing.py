@@ -13,8 +13,6 @@ from asa.errors import SubmitRejectedError
 from ..link import SlurmJob
 from ..options import checked, unsaid
 
-__all__ = ["as_this_user", "clean", "minutes", "program_of", "sbatch", "sbatch_command", "sbatch_input", "through"]
-
 # Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
 # SBATCH_ACCOUNT, is the user's wish and stays.
 _UNSET: Final[Mapping[str, Sequence[str]]] = {

@@ -19,8 +19,6 @@ from asa.errors import BackendError, InputError
 from ..link import SlurmJob
 from ..options import Keys, keys_of_38, keys_of_40, rest_keys, unsaid, variables
 
-__all__ = ["KNOWN", "Dialect", "dialect", "number_of"]
-
 Query = list[tuple[str, str]]
 
 KNOWN = (45, 44, 43, 42, 41, 40, 38)

@@ -22,8 +22,6 @@ from .refusals import complaints, has_unauthorised
 from .scan import parse
 from .tokens import TokenSource
 
-__all__ = ["Answer", "Exchange", "InClearError", "LostAnswerError", "is_in_clear"]
-
 _CONNECT_S = 10.0
 _IS_IT_RUNNING = "Is slurmrestd running, and is this its address?"
 _LARGEST_COMPLAINT_BYTES = 1 << 16

@@ -8,8 +8,6 @@ from typing import Any
 
 from .reading import accounted, nested, number, states_of, text, whole
 
-__all__ = ["as_sacct"]
-
 _COLUMNS = (
     "Cluster", "JobID", "User", "Partition", "Submit", "Eligible", "Start", "End", "State", "TimelimitRaw", "ReqCPUS",
     "Reservation", "Reason",

@@ -10,8 +10,6 @@ from asa.units import format_walltime
 from ..link import SlurmLimits
 from . import reading
 
-__all__ = ["of_associations", "of_qualities"]
-
 _Place = tuple[str, ...]
 _ASSOCIATION: Final[Mapping[str, _Place]] = {
     "MaxJobs": ("jobs", "active"),

@@ -44,8 +44,6 @@ from .scan import find, parse
 from .tokens import TokenSource
 from .versions import Versions
 
-__all__ = ["RestLink"]
-
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
 _MOST_SINGLE = 32

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 
 from ..link import SlurmRecord
 
-__all__ = ["Memory"]
-
 _SOONEST_S = 30.0
 _LATEST_S = 90.0
 _RUNNING_S = 600.0

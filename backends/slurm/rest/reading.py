@@ -12,8 +12,6 @@ from typing import Any
 
 from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus
 
-__all__ = ["accounted", "listed", "nested", "node", "number", "partition", "record", "text", "whole"]
-
 _MIB = 1024**2
 _NOT_SET = frozenset({4294967294.0, 4294967295.0, 2.0**64})
 _BASE_STATES = frozenset({

@@ -19,9 +19,6 @@ from asa.errors import (
 from ..refusals import Meaning, meaning_of
 from .reading import listed, text, whole
 
-__all__ = ["ACCESS_DENIED", "ALREADY_DONE", "NOTHING_FOUND", "UNKNOWN_JOB", "Complaint", "complaints", "refusal"]
-__all__ += ["TOO_WIDE", "has_unauthorised", "submit_refusal", "told", "unreadable"]
-
 UNKNOWN_JOB = 2017
 ACCESS_DENIED = 2002
 ALREADY_DONE = frozenset({2021, 2084})  # already completing or completed; finished

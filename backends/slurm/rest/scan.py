@@ -14,8 +14,6 @@ from typing import Any
 
 from asa.core.documents import read_json
 
-__all__ = ["find", "parse"]
-
 _DECODER = json.JSONDecoder()
 _EDGE_BYTES = 8192
 _NO_ERRORS = re.compile(rb'"errors"\s*:\s*\[\s*\]')

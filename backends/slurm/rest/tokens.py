@@ -18,8 +18,6 @@ from typing import Any
 from asa.core.documents import read_json
 from asa.errors import AccessError
 
-__all__ = ["TokenSource"]
-
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _AGAIN_S = 15.0
 

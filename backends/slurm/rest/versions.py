@@ -10,8 +10,6 @@ from asa.errors import AccessError, UnavailableError
 from .dialects import KNOWN, Dialect, dialect, number_of
 from .exchange import Answer, Exchange, LostAnswerError
 
-__all__ = ["Versions"]
-
 _CALLER = "negotiation"
 _SERVED = re.compile(rb'"\\?/slurm\\?/v0\.0\.(\d+)\\?/')
 
