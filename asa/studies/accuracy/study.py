@@ -69,6 +69,7 @@ def evaluate(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(1)
     >>> waits, cores, hour = rng.exponential(600.0, 500), np.ones(500, int), np.full(500, 3600.0)
     >>> history = JobHistory(np.arange(500) * 60.0, waits, cores, hour, np.ones(500, bool))
