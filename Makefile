@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test full lint types examples bench growth clean help
+.PHONY: demo quick test full lint types examples bench growth clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made.
@@ -43,6 +43,9 @@ $(VENV)/.warm: $(VENV)/.dev
 	@$(BIN)/asa simulate build/warm.swf.gz --scheduler multifactor >/dev/null 2>&1
 	@$(BIN)/asa compare blast --system hpc2n --cores 28 --seeds 1 --strategies asa --estimator asa-queue >/dev/null 2>&1
 	@touch $@
+
+quick: $(VENV)/.dev  ## Run what takes less than a minute.
+	$(BIN)/python -m pytest -q -n 2 -m quick
 
 test: $(VENV)/.warm  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+TESTS = Path(__file__).parent
+
 # Derandomised: the same examples on every machine, so that a failure is never luck.
 settings.register_profile(
     "asa",
@@ -30,12 +32,41 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files of `make quick`: rules and values, each within a second or two; no daemon, no process, no long simulation.
+QUICK = (
+    "test_demands", "test_flow", "test_geometry", "test_history", "test_intervals", "test_metrics", "test_spec",
+    "test_spec_drawing", "test_spec_places", "test_spec_shell", "test_timeline", "test_units", "test_waits",
+    "test_workflow", "backends/test_accounting", "backends/test_local_parts", "backends/test_plain_cluster",
+    "backends/test_site", "backends/test_slurm_backend", "backends/test_slurm_backend_parts",
+    "backends/test_slurm_commands", "backends/test_slurm_facility", "backends/test_slurm_limits",
+    "backends/test_slurm_options", "backends/test_slurm_preview", "backends/test_slurm_reasons",
+    "backends/test_slurm_rest_dialects", "backends/test_slurm_wishes", "runner/test_ends", "runner/test_again",
+    "runner/test_order", "runner/test_run", "runner/test_stages",
+)  # fmt: skip
+
+
 def scope_of(nodeid):
     """Name what one process runs: the tests of a file, of a version of Slurm if there are more."""
     file, _, test = nodeid.partition("::")
     if file.endswith("test_golden.py"):  # whole commands, which share nothing
         return False, nodeid
     return "24.11" in test, file
+
+
+def _is_quick(path):
+    return path.relative_to(TESTS).with_suffix("").as_posix() in QUICK
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Do not even read other files where the quick ones are asked for."""
+    is_other = collection_path.suffix == ".py" and not _is_quick(collection_path)
+    return True if config.getoption("markexpr") == "quick" and is_other else None
+
+
+def pytest_itemcollected(item):
+    """Mark them."""
+    if _is_quick(item.path):
+        item.add_marker("quick")
 
 
 @pytest.hookimpl(trylast=True)
