@@ -217,8 +217,9 @@ _DATE = """#!/bin/sh
 [ "$*" = +%s ] && read -r now <"$FAKE_SLURM/clock" && echo "$now" && exit
 exec @DATE@ "$@"
 """
+# The clock counts seconds: less than one passes while a script does something.
 _SLEEP = """#!/bin/sh
-case $1 in *.*) nap=$((${1%%.*} + 1)) ;; *) nap=$1 ;; esac
+case $1 in 0.*) exit 0 ;; *.*) nap=$((${1%%.*} + 1)) ;; *) nap=$1 ;; esac
 read -r now <"$FAKE_SLURM/clock"
 mark=$FAKE_SLURM/asleep/$SLURM_JOB_ID.$$
 trap 'kill $!; rm -f "$mark"; exit 143' TERM

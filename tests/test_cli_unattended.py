@@ -294,7 +294,7 @@ def test_who_asks_twice_need_not_wait_for_a_submission(slow):
     assert slow.lines() == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("interrupted", ["typer", "numpy", "asa.cli.status"])
+@pytest.mark.parametrize("interrupted", ["typer", "numpy", "asa.cli.predict"])
 def test_an_interrupt_while_modules_are_loaded_is_told_in_words(interrupted):
     """A command takes half a second to begin, in which somebody may think better of it."""
     script = (

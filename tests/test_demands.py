@@ -43,6 +43,14 @@ def test_each_reaches_the_job_from_a_file_and_from_python(tmp_path, resource):
         assert getattr(spec_of(made.stages["a"]), resource.field) == amount
 
 
+def test_what_is_not_asked_for_is_of_its_kind(tmp_path):
+    """A run's description is written down, and read again, by the types of its fields."""
+    path = tmp_path / "flow.toml"
+    path.write_text('name = "f"\n[[stage]]\nname = "a"\ncores = 2\nwalltime = "1h"\ncommand = "x"\n')
+    demands = demands_of(load_workflow(path).stages["a"])
+    assert [(value, type(value)) for value in demands.values()] == [(0, int), (0, int), (0, int), (False, bool)]
+
+
 def test_a_shared_job_has_the_most_that_any_of_its_stages_needs():
     a = Stage("a", cores=1, gpus=3, memory_bytes=5)
     b = Stage("b", cores=1, after=("a",), memory_bytes=7, exclusive=True)

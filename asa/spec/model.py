@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from asa.demands import resources
+from asa.demands import Demands, resources
 from asa.errors import InputError, near
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
@@ -369,7 +369,8 @@ class StageSpec(StageSettings):
     )
 
     def _demands(self) -> dict[str, Any]:
-        return {one.field: getattr(self, one.key) or 0 for one in resources()}
+        nothing = Demands()
+        return {one.field: getattr(self, one.key) or getattr(nothing, one.field) for one in resources()}
 
     def build(self, script: str) -> Stage:
         """Make the stage."""
