@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 from asa.units import parse_memory, parse_storage
 
 _MAX_BYTES = 1 << 60
-_MAX_COUNT = 20_000_000
+MAX_COUNT = 20_000_000
+"""Cores, nodes or GPUs of a stage at most: no machine has more."""
 
 
 class Resource(NamedTuple):
@@ -32,7 +33,7 @@ class Resource(NamedTuple):
 
 
 def _count(key: str) -> Any:
-    return field(default=0, metadata={"resource": (key, key, "count", _MAX_COUNT)})
+    return field(default=0, metadata={"resource": (key, key, "count", MAX_COUNT)})
 
 
 def _size(key: str, words: str) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from asa.demands import Demands, resources
+from asa.demands import MAX_COUNT, Demands, resources
 from asa.errors import WorkflowError
 from asa.units import core_hours
 
@@ -40,7 +40,7 @@ NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
 VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 """What the name of an environment variable is made of."""
 
-MOST_CORES = 20_000_000
+MOST_CORES = MAX_COUNT
 """Cores, nodes or GPUs of a stage at most: no machine has more."""
 
 LONGEST_WALLTIME_S = 366 * 86400.0

@@ -471,8 +471,14 @@ class StagesBackend:
         told = JobStatus(job.job_id, JobState.PENDING, job.submit_s, restarts=job.restarts)
         if begun is not None:
             start_s = float(begun["time_s"])
-            told = replace(told, state=JobState.RUNNING, eligible_s=start_s, start_s=start_s, payload_start_s=start_s)
-            told = replace(told, steps=self._before_restart(job, start_s))
+            told = replace(
+                told,
+                state=JobState.RUNNING,
+                eligible_s=start_s,
+                start_s=start_s,
+                payload_start_s=start_s,
+                steps=self._before_restart(job, start_s),
+            )
         failed = next((future for future in job.futures if future.status == "error"), None)
         if ended is not None:
             code = int(ended["code"])
