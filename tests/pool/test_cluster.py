@@ -63,7 +63,12 @@ def pool(queue):
 
 
 def joined(allocation):
-    until(lambda: allocation.workers and allocation.phase is Phase.ALIVE, what=f"the workers of {allocation.id}")
+    """Wait for all workers of an allocation: dask takes the name of one that is not there yet for a host's."""
+
+    def is_whole():
+        return len(allocation.workers) == allocation.shape.processes and allocation.phase is Phase.ALIVE
+
+    until(is_whole, what=f"the workers of {allocation.id}")
     return allocation
 
 
