@@ -333,7 +333,7 @@ class Capabilities:
     grow_by
         A running job can get more cores, in multiples of so many, by a second job whose cores join its own (`Growing`);
         0 if it cannot.
-    most_queued
+    max_queued
         Jobs that a user may have in the queue at a time; None where there is no limit or none is known.
     charges
         What a user pays for: all that is ``allocated``, or only what is ``used``, so that idle cores cost nothing.
@@ -357,7 +357,7 @@ class Capabilities:
     shrink_by: int = 0
     shrinks_from_outside: bool = True
     grow_by: int = 0
-    most_queued: int | None = None
+    max_queued: int | None = None
     charges: Literal["allocated", "used"] = "allocated"
     plans: bool = False
     burst_buffer_bytes: int | None = None
@@ -377,9 +377,9 @@ class Capabilities:
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
         if cores > self.max_cores:
             return f"asks for {cores} cores, and the largest possible job has {self.max_cores}"
-        buffer, most_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
-        if most_buffer is not None and buffer > most_buffer:
-            return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(most_buffer)}"
+        buffer, max_buffer = spec.burst_buffer_bytes, self.burst_buffer_bytes
+        if max_buffer is not None and buffer > max_buffer:
+            return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(max_buffer)}"
         name = spec.partition or self.partition
         if self.partitions and spec.partition and spec.partition not in self.partitions:
             return f"asks for partition {spec.partition!r}, which is not there; known: {', '.join(self.partitions)}"
@@ -400,13 +400,13 @@ class Capabilities:
         memory, most = spec.memory_bytes / max(nodes, 1), limits.memory_per_node_bytes
         if most and memory > most:
             return f"asks for {_gibibytes(memory)} of memory a node {where} {_gibibytes(most)}"
-        gpus = _most_gpus(spec, limits)
+        gpus = _max_gpus(spec, limits)
         if gpus is not None and spec.gpus > gpus:
             return f"asks for {spec.gpus} {'GPU' if spec.gpus == 1 else 'GPUs'} {where} {gpus}"
         return None
 
 
-def _most_gpus(spec: JobSpec, limits: PartitionLimits) -> int | None:
+def _max_gpus(spec: JobSpec, limits: PartitionLimits) -> int | None:
     """Say how many GPUs a job's nodes could have; a job that does not say how many nodes may get many."""
     if not limits.gpus_per_node:
         return limits.gpus_per_node

@@ -12,14 +12,14 @@ import re
 from asa.errors import InputError
 
 __all__ = [
-    "MOST_CORES",
-    "MOST_DAYS",
-    "MOST_DURATION_S",
-    "MOST_JOBS",
-    "MOST_POLL_S",
-    "MOST_PROCESSES",
-    "MOST_RUNS",
-    "MOST_SEED",
+    "MAX_CORES",
+    "MAX_DAYS",
+    "MAX_DURATION_S",
+    "MAX_JOBS",
+    "MAX_POLL_S",
+    "MAX_PROCESSES",
+    "MAX_RUNS",
+    "MAX_SEED",
     "core_hours",
     "format_duration",
     "format_walltime",
@@ -29,15 +29,15 @@ __all__ = [
     "round_walltime",
 ]
 
-MOST_CORES = 2**31 - 2
-MOST_JOBS = 10**9
-MOST_RUNS = 100_000
-MOST_PROCESSES = 4096
-MOST_DAYS = 36_500
-MOST_SEED = 2**53
+MAX_CORES = 2**31 - 2
+MAX_JOBS = 10**9
+MAX_RUNS = 100_000
+MAX_PROCESSES = 4096
+MAX_DAYS = 36_500
+MAX_SEED = 2**53
 """All of these are exact wherever numbers go: in JSON, in arrays and in compiled code."""
-MOST_POLL_S = 86_400
-MOST_DURATION_S = 86_400.0 * MOST_DAYS
+MAX_POLL_S = 86_400
+MAX_DURATION_S = 86_400.0 * MAX_DAYS
 
 _UNIT_SECONDS = {
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
@@ -84,8 +84,8 @@ def parse_duration(text: str) -> float:
     """
     given = text.strip().lower()
     seconds = math.inf if _TOO_MANY_DIGITS.search(given) else _seconds(given, text)
-    if seconds > MOST_DURATION_S:
-        raise InputError("is longer than can be counted", hint=f"Write a duration of {MOST_DAYS:,} days at most.")
+    if seconds > MAX_DURATION_S:
+        raise InputError("is longer than can be counted", hint=f"Write a duration of {MAX_DAYS:,} days at most.")
     return seconds
 
 

@@ -28,7 +28,7 @@ __all__ = [
 
 _END_OF_TIME_S = _MOST = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
-_LEAST_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
+_MIN_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
 _CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
 LEVELS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Probabilities whose quantiles a forecast states: p10, p20, ..., p90."""
@@ -214,7 +214,7 @@ class WaitForecast(NamedTuple):
 
 def _tail(quantiles_s: tuple[float, ...]) -> float:
     """Say how the wait grows beyond p90, in powers of two, while the probability to exceed it halves."""
-    return max(_LEAST_TAIL, math.log2(max(quantiles_s[-1], _FLOOR_S) / max(quantiles_s[-2], _FLOOR_S)))
+    return max(_MIN_TAIL, math.log2(max(quantiles_s[-1], _FLOOR_S) / max(quantiles_s[-2], _FLOOR_S)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST_NAME",
     "LONGEST_WALLTIME_S",
-    "MOST_CORES",
-    "MOST_RETRIES",
-    "MOST_RETRY_FACTOR",
+    "MAX_CORES",
+    "MAX_RETRIES",
+    "MAX_RETRY_FACTOR",
     "NAME_PATTERN",
     "VARIABLE_PATTERN",
     "WHENS",
@@ -40,17 +40,17 @@ NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
 VARIABLE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 """What the name of an environment variable is made of."""
 
-MOST_CORES = MAX_COUNT
+MAX_CORES = MAX_COUNT
 """Cores, nodes or GPUs of a stage at most: no machine has more."""
 
 LONGEST_WALLTIME_S = 366 * 86400.0
 """The longest walltime that may be asked for."""
 
-MOST_RETRIES = 100
-_MOST_SPREAD = 3.0
+MAX_RETRIES = 100
+_MAX_SPREAD = 3.0
 """How often a stage may be asked for again."""
 
-MOST_RETRY_FACTOR = 10
+MAX_RETRY_FACTOR = 10
 """By how much its walltime may grow each time."""
 
 WHENS: Final = ("success", "failed", "always")
@@ -155,11 +155,11 @@ class Stage(Demands):
         if self.cores is None and self.nodes is None:
             raise self._error("asks for neither cores nor nodes", "Give one of them.")
         for what, amount, least, most in (
-            ("cores", self.cores, 1, MOST_CORES),
-            ("nodes", self.nodes, 1, MOST_CORES),
+            ("cores", self.cores, 1, MAX_CORES),
+            ("nodes", self.nodes, 1, MAX_CORES),
             *((one.words, getattr(self, one.field), 0, one.max_amount) for one in resources()),
-            ("cores a task", self.cpus_per_task, 1, MOST_CORES),
-            ("retries", self.retries, 0, MOST_RETRIES),
+            ("cores a task", self.cpus_per_task, 1, MAX_CORES),
+            ("retries", self.retries, 0, MAX_RETRIES),
         ):
             if amount is not None and amount < least:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
@@ -174,7 +174,7 @@ class Stage(Demands):
                 f"is expected to run {self.expected_run_s} s within a walltime of {self.walltime_s} s",
                 "It would be killed: ask for more walltime, or expect more than nothing.",
             )
-        if not 0 <= self.run_spread <= _MOST_SPREAD:
+        if not 0 <= self.run_spread <= _MAX_SPREAD:
             raise self._error(f"has run times that stray by {self.run_spread:g}", "Give 0 to 3, as of a logarithm.")
         self._check_turn()
         self._check_payload()
@@ -209,10 +209,10 @@ class Stage(Demands):
             raise self._error("has a task that is not one line", "Write each task as one line; ';' joins commands.")
         if bad := next((name for name, _ in self.environment if not _VARIABLE.fullmatch(name)), None):
             raise self._error(f"sets {bad!r}, which is no name of a variable", "Letters, digits and '_'.")
-        if not 1 <= self.retry_walltime_factor <= MOST_RETRY_FACTOR:
+        if not 1 <= self.retry_walltime_factor <= MAX_RETRY_FACTOR:
             raise self._error(
                 f"is to be retried with {self.retry_walltime_factor:g} times the walltime",
-                f"Give a factor between 1 and {MOST_RETRY_FACTOR}.",
+                f"Give a factor between 1 and {MAX_RETRY_FACTOR}.",
             )
         if self.input_size is not None and not 0 < self.input_size < math.inf:
             raise self._error(f"has an input of the size {self.input_size:g}", "Give a number above 0, in any unit.")

@@ -27,7 +27,7 @@ CODES = {0, 1, 2, 130, 141}
 MISTAKES = (b"Traceback", b"a mistake in asa itself", b"Exception ignored", b"Fatal Python error")
 LONG = {"run", "resume", "compare", "evaluate", "simulate", "campaign", "experiment", "workload", "plan", "doctor"}
 LONG |= {"ccs", "dmr", "bbsched", "dras", "learn", "cancel"}  # what may rightly take long, or wait for others
-MOST_KIB = 12 << 20
+MAX_KIB = 12 << 20
 
 NUMBERS = (
     *("0", "-1", "1", "3", "2147483647", "2147483648", "9007199254740993", "-9223372036854775809", "1" + "0" * 12),
@@ -279,7 +279,7 @@ class Fuzz:
         environment = {**os.environ, "HOME": str(folder), "ASA_RUNS": "runs", "ASA_BANK": "bank", **case.environment}
         environment = {name: value for name, value in environment.items() if value is not None}
         environment["PATH"] = environment["PATH"] and "/usr/local/bin:/bin"  # where there is no Slurm
-        line = f'ulimit -v {MOST_KIB}; exec "$0" "$@" {case.streams}'
+        line = f'ulimit -v {MAX_KIB}; exec "$0" "$@" {case.streams}'
         arguments = [os.fsencode(word) for word in ("/bin/bash", "-c", line, ASA, *words)]
         process = subprocess.Popen(
             arguments,

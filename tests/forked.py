@@ -24,7 +24,7 @@ from pathlib import Path
 
 ASA = str(Path(sys.executable).with_name("asa"))
 _BEFORE_TESTS = dict(os.environ)
-_MOST_BYTES = 1 << 17
+_MAX_BYTES = 1 << 17
 
 
 class Command:
@@ -149,7 +149,7 @@ def _serve(link):
                 os.close(telling)
                 os.close(ready)
                 continue
-            text, descriptors, *_ = socket.recv_fds(link, _MOST_BYTES, 4)
+            text, descriptors, *_ = socket.recv_fds(link, _MAX_BYTES, 4)
             if not text:
                 sys.exit()
             telling, *streams = descriptors

@@ -39,7 +39,7 @@ from asa.workflow import Stage, Workflow
 STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic")
 SYSTEM = "hpc2n"
 DEPTH = 5
-MOST_BEFORE = 3
+MAX_BEFORE = 3
 
 
 class TooLongError(Exception):
@@ -61,7 +61,7 @@ def layers(stages: int) -> Workflow:
 def sparse(stages: int) -> Workflow:
     """Each stage follows up to three of those before it, as chance has it."""
     chance = random.Random(stages)
-    before = [chance.sample(range(i), min(i, chance.randint(0, MOST_BEFORE))) for i in range(stages)]
+    before = [chance.sample(range(i), min(i, chance.randint(0, MAX_BEFORE))) for i in range(stages)]
     return Workflow("sparse", [_stage(i, those) for i, those in enumerate(before)])
 
 
@@ -113,18 +113,18 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def on_simulator(flow: Workflow, strategy: str, most_s: float) -> float:
+def on_simulator(flow: Workflow, strategy: str, max_s: float) -> float:
     """CPU seconds of a run on a simulated machine, the machine's own included.
 
     Raises
     ------
     TooLongError
-        It takes longer than `most_s`.
+        It takes longer than `max_s`.
     """
     world = _site().open(1)
     bank = WaitBank(seed=1, machine_cores=world.capabilities.max_cores)
     flow = Workflow(flow.name, flow.stages.values())
-    with _at_most(most_s):
+    with _at_most(max_s):
         begun_s = time.process_time()
         [result] = run_all(world, [Run(flow, load_strategy(strategy), bank=bank)])
         took_s = time.process_time() - begun_s
@@ -132,13 +132,13 @@ def on_simulator(flow: Workflow, strategy: str, most_s: float) -> float:
     return took_s
 
 
-def on_local(flow: Workflow, strategy: str, most_s: float) -> float:
+def on_local(flow: Workflow, strategy: str, max_s: float) -> float:
     """CPU seconds of `asa run` on this computer's queue, from its beginning to its end; the jobs do nothing.
 
     Raises
     ------
     TooLongError
-        It takes longer than `most_s`.
+        It takes longer than `max_s`.
     """
     from local_queue import Queue
 
@@ -146,18 +146,18 @@ def on_local(flow: Workflow, strategy: str, most_s: float) -> float:
         queue = Queue(Path(folder), cores=8)
         try:
             settings = ("cores=8", f"spool={queue.spool.root.parent}")
-            return _by_command(flow, strategy, most_s, Path(folder), "local", settings)
+            return _by_command(flow, strategy, max_s, Path(folder), "local", settings)
         finally:
             queue.close()
 
 
-def on_slurm(flow: Workflow, strategy: str, most_s: float) -> float:
+def on_slurm(flow: Workflow, strategy: str, max_s: float) -> float:
     """CPU seconds of `asa run` on Slurm's real daemons, those of Slurm's commands, too; the jobs do nothing.
 
     Raises
     ------
     TooLongError
-        It takes longer than `most_s`.
+        It takes longer than `max_s`.
     """
     from slurm_testbed import Testbed
 
@@ -165,19 +165,19 @@ def on_slurm(flow: Workflow, strategy: str, most_s: float) -> float:
     testbed = Testbed(Path(f"/tmp/growth{os.getpid()}"))
     testbed.start()
     try:
-        settings = (f"prefix={' '.join(testbed.prefix)}", "partition=normal", "poll=1s", "most_poll=10s")
-        return _by_command(flow, strategy, most_s, testbed.folder("growth"), "slurm-cli", settings)
+        settings = (f"prefix={' '.join(testbed.prefix)}", "partition=normal", "poll=1s", "max_poll=10s")
+        return _by_command(flow, strategy, max_s, testbed.folder("growth"), "slurm-cli", settings)
     finally:
         testbed.stop()
 
 
 def _by_command(
-    flow: Workflow, strategy: str, most_s: float, folder: Path, backend: str, settings: Sequence[str]
+    flow: Workflow, strategy: str, max_s: float, folder: Path, backend: str, settings: Sequence[str]
 ) -> float:
     """CPU seconds of `asa run` to the end, and of what it calls."""
     (folder / "flow.toml").write_text(_text(flow))
     environment = {**os.environ, "ASA_BANK": f"{folder}/bank", "ASA_SITES": str(folder), "ASA_RUNS": f"{folder}/runs"}
-    command = [sys.executable, "-c", _TIMED, str(most_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
+    command = [sys.executable, "-c", _TIMED, str(max_s), "run", "flow.toml", "--quiet", "--strategy", strategy]
     command += ["--backend", backend, *(word for setting in settings for word in ("--set", setting))]
     begun_s = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -218,13 +218,13 @@ PLACES = {"simulator": on_simulator, "local": on_local, "slurm": on_slurm}
 
 
 def measured(
-    shape: str, strategy: str, counts: Sequence[int], most_s: float, where: str = "simulator"
+    shape: str, strategy: str, counts: Sequence[int], max_s: float, where: str = "simulator"
 ) -> Iterator[tuple[int, float]]:
     """Give stages and edges, and CPU seconds, of ever larger graphs, until one takes too long."""
     for count in counts:
         flow = SHAPES[shape](count)
         try:
-            yield size(flow), PLACES[where](flow, strategy, most_s)
+            yield size(flow), PLACES[where](flow, strategy, max_s)
         except TooLongError:
             return
 

@@ -54,7 +54,7 @@ from asa.testing import check_backend
 from asa.waits import QueuedJob, QueueEvent
 
 TICK_S = 0.05  # between two looks of the server at its jobs
-LOOK_S, MOST_LOOK_S = 0.2, 5.0  # and of a client at the server's files: less often while nothing happens
+LOOK_S, MAX_LOOK_S = 0.2, 5.0  # and of a client at the server's files: less often while nothing happens
 LINGER_S = 1.0  # a server without jobs ends after so long
 
 _MEANINGS = {
@@ -428,7 +428,7 @@ class ThisMachineBackend:
                 break
             if is_live:
                 self._start_server()
-                left_s = min(left_s, max(LOOK_S, min((self.now() - self._changed_s) / 20, MOST_LOOK_S)))
+                left_s = min(left_s, max(LOOK_S, min((self.now() - self._changed_s) / 20, MAX_LOOK_S)))
             if self._sleep(left_s):
                 return self._news()
         return changed

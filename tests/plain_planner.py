@@ -336,10 +336,10 @@ def a_system(random):
     return System("random", nodes, licences, reserves, walltime_s=7)
 
 
-def a_request(random, system, most_sorts=2, more=""):
+def a_request(random, system, max_sorts=2, more=""):
     """What some job asks for, in the language of requests; most of it can be."""
     chunks = []
-    for _ in range(random.randint(1, most_sorts)):
+    for _ in range(random.randint(1, max_sorts)):
         node = random.choice(system.nodes)
         needs = [f"ncpus={random.randint(1, node.resources['ncpus'])}"]
         needs += [

@@ -40,11 +40,11 @@ from asa.units import parse_duration
 TEMPLATES = Path(__file__).with_name("data") / "slurm"
 """Answers of real daemons."""
 
-MOST_REAL_S = 20.0
+MAX_REAL_S = 20.0
 """A script that is busy for longer, in real time, hangs."""
 
 _REQUEUES = {"dependency", "begin_s"}
-_SIZES = {"least_nodes", "most_nodes", "only_least"}
+_SIZES = {"min_nodes", "max_nodes", "only_least"}
 _FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
 _ERRORS = {
     1800: "Unable to contact slurm controller (connect failure)",
@@ -104,8 +104,8 @@ class Ask:
     limit_min: float | None = None
     tasks: int | None = None
     cpus_per_task: int | None = None
-    least_nodes: int = 1
-    most_nodes: int | None = None
+    min_nodes: int = 1
+    max_nodes: int | None = None
     memory_mb: int | None = None
     dependency: str = ""
     begin_s: int | None = None
@@ -121,7 +121,7 @@ class Ask:
 
     @property
     def all_tasks(self):
-        return max(self.tasks or 1, self.least_nodes)
+        return max(self.tasks or 1, self.min_nodes)
 
     @property
     def cores(self):
@@ -311,13 +311,13 @@ class Scripts:
 
     def _wait_for_all(self, now_s):
         ended = False
-        deadline_s = time.monotonic() + MOST_REAL_S
+        deadline_s = time.monotonic() + MAX_REAL_S
         for job in list(self.running.values()):
             was_running = job.process.returncode is None
             while job.process.poll() is None and not self._sleeps(job):
                 if time.monotonic() > deadline_s:
                     self.kill(job, gently=False)
-                    raise RuntimeError(f"the script of job {job.job_id} was busy for {MOST_REAL_S:g} s of real time")
+                    raise RuntimeError(f"the script of job {job.job_id} was busy for {MAX_REAL_S:g} s of real time")
                 time.sleep(0.001)
             if was_running and job.process.returncode is not None:
                 ended, self.stirred_s = True, math.floor(now_s)
@@ -382,7 +382,7 @@ class Partition:
     """A partition and its limits of a job's time."""
 
     name: str
-    most_min: int
+    max_min: int
     default_min: int
 
 
@@ -569,13 +569,13 @@ class FakeSlurm(httpx.BaseTransport):
             raise NotImplementedError(f"an update of {', '.join(odd)}")
         self._check_change(job, changes)
         runs = job.state == "RUNNING"
-        if runs and "least_nodes" in changes and not changes.get("only_least"):
-            self._shrink(job, changes["least_nodes"], shrinks=shrinks)
+        if runs and "min_nodes" in changes and not changes.get("only_least"):
+            self._shrink(job, changes["min_nodes"], shrinks=shrinks)
         if "dependency" in changes:
             job.clauses, job.any_clause = self._clauses(changes["dependency"])
         if not runs and changes.keys() & _REQUEUES:
             job.eligible_s = None
-        for name in ("limit_min", "comment", "name", "begin_s", *(() if runs else ("least_nodes", "most_nodes"))):
+        for name in ("limit_min", "comment", "name", "begin_s", *(() if runs else ("min_nodes", "max_nodes"))):
             if name in changes:
                 setattr(job.ask, name, changes[name])
         if changes.get("held") is not None:
@@ -727,11 +727,11 @@ class FakeSlurm(httpx.BaseTransport):
         self.jobs[number] = job
         self._changed()
         cores = sum(node.cores for node in self.nodes.values())
-        if ask.cores > cores or ask.least_nodes > len(self.nodes):
+        if ask.cores > cores or ask.min_nodes > len(self.nodes):
             job.stuck = "PartitionConfig"
         if (job.stuck and not takes_too_large) or self._never_fits(ask):
             self._refuse_for_size(job)
-        if ask.limit_min > partition.most_min:
+        if ask.limit_min > partition.max_min:
             job.stuck = "PartitionTimeLimit"
         if self.age_accrues:
             job.accrue_s = self.now()
@@ -773,7 +773,7 @@ class FakeSlurm(httpx.BaseTransport):
             raise RefusedError(2073)
         job.nodes = dict(itertools.islice(job.nodes.items(), nodes))
         job.ask.tasks, job.ask.cpus_per_task = sum(job.nodes.values()), None
-        job.ask.least_nodes = nodes
+        job.ask.min_nodes = nodes
 
     def _met_s(self, clause):
         """Tell when a clause is met, if that is known; negative if never."""
@@ -873,10 +873,10 @@ class FakeSlurm(httpx.BaseTransport):
             names = []
             for name in (name for name in order if free[name] > 0):
                 names.append(name)
-                if len(names) >= ask.least_nodes and sum(free[n] for n in names) >= ask.cores:
+                if len(names) >= ask.min_nodes and sum(free[n] for n in names) >= ask.cores:
                     break
-            enough = sum(free[name] for name in names) >= ask.cores and len(names) >= ask.least_nodes
-            if enough and len(names) <= (ask.most_nodes or len(names)):
+            enough = sum(free[name] for name in names) >= ask.cores and len(names) >= ask.min_nodes
+            if enough and len(names) <= (ask.max_nodes or len(names)):
                 return self._spread(ask.cores, names, free)
         return None
 
@@ -1054,7 +1054,7 @@ class Dialect:
             start_s = job.eligible_s if early else expected_s if job.reason in ("Resources", "Priority") else None
         if not job.is_final and start_s is not None:
             end_s = start_s + min(ask.limit_min * 60, 10**9)
-        least = ask.least_nodes
+        least = ask.min_nodes
         count = len(job.nodes) or max(least, -(-ask.cores // self.slurm.cores_per_node))
         count = least if job.reason == "BadConstraints" else count
         memory = f"{ask.memory_mb * least}M" if ask.memory_mb else f"{62.5 * least:.2f}G".replace(".00G", "G")
@@ -1081,7 +1081,7 @@ class Dialect:
             "eligible_time": job.eligible_s or 0,
             "end_time": end_s or 0,
             "last_sched_evaluation": job.looked_at_s,
-            "max_nodes": ask.most_nodes or 0 if pending else 0,
+            "max_nodes": ask.max_nodes or 0 if pending else 0,
             "minimum_cpus_per_node": ask.cpus_per_task or 1,
             "node_count": count,
             "priority": self.slurm.priority(job),
@@ -1134,7 +1134,7 @@ class Dialect:
             "start": job.start_s or 0,
             "submission": job.submit_s,
         }
-        wants = {"cpu": job.ask.cores, "node": len(job.nodes) or job.ask.least_nodes, "billing": job.ask.cores}
+        wants = {"cpu": job.ask.cores, "node": len(job.nodes) or job.ask.min_nodes, "billing": job.ask.cores}
         kinds = self.template["accounted"]["tres"]
         tres = {
             which: [entry | {"count": wants.get(entry["type"], entry["count"])} for entry in entries]
@@ -1211,7 +1211,7 @@ class Old(Dialect):
                 "name": p.name,
                 "flags": ["default"] if p.name == "normal" else [],
                 "default_time_limit": p.default_min,
-                "max_time_limit": p.most_min,
+                "max_time_limit": p.max_min,
                 "nodes": node_range(self.slurm.nodes),
                 "total_cpus": cores,
                 "total_nodes": nodes,
@@ -1405,7 +1405,7 @@ class Old(Dialect):
             case "nodes":
                 return self._nodes(value)
             case "minimum_nodes":
-                return {"least_nodes": int(value)}
+                return {"min_nodes": int(value)}
             case "tasks" if int(value) < 1:
                 raise self._bad(key, -1, "ntasks too small")
             case "tasks" | "cpus_per_task":
@@ -1435,9 +1435,9 @@ class Old(Dialect):
     @staticmethod
     def _nodes(value):
         if isinstance(value, list):  # the first counts, the second means nothing
-            return {"least_nodes": int(value[0]), "most_nodes": None}
+            return {"min_nodes": int(value[0]), "max_nodes": None}
         least, _, most = str(value).partition("-")
-        return {"least_nodes": int(least), "most_nodes": int(most or least)}
+        return {"min_nodes": int(least), "max_nodes": int(most or least)}
 
     def _bad(self, key, code, text):
         told = self._told(-1, "slurm_process_option_data", f'Unable to process key "{key}"')
@@ -1519,7 +1519,7 @@ class New(Dialect):
                 "cpus": template["cpus"] | {"total": cores},
                 "tres": template["tres"] | {"configured": _tres_of(nodes, cores)},
                 "defaults": template["defaults"] | {"time": boxed(p.default_min)},
-                "maximums": template["maximums"] | {"time": boxed(p.most_min)},
+                "maximums": template["maximums"] | {"time": boxed(p.max_min)},
             }
             for p in self.slurm.partitions.values()
         ]
@@ -1791,9 +1791,9 @@ class New(Dialect):
                 if not isinstance(value, str):
                     warnings.append(self._expected("type=string (Slurm type=string)", value, where))
                 least, _, most = (str(value[0]) if isinstance(value, list) else str(value)).partition("-")
-                return {"least_nodes": int(least), "most_nodes": int(most or least)}
+                return {"min_nodes": int(least), "max_nodes": int(most or least)}
             case "minimum_nodes" | "maximum_nodes":
-                return {"least_nodes" if key == "minimum_nodes" else "most_nodes": self._integer(value, where)}
+                return {"min_nodes" if key == "minimum_nodes" else "max_nodes": self._integer(value, where)}
             case "tasks" | "cpus_per_task" | "minimum_cpus":
                 if isinstance(value, str):
                     wanted = "type=integer format=int32 (Slurm type=64 bit integer)"

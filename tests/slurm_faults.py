@@ -40,9 +40,9 @@ STAGES = ("a", "b", "c", "d")
 VERSIONS = ("22.05", "24.11")
 STRATEGIES = ("chained", "per-stage", "asa-naive")
 JOURNAL = "journal-kill"
-BEGIN_S, MOST_S = 1_800_000_000.0, 6 * 3600
+BEGIN_S, MAX_S = 1_800_000_000.0, 6 * 3600
 RATES = {"5 % of all": (0.05, FAULTS[:-2]), "20 % of all": (0.2, FAULTS[:-2]), "10 %, deaths too": (0.1, FAULTS)}
-MOST_CLIENTS = 30
+MAX_CLIENTS = 30
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a rename waits for no disk
 
 
@@ -129,13 +129,13 @@ class Trial:
 
     def sleep(self, seconds):
         """Let time pass for a client, but not for ever."""
-        assert self.slurm.clock() < BEGIN_S + MOST_S, "the run comes to no end"
+        assert self.slurm.clock() < BEGIN_S + MAX_S, "the run comes to no end"
         self.slurm.sleep(seconds)
 
     def run(self):
         """Let clients follow each other until one sees the end."""
         try:
-            for _ in range(MOST_CLIENTS):
+            for _ in range(MAX_CLIENTS):
                 try:
                     return self.client()
                 except Killed:

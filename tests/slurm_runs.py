@@ -35,8 +35,8 @@ _FACILITIES = {"rest": ("slurm-rest", SlurmRest), "commands": ("slurm-cli", Slur
 _PARTS = ("scripts", "logs", "marks", "posts", "jobs")
 _NUMBERS = itertools.count()
 _IN_A_FOLDER = threading.Lock()
-_QUICK = {"rest": {"poll": "0.4s", "most_poll": "1s"}, "commands": {"poll": "1s", "most_poll": "1s"}}
-_PACE = {"poll_s": 0.4, "most_poll_s": 1.0}
+_QUICK = {"rest": {"poll": "0.4s", "max_poll": "1s"}, "commands": {"poll": "1s", "max_poll": "1s"}}
+_PACE = {"poll_s": 0.4, "max_poll_s": 1.0}
 _ALL_JOBS = ("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job")
 
 

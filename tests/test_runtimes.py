@@ -586,8 +586,8 @@ def test_advice_on_a_walltime(asked_min, known, verdict, suggested_min):
 
 def test_no_more_is_advised_than_the_site_gives():
     """What cannot be had is no advice."""
-    assert advise("s", 86400.0, steady(100_000.0), most_s=86400.0).verdict == "fits"
-    assert advise("s", 43200.0, steady(100_000.0), most_s=86400.0).suggested_s == 86400.0
+    assert advise("s", 86400.0, steady(100_000.0), max_s=86400.0).verdict == "fits"
+    assert advise("s", 43200.0, steady(100_000.0), max_s=86400.0).suggested_s == 86400.0
 
 
 @given(st.floats(0, 1e7), st.floats(60, 1e7), st.integers(0, 100))

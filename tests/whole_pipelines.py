@@ -375,7 +375,7 @@ def testbed(*, newer: bool) -> Iterator[tuple[Any, dict[str, Any]]]:
     cluster = Testbed(root, newer=newer, nodes=NODES, cores_per_node=CORES_PER_NODE, conf=rule)
     try:
         cluster.start()
-        pace = {"poll": "1s", "most_poll": "5s"}
+        pace = {"poll": "1s", "max_poll": "5s"}
         reached = {"url": f"unix://{cluster.socket}", "system": "testbed", "age_accrues": True, **pace}
         if newer:  # a Debian of its own, which has none of the programs
             tools = {tool for pipeline in PIPELINES.values() if not pipeline.missing() for tool in pipeline.tools}

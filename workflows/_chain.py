@@ -23,7 +23,7 @@ def chain(name: str, cores: int, links: Sequence[Link]) -> Workflow:
     """Build the workflow whose parallel and sequential seconds are those fitted to the paper at this core count."""
     sequential = [link.share for link in links if not link.parallel]
     parallel = [link.share for link in links if link.parallel]
-    fit = peak_times(name, cores, least_sequential_s=len(sequential))
+    fit = peak_times(name, cores, min_sequential_s=len(sequential))
     wide = iter(divide(max(fit.parallel_s, len(parallel)), parallel))
     narrow = iter(divide(fit.sequential_s, sequential))
     stages: list[Stage] = []

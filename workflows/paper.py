@@ -87,7 +87,7 @@ class Fit:
         return self.parallel_s + self.sequential_s
 
 
-def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, least_sequential_s: int) -> Fit:
+def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, min_sequential_s: int) -> Fit:
     """Find the run times that two rows of Table 1 imply, by trying every whole second near Big Job's execution time."""
 
     def misfit(fit: Fit) -> tuple[int, float, int, float]:
@@ -104,20 +104,20 @@ def fit_row(cores: int, big_job: PaperRow, per_stage: PaperRow, *, least_sequent
         ideal = (per_stage.core_hours * 3600 - total) / (cores - 1)  # parallel seconds that give Per-Stage's exactly
         candidates += [
             Fit(parallel, total - parallel)
-            for parallel in {min(max(p, 1), total - least_sequential_s) for p in (math.floor(ideal), math.ceil(ideal))}
+            for parallel in {min(max(p, 1), total - min_sequential_s) for p in (math.floor(ideal), math.ceil(ideal))}
         ]
     return min(candidates, key=misfit)
 
 
 @cache
-def _fits(workflow: str, least_sequential_s: int) -> dict[int, Fit]:
+def _fits(workflow: str, min_sequential_s: int) -> dict[int, Fit]:
     return {
-        cores: fit_row(cores, row["big-job"], row["per-stage"], least_sequential_s=least_sequential_s)
+        cores: fit_row(cores, row["big-job"], row["per-stage"], min_sequential_s=min_sequential_s)
         for cores, row in TABLE_1[workflow].items()
     }
 
 
-def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
+def peak_times(workflow: str, cores: int, *, min_sequential_s: int) -> Fit:
     """Fitted run times at any peak core count.
 
     At the table's six counts these are the fit; between two of them both times follow a power of the core count;
@@ -127,7 +127,7 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
         raise WorkflowError(
             f"a peak of {cores} cores cannot be", where=f"workflow {workflow!r}", hint="Ask for at least 1."
         )
-    fits = _fits(workflow, least_sequential_s)
+    fits = _fits(workflow, min_sequential_s)
     if cores in fits:
         return fits[cores]
     counts = sorted(fits)
@@ -143,7 +143,7 @@ def peak_times(workflow: str, cores: int, *, least_sequential_s: int) -> Fit:
             power = min(max(power, -1.0), 0.0)
         return max(round(at_anchor * math.pow(cores / anchor, power)), least)
 
-    return Fit(scaled("parallel_s", 1), scaled("sequential_s", least_sequential_s))
+    return Fit(scaled("parallel_s", 1), scaled("sequential_s", min_sequential_s))
 
 
 def divide(total_s: int, shares: Sequence[float]) -> list[int]:

@@ -188,11 +188,11 @@ class _Waits:
 
     def __init__(self, folder: Path, system: str) -> None:
         from asa.estimators import WaitBank, WaitStore
-        from asa.estimators.bank import most_records
+        from asa.estimators.bank import max_records
 
         self._system = system
         latest = WaitStore(folder, create=False).read()
-        self._records = [record for record in latest if record.job.system == system][-most_records() :]
+        self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None
         if self._records:
             self._bank = WaitBank("asa-blind")  # a bank does not know who waits now
@@ -401,10 +401,10 @@ def tell_advice(folder: RunFolder) -> None:
         found = []
         for stage in (stage for stage in plan.stages if not stage.local):
             limits = plan.capabilities.partitions.get(stage.partition or plan.capabilities.partition)
-            most_s = limits.max_walltime_s if limits is not None else None
+            max_s = limits.max_walltime_s if limits is not None else None
             cores = stage.cores_on(plan.capabilities.cores_per_node)
             known = runs.forecast(plan.workflow, stage.name, cores, stage.input_size, plan.capabilities.system)
-            advice = advice_on(stage.name, stage.walltime_s, known, most_s=most_s or float("inf"))
+            advice = advice_on(stage.name, stage.walltime_s, known, max_s=max_s or float("inf"))
             if advice.verdict in {"less", "more"}:
                 found.append(advice)
         if found:

@@ -14,7 +14,7 @@ import typer
 
 from asa.cli.doctor import given_settings
 from asa.errors import InputError, UnavailableError
-from asa.units import MOST_CORES, MOST_JOBS, MOST_PROCESSES, MOST_SEED
+from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Backend
@@ -57,10 +57,10 @@ BankOption = Annotated[
 HistoryOption = Annotated[
     int,
     typer.Option(
-        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MOST_JOBS
+        help="Past jobs of everybody to learn at the beginning, where the site shows them.", min=0, max=MAX_JOBS
     ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MOST_SEED)]
+SeedOption = Annotated[int, typer.Option(help="Of whatever is drawn.", min=0, max=MAX_SEED)]
 ExecutorOption = Annotated[
     str,
     typer.Option(
@@ -71,11 +71,11 @@ ExecutorOption = Annotated[
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES),
+    typer.Option("--jobs", "-j", help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES),
 ]
 CoresOption = Annotated[
     int | None,
-    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MOST_CORES, show_default=False),
+    typer.Option(help="Peak core count, for an installed workflow.", min=1, max=MAX_CORES, show_default=False),
 ]
 
 

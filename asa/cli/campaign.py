@@ -12,7 +12,7 @@ import typer
 from asa.cli.asked import EstimatorOption, ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
-from asa.units import MOST_JOBS, MOST_RUNS, MOST_SEED
+from asa.units import MAX_JOBS, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +38,11 @@ _MODES: dict[How, tuple[Literal["sequential", "concurrent"], ...]] = {
     How.CONCURRENT: ("concurrent",),
 }
 
-_Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of the queue.", min=1, max=MOST_RUNS)]
+_Seeds = Annotated[int, typer.Option(help="Runs of each, at as many moments of the queue.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
     int,
     typer.Option(
-        help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED, show_default=True
+        help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED, show_default=True
     ),
 ]
 ResultsOption = Annotated[
@@ -51,7 +51,7 @@ ResultsOption = Annotated[
 ]
 WorkflowsOption = Annotated[str, typer.Option(help="Which, comma-separated.")]
 PastJobsOption = Annotated[
-    int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MOST_JOBS)
+    int, typer.Option(help="Past jobs of others that it learns before each run.", min=0, max=MAX_JOBS)
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything that came out as JSON, and no tables.")]
 _Strategies = Annotated[
@@ -108,7 +108,7 @@ def paper(
     history: Annotated[
         int,
         typer.Option(
-            help="Past jobs of others that it learns before each run; the paper's learns none.", min=0, max=MOST_JOBS
+            help="Past jobs of others that it learns before each run; the paper's learns none.", min=0, max=MAX_JOBS
         ),
     ] = 0,
     age_accrues: Annotated[

@@ -15,7 +15,7 @@ from asa.cli.doctor import given_settings
 from asa.cli.report import PageOption, asked, check_page, made, write_page, write_to
 from asa.core.documents import print_json
 from asa.errors import InputError, RunError
-from asa.units import MOST_CORES, MOST_JOBS, MOST_POLL_S, MOST_PROCESSES, MOST_RUNS, MOST_SEED
+from asa.units import MAX_CORES, MAX_JOBS, MAX_POLL_S, MAX_PROCESSES, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.backend import Site
@@ -50,7 +50,7 @@ _Trace = Annotated[
     typer.Option(help="Replay this workload log (SWF, plain or .gz) in place of a centre.", metavar="FILE"),
 ]
 _TraceCores = Annotated[
-    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES)
+    int | None, typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES)
 ]
 _Cores = Annotated[
     str | None,
@@ -58,10 +58,10 @@ _Cores = Annotated[
 ]
 _Strategies = Annotated[str, typer.Option(help="Which ways of asking, comma-separated; `asa list` shows all.")]
 _Seeds = Annotated[
-    int, typer.Option(help="Runs of each strategy and core count, each at another moment.", min=1, max=MOST_RUNS)
+    int, typer.Option(help="Runs of each strategy and core count, each at another moment.", min=1, max=MAX_RUNS)
 ]
 _Seed = Annotated[
-    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED)
+    int, typer.Option(help="Of the first run; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED)
 ]
 _AgeAccrues = Annotated[
     bool,
@@ -76,7 +76,7 @@ _Estimator = Annotated[
 _History = Annotated[
     int,
     typer.Option(
-        help="Past jobs of others that the estimator learns before each run; 0: one's own only.", min=0, max=MOST_JOBS
+        help="Past jobs of others that the estimator learns before each run; 0: one's own only.", min=0, max=MAX_JOBS
     ),
 ]
 _Spread = Annotated[
@@ -90,10 +90,8 @@ _Scheduler = Annotated[
         show_default=False,
     ),
 ]
-_Poll = Annotated[
-    int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MOST_POLL_S)
-]
-_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MOST_PROCESSES)]
+_Poll = Annotated[int, typer.Option(help="The client looks at the queue every so many seconds.", min=0, max=MAX_POLL_S)]
+_Jobs = Annotated[int | None, typer.Option(help="Processes. [default: the cores there are]", min=1, max=MAX_PROCESSES)]
 _Json = Annotated[bool, typer.Option("--json", help="Print a JSON list of all runs instead of tables.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Print all runs as CSV instead of tables.")]
 _Results = Annotated[

@@ -14,7 +14,7 @@ from asa.cli.asked import JobsOption
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
 from asa.errors import AsaError, InputError
-from asa.units import MOST_JOBS, MOST_SEED
+from asa.units import MAX_JOBS, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.history import JobHistory
@@ -46,12 +46,12 @@ def evaluate(
         str | None, typer.Option(help="Score each geometry, too: `geometry`.", metavar="geometry", show_default=False)
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MOST_JOBS)
+        int | None, typer.Option(help="Take only the first so many jobs of each trace.", min=1, max=MAX_JOBS)
     ] = None,
     seed: Annotated[
         int,
         typer.Option(
-            help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MOST_SEED
+            help="Of what estimators draw; the same seed gives the same numbers anywhere.", min=0, max=MAX_SEED
         ),
     ] = 0,
     jobs: JobsOption = None,

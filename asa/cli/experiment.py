@@ -13,7 +13,7 @@ import typer
 from asa.cli.asked import ExecutorOption, JobsOption, counts_in, names_in
 from asa.cli.campaign import PastJobsOption, ResultsOption, WorkflowsOption
 from asa.core.documents import print_json
-from asa.units import MOST_RUNS
+from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
     from asa.core.intervals import Interval
@@ -60,7 +60,7 @@ def strategies(
     workflows: WorkflowsOption = "montage,statistics",
     names: _Names = "chained,asa,asa-naive,asa-plan,elastic",
     cores: _Cores = None,
-    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1, max=MOST_RUNS)] = 40,
+    starts: Annotated[int, typer.Option(help="Moments of the log at which a run begins.", min=1, max=MAX_RUNS)] = 40,
     age: Annotated[Age, typer.Option(help="Whether the age of dependent jobs accrues.")] = Age.BOTH,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Whether running jobs can give cores back.")

@@ -12,7 +12,7 @@ import typer
 
 from asa.cli.terminal import write_document
 from asa.errors import InputError
-from asa.units import MOST_CORES
+from asa.units import MAX_CORES
 
 if TYPE_CHECKING:
     from asa.importers import Imported
@@ -58,7 +58,7 @@ def scripts(
         typer.Option(
             help="Cores that elements of a job array share at most. [default: 32, or more for fewer than 100 jobs]",
             min=1,
-            max=MOST_CORES,
+            max=MAX_CORES,
             metavar="CORES",
             show_default=False,
         ),
@@ -94,7 +94,7 @@ def wfformat(
     cores: Annotated[
         int | None,
         typer.Option(
-            help="Cores of a stage at most: what does not fit takes turns.", min=1, max=MOST_CORES, show_default=False
+            help="Cores of a stage at most: what does not fit takes turns.", min=1, max=MAX_CORES, show_default=False
         ),
     ] = None,
     model: Annotated[bool, typer.Option("--model", help="Leave the commands out.")] = False,
@@ -128,7 +128,7 @@ def snakemake(
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option(help="Cores of a stage; with --jobs, at most.", min=1, max=MOST_CORES, show_default=False),
+        typer.Option(help="Cores of a stage; with --jobs, at most.", min=1, max=MAX_CORES, show_default=False),
     ] = None,
     command: Annotated[
         str, typer.Option(help="How Snakemake is called, with what it always needs, as -s FILE or --use-conda.")
@@ -151,7 +151,7 @@ def nextflow(
         typer.Option(help="What `-with-dag` wrote: .dot, .mmd or .html.", metavar="FILE", show_default=False),
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(help="Cores of a stage at most.", min=1, max=MOST_CORES, show_default=False)
+        int | None, typer.Option(help="Cores of a stage at most.", min=1, max=MAX_CORES, show_default=False)
     ] = None,
     name: NameOption = "",
     force: ForceOption = False,

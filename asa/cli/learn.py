@@ -18,7 +18,7 @@ from asa.cli.bank import BankOption
 from asa.cli.doctor import BackendOption, SetOption, SiteOption, given_settings
 from asa.cli.runs import Output, OutputOption, print_document
 from asa.errors import InputError, TraceError
-from asa.units import MOST_JOBS
+from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
@@ -47,9 +47,7 @@ def learn(
     system: Annotated[
         str | None, typer.Option(help="Name of the system. [default: what the file says; a log's name]")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MOST_JOBS)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Learn only so many jobs, the latest.", min=1, max=MAX_JOBS)] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Learn queue waits from past jobs, of one user or of everybody, and keep them in the bank.

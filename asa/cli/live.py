@@ -19,7 +19,7 @@ from asa.cli.screen import draw
 from asa.cli.standing import RunStanding
 from asa.records import Record
 
-_LEAST_S, _MOST_S = 1.0, 60.0
+_MIN_S, _MAX_S = 1.0, 60.0
 _SHARE = 1 / 30
 
 
@@ -140,7 +140,7 @@ class LiveTable(Silent):
         if self._is_old:
             return 0.0
         now = time.monotonic()
-        return max(self._shown_s + min(max((now - self._happened_s) * _SHARE, _LEAST_S), _MOST_S) - now, 0.0)
+        return max(self._shown_s + min(max((now - self._happened_s) * _SHARE, _MIN_S), _MAX_S) - now, 0.0)
 
     def show(self, run: RunStanding) -> None:
         """Draw the table."""

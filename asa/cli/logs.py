@@ -29,7 +29,7 @@ from asa.cli.runs import (
 )
 from asa.core.files import open_file
 from asa.errors import JournalError, RunError
-from asa.units import MOST_JOBS
+from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
@@ -54,7 +54,7 @@ def logs(
     errors: Annotated[bool, typer.Option("--err", help="What it wrote to its standard error.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it writes, until its job ends.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0, max=MOST_JOBS)
+        int, typer.Option("--lines", "-n", help="Only the last so many lines; 0 for all.", min=0, max=MAX_JOBS)
     ] = 0,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,

@@ -226,8 +226,8 @@ class _Line:
         behind, ends = _names(self.after), "end" if len(self.after) > 1 else "ends"
         if self.is_local:
             return f"run {name} here, {f'when {behind} {ends}' if behind else 'at once'}: it waits in no queue"
-        half_s, most_s = _quantiles(self.waits_s, 0.5, 0.9)
-        waits = f"half such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(most_s)}"
+        half_s, max_s = _quantiles(self.waits_s, 0.5, 0.9)
+        waits = f"half such jobs start within {format_duration(half_s)}, 9 in 10 within {format_duration(max_s)}"
         gap = f"expected gap {_expected(job.start_s - job.ready_s)}"
         if not self.after:
             return (
@@ -410,8 +410,8 @@ def _spread(times_s: Any) -> dict[str, float]:
 
 def _expected(times_s: Any) -> str:
     """Write a mean; where rare cases make it up, also what is usual."""
-    mean_s, most_s = float(times_s.mean()), _quantiles(times_s, 0.9)[0]
-    usual = f" (9 in 10: up to {format_duration(max(most_s, 0.0))})" if mean_s > max(most_s, 1.0) else ""
+    mean_s, max_s = float(times_s.mean()), _quantiles(times_s, 0.9)[0]
+    usual = f" (9 in 10: up to {format_duration(max(max_s, 0.0))})" if mean_s > max(max_s, 1.0) else ""
     return f"{format_duration(max(mean_s, 0.0))}{usual}"
 
 

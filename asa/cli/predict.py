@@ -16,7 +16,7 @@ import typer
 from asa.cli.bank import BankOption
 from asa.core.documents import print_json
 from asa.errors import InputError
-from asa.units import MOST_CORES
+from asa.units import MAX_CORES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ _FLOOR_S = 10.0
 
 
 def predict(
-    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1, max=MOST_CORES)],
+    cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1, max=MAX_CORES)],
     walltime: Annotated[str, typer.Option(help="Walltime that it asks for, as 2h, 90min or 1-12:00:00.")],
     system: Annotated[
         str | None, typer.Option(help="Where it would be submitted. [default: the only system in the bank]")
@@ -59,7 +59,7 @@ def predict(
 
     Example: `asa predict --cores 112 --walltime 2h`
     """
-    from asa.estimators.bank import WaitBank, most_records
+    from asa.estimators.bank import WaitBank, max_records
     from asa.estimators.contextual import ContextualAsa
     from asa.estimators.store import WaitStore, default_folder
     from asa.geometry import JobGeometry
@@ -80,7 +80,7 @@ def predict(
     of_system = [record for record in records if record.job.system == place]
     chosen = _partition(partition, of_system)
     whose = _user(user, of_system)
-    theirs = of_system[-most_records() :]
+    theirs = of_system[-max_records() :]
     if len(theirs) < len(of_system) and find_spec("numba") is None:
         sys.stderr.write(
             f"asa: numba is not installed: only the latest {len(theirs):,} waits are learned "

@@ -11,7 +11,7 @@ from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
 from asa.cli.runs import Output, OutputOption, print_document
 from asa.errors import InputError
-from asa.units import MOST_CORES, format_duration
+from asa.units import MAX_CORES, format_duration
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -31,7 +31,7 @@ def show(
     cores_per_node: Annotated[
         int | None,
         typer.Option(
-            help="To count the cores of stages that ask for whole nodes.", min=1, max=MOST_CORES, show_default=False
+            help="To count the cores of stages that ask for whole nodes.", min=1, max=MAX_CORES, show_default=False
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from asa.runner import RunFolder
 
 _SHOWN = 20
-_WATCH_S, _MOST_WATCH_S = 2.0, 30.0
+_WATCH_S, _MAX_WATCH_S = 2.0, 30.0
 _COLUMNS = ("Run", "Strategy", "Done", "Age", "State")
 _NUMBERS = {"Done", "Age"}
 _SPARE = ("Strategy", "Age", "Done")  # left out first where there is no room
-_GAP, _LEAST_STATE = 2, 20
+_GAP, _MIN_STATE = 2, 20
 
 
 def status(
@@ -80,7 +80,7 @@ def _watch(folder: RunFolder) -> None:
             if standing.is_over:
                 return
             now = (standing.state, [stage.state for stage in standing.stages])
-            pause_s = _WATCH_S if now != before else min(1.2 * pause_s, _MOST_WATCH_S)
+            pause_s = _WATCH_S if now != before else min(1.2 * pause_s, _MAX_WATCH_S)
             before = now
             time.sleep(pause_s)
 
@@ -188,7 +188,7 @@ def _headings(lines: list[dict[str, Text]], width: int) -> list[str]:
     chosen = list(_COLUMNS)
     for spare in _SPARE:
         fixed = (max(len(h), *(cells[h].cell_len for cells in lines)) + _GAP for h in chosen if h != "State")
-        if sum(fixed) + _LEAST_STATE <= width:
+        if sum(fixed) + _MIN_STATE <= width:
             break
         chosen.remove(spare)
     return chosen

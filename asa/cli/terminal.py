@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
-_LEAST_WIDTH, _MOST_WIDTH = 20, 10_000
+_MIN_WIDTH, _MAX_WIDTH = 20, 10_000
 _SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _PLAIN = "asa-plain"
 _LINES = dict.fromkeys("│┃║╵╷╎", "|") | dict.fromkeys("─━═╴╶", "-") | dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛┡┩╇╈", "+")
@@ -70,8 +70,8 @@ def _is_open(descriptor: int) -> bool:
 
 def _is_size(name: str) -> bool:
     told = os.environ.get(name, "")
-    least = 1 if name == "LINES" else _LEAST_WIDTH
-    return told.isascii() and told.isdecimal() and len(told) < 9 and least <= int(told) <= _MOST_WIDTH
+    least = 1 if name == "LINES" else _MIN_WIDTH
+    return told.isascii() and told.isdecimal() and len(told) < 9 and least <= int(told) <= _MAX_WIDTH
 
 
 def _is_of_c() -> bool:

@@ -40,7 +40,7 @@ PERIOD = "ASA_DMR_PERIOD"
 TIMEOUT = "ASA_DMR_TIMEOUT"
 """An expansion is waited for so many seconds."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """No line is longer."""
 
 _VERSION = 1

@@ -22,7 +22,7 @@ from asa.core.documents import read_json
 from asa.core.parallel import available_cores
 from asa.errors import InputError
 
-from .protocol import ADDRESS, JOB, MOST_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
+from .protocol import ADDRESS, JOB, MAX_BYTES, PERIOD, PROCESSES, TIMEOUT, Action, Reply, Request, Wish, whole
 
 _ANSWER_S = 5.0  # a manager that lives answers at once
 _EXPAND_S = 40.0  # about the longest expansion of the paper's Table 2
@@ -291,7 +291,7 @@ class _Call:
                 piece = self._socket.recv(1 << 16)
             except (BlockingIOError, TimeoutError):
                 return None
-            if not piece or len(self._heard) > MOST_BYTES:
+            if not piece or len(self._heard) > MAX_BYTES:
                 raise ConnectionError("the connection ended")
             self._heard += piece
         told = read_json(self._heard)

@@ -30,7 +30,7 @@ from asa.waits import (
 OWN_USER = "~me"
 """The user whose jobs are this client's, where the site does not tell."""
 
-_MOST_RECORDS, _MOST_IF_SLOW = 20_000, 3000
+_MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
 
 
@@ -122,7 +122,7 @@ class WaitBank:
         self._running: dict[int | str, tuple[QueuedJob, int, float]] = {}
         self._outcomes: dict[str, deque[Outcome]] = {}
         if store is not None:
-            self.take(store.read(most_records()))
+            self.take(store.read(max_records()))
 
     def __iter__(self) -> Iterator[str]:
         """Systems that something was learned of."""
@@ -276,9 +276,9 @@ def _login_name() -> str:
         return OWN_USER
 
 
-def most_records() -> int:
+def max_records() -> int:
     """Say how many observations of a store are learned at once: what takes about a second, or some without numba."""
-    return _MOST_RECORDS if find_spec("numba") is not None else _MOST_IF_SLOW
+    return _MAX_RECORDS if find_spec("numba") is not None else _MAX_IF_SLOW
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> list[WaitRecord]:

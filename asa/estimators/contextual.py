@@ -33,9 +33,9 @@ PARTS: Final = ("own", "experts", "waiting", "users", "network", "ages")
 _RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.001, 0.0025, 0.9995, 0.1, 0.01, 0.001
 _LOSS_PER_PLACE = 0.25
 """What an alternative's log-weight in `alone` loses for each place that it was off."""
-_MOST_S = 10.0**7
+_MAX_S = 10.0**7
 _ALONE_SHARE = 0.01
-_MOST_KINDS = 100_000
+_MAX_KINDS = 100_000
 
 
 def _packed(array: NDArray[Any]) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class ContextualAsa:
         except KeyError:
             raise InputError(f"no job waits under ticket {ticket}", hint="Hand back what `submitted` gave.") from None
         self._looked = None
-        wait = math.log10(min(max(observation.wait_s, 10.0), _MOST_S))
+        wait = math.log10(min(max(observation.wait_s, 10.0), _MAX_S))
         place = min(k.K - 1, int((wait - k.FLOOR) / k.STEP + 0.5))
         low, high = {"exact": (place, place), "at_least": (place, k.K - 1), "at_most": (0, place)}[observation.kind]
         k.learn(
@@ -399,7 +399,7 @@ class ContextualAsa:
         key = (job.user, job.cores, job.walltime_s, job.partition, job.system)
         kind = self._kinds.get(key)
         if kind is None:
-            if len(self._kinds) >= _MOST_KINDS:
+            if len(self._kinds) >= _MAX_KINDS:
                 self._kinds.clear()  # a shortcut to what is in the tables
             kind = self._kinds[key] = self._new_kind(job)
         return kind

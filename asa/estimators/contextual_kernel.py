@@ -52,7 +52,7 @@ RECENT = 32  # waits of a geometry of which the median is taken
 # rows of the table of own weights
 JOINT, ALONE, WINDOW = range(3)
 
-LEAST_LEVEL, MOST_LEVEL = 0.005, 0.99
+MIN_LEVEL, MAX_LEVEL = 0.005, 0.99
 DECADES = 1.0
 """Quantiles at levels beyond these are those at them, moved by so many decades for each 1.0 beyond."""
 WINDING = 0.3
@@ -314,7 +314,7 @@ def decide(scratch: Any, levels: Any, width: float, alternatives: Any, cells: An
         level = levels[row, i] if i < 9 else 0.5
         if i == 9:
             place = 0
-        certain = min(MOST_LEVEL, max(LEAST_LEVEL, level))
+        certain = min(MAX_LEVEL, max(MIN_LEVEL, level))
         aim = certain * total
         while place < K - 1 and before[place + 1] < aim:
             place += 1

@@ -29,7 +29,7 @@ FIRST_GUESS_S = 600.0
 
 _SPREAD = 1.6  # decades from p10 to p90 about it
 _RECENT = 50  # waits that the median is of, and that the regression's mean is of, about
-_MOST_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
+_MAX_REQUESTS = 100_000  # ways to ask for a job whose geometry is remembered
 
 
 def contradicts(observation: WaitObservation, point_s: float) -> bool:
@@ -198,7 +198,7 @@ class SiteEstimator(Generic[_M]):
         memory = self._memories.get(geometry)
         if memory is None:
             memory = self._memories[geometry] = self._new(geometry)
-        if len(self._by_request) >= _MOST_REQUESTS:
+        if len(self._by_request) >= _MAX_REQUESTS:
             self._by_request.clear()
         self._by_request[job.cores, job.walltime_s, job.system, job.partition] = memory
         return memory
@@ -568,7 +568,7 @@ class Algorithm1:
         belief = self._beliefs.get(geometry)
         if belief is None:
             belief = self._beliefs[geometry] = _Belief(geometry, self._learner(geometry))
-        if len(self._by_request) >= _MOST_REQUESTS:
+        if len(self._by_request) >= _MAX_REQUESTS:
             self._by_request.clear()
         self._by_request[job.cores, job.walltime_s, job.system, job.partition] = belief
         return belief

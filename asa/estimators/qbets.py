@@ -21,7 +21,7 @@ from asa.waits import LEVELS, QueuedJob, WaitForecast, WaitObservation
 CONFIDENCE = 0.95
 """Probability with which a stated bound is not below the quantile that it bounds."""
 
-LEAST_HISTORY = math.ceil(math.log(1 - CONFIDENCE) / math.log(LEVELS[-1]))
+MIN_HISTORY = math.ceil(math.log(1 - CONFIDENCE) / math.log(LEVELS[-1]))
 """Waits needed before even the longest of them bounds the highest level with that confidence: 29."""
 
 _LONGEST = 1000  # waits that are kept of a geometry: adding one costs with their number
@@ -97,7 +97,7 @@ class _History(Memory):
     def learn(self, wait_s: float) -> None:
         self.known += 1
         ascending = self.ascending
-        if len(ascending) >= LEAST_HISTORY:
+        if len(ascending) >= MIN_HISTORY:
             above = wait_s > ascending[bound_places(len(ascending))[-1]]
             self.run = self.run + 1 if above else 0
         if len(ascending) == _LONGEST:
@@ -109,7 +109,7 @@ class _History(Memory):
 
     def _forget(self) -> None:
         self.run = 0
-        self.recent = deque(list(self.recent)[-LEAST_HISTORY:])
+        self.recent = deque(list(self.recent)[-MIN_HISTORY:])
         self.ascending = sorted(self.recent)
 
     def state(self) -> list[Any]:
@@ -141,12 +141,12 @@ class Qbets(SiteEstimator[_History]):
     As published: the bounds are order statistics (see `bound_places`), and nothing is assumed of the distribution. Each
     wait that becomes known is held against the bound of the highest level. When so many in a row exceed it as are rare
     for a series as autocorrelated as this one (see `rare_run`), the queue has changed: all is forgotten but the most
-    recent `LEAST_HISTORY` waits, the fewest that can bound the highest level.
+    recent `MIN_HISTORY` waits, the fewest that can bound the highest level.
 
     Otherwise than published: jobs are grouped by their geometry, where the original clusters them by their size with a
     mixture model; the highest level is 0.9, not 0.95; a wait is held against the bound of now rather than the one that
     was stated for it, so that a burst of late answers counts as one change; and at most 1000 waits are kept. A
-    geometry with fewer than `LEAST_HISTORY` waits is given the bounds of the whole site.
+    geometry with fewer than `MIN_HISTORY` waits is given the bounds of the whole site.
 
     Bounds are meant to be too high rather than too low: the shares of waits that they cover exceed their levels, most
     where the history is short. The predicted wait is the bound of the median.
@@ -169,7 +169,7 @@ class Qbets(SiteEstimator[_History]):
         """Bound the wait of a job that is submitted now."""
         memory = self._by_request.get((job.cores, job.walltime_s, job.system, job.partition)) or self._remember(job)
         ascending = memory.ascending
-        if len(ascending) < LEAST_HISTORY:
+        if len(ascending) < MIN_HISTORY:
             ascending = self._site.ascending
             if not ascending:
                 return WaitForecast((FIRST_GUESS_S,) * len(LEVELS), FIRST_GUESS_S)

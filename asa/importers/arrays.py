@@ -21,8 +21,8 @@ from .needs import Needs
 CORES_OF_A_JOB: Final = 32
 """Cores that elements share at most, unless told otherwise: jobs of about a node, or less, fit where many would not."""
 
-_MOST_ELEMENTS: Final = 10_000
-_MOST_PARTS: Final = 1000
+_MAX_ELEMENTS: Final = 10_000
+_MAX_PARTS: Final = 1000
 _USUAL_PARTS: Final = 100
 """Jobs are wider rather than more than these."""
 
@@ -84,8 +84,8 @@ def read_array(directive: Directive) -> Array:
             hint = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
             raise InputError(f"{directive} lists no elements", where=directive.where, hint=hint)
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if (last - first) // step >= _MOST_ELEMENTS:
-            raise InputError(f"{directive} is too many", where=directive.where, hint=f"At most {_MOST_ELEMENTS}.")
+        if (last - first) // step >= _MAX_ELEMENTS:
+            raise InputError(f"{directive} is too many", where=directive.where, hint=f"At most {_MAX_ELEMENTS}.")
         elements.update(range(first, last + 1, step))
     if not elements or not (at_once.isdigit() or not at_once):
         raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
@@ -128,13 +128,13 @@ def for_elements(option: str, count: int) -> str:
     return f"{name}={','.join(f'{match[1]}:{int(match[2] or 1) * count}' for match in matches)}"
 
 
-def together(array: Array, cores: int, most_cores: int | None) -> int:
+def together(array: Array, cores: int, max_cores: int | None) -> int:
     """Say how many elements share a job.
 
-    `most_cores`: of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
+    `max_cores`: of a job; None for a size that fits many nodes, or what keeps the number of jobs small.
     """
-    if most_cores is not None:
-        return max(1, most_cores // cores)
+    if max_cores is not None:
+        return max(1, max_cores // cores)
     return max(1, CORES_OF_A_JOB // cores, math.ceil(len(array.elements) / _USUAL_PARTS))
 
 
@@ -159,9 +159,9 @@ def parts_of(array: Array, per_job: int, where: str) -> list[Part]:
                 before = len(parts) - rows
                 parts.append(Part(left[:width], before if before >= 0 else None))
                 left = left[width:]
-        if len(parts) > _MOST_PARTS:
+        if len(parts) > _MAX_PARTS:
             raise InputError(
-                f"{len(array.elements)} elements need more than {_MOST_PARTS} jobs",
+                f"{len(array.elements)} elements need more than {_MAX_PARTS} jobs",
                 where=where,
                 hint="Split the array, let more of them run at once, or give --array-cores more.",
             )

@@ -255,10 +255,10 @@ def _depth(name: str, befores: Mapping[str, set[str]]) -> int:
     return len(nx.ancestors(graph, name)) if name in graph else 0
 
 
-def _stage(name: str, process: _Process, after: tuple[str, ...], most_cores: int | None) -> Stage:
+def _stage(name: str, process: _Process, after: tuple[str, ...], max_cores: int | None) -> Stage:
     per_task = max(task.cpus for task in process.tasks)
     count = len(process.tasks)
-    width = count if most_cores is None else max(1, min(count, most_cores // per_task))
+    width = count if max_cores is None else max(1, min(count, max_cores // per_task))
     expected_s = float(max(1, math.ceil(lpt_makespan_s((task.run_s for task in process.tasks), width))))
     memory = max(task.memory_bytes for task in process.tasks) * width
     return Stage(

@@ -93,7 +93,7 @@ def import_snakemake(
     for part, stage_name in called.items():
         known = [rules[rule] for rule in part]
         stage = _stage(
-            stage_name, part, known, befores[stage_name], is_counted=jobs is not None, most_cores=cores, command=command
+            stage_name, part, known, befores[stage_name], is_counted=jobs is not None, max_cores=cores, command=command
         )
         stages.append(stage)
         comments[stage_name] = _comments(known, stage, is_counted=jobs is not None)
@@ -204,7 +204,7 @@ def _stage(
     after: tuple[str, ...],
     *,
     is_counted: bool,
-    most_cores: int | None,
+    max_cores: int | None,
     command: str,
 ) -> Stage:
     is_local = all(rule.is_local for rule in known)
@@ -212,14 +212,14 @@ def _stage(
     if not is_local and (is_counted or any(rule.jobs > 1 for rule in known)):
         per_job = max(max(1, rule.threads) for rule in known)
         jobs = max(rule.jobs for rule in known)
-        at_once = jobs if most_cores is None else max(1, min(jobs, most_cores // per_job))
+        at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
         width, waves = at_once * per_job, math.ceil(jobs / at_once)
         memory_mib = at_once * max(
             rule.memory_mib or rule.memory_mib_per_thread * max(1, rule.threads) for rule in known
         )
         gpus = at_once * max(rule.gpus for rule in known)
     elif not is_local:
-        width = most_cores or _PLACEHOLDER_CORES
+        width = max_cores or _PLACEHOLDER_CORES
     minutes = sum(rule.minutes for rule in known) * waves
     call = [f'--cores "${{ASA_CORES:-{width}}}"', "--nolock --rerun-incomplete --rerun-triggers mtime"]
     return Stage(

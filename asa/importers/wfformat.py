@@ -34,7 +34,7 @@ _MIB: Final = 1 << 20
 _NUMBERED = re.compile(r"[_.-]?(?:ID)?\d+$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
 _TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # after -c
-_LEAST_RUN_S: Final = 1.0
+_MIN_RUN_S: Final = 1.0
 _SCHEMA_HINT: Final = "The schema of WfFormat 1.5 wants it so."
 
 
@@ -229,7 +229,7 @@ def _task(entry: _Node, run: _Node | None, parents: frozenset[str], notes: Notes
     name = entry.text("name")
     if run is None:
         notes.add("some tasks have no run time: they are taken to run a second")
-        run = _Node({"runtimeInSeconds": _LEAST_RUN_S}, entry.place, entry.file)
+        run = _Node({"runtimeInSeconds": _MIN_RUN_S}, entry.place, entry.file)
     if not run.has("coreCount"):
         notes.add("some tasks have no coreCount: they are taken to need one core")
     return _Task(
@@ -322,16 +322,16 @@ def _groups(tasks: Mapping[str, _Task], by: Grouping) -> dict[str, list[_Task]]:
     return groups
 
 
-def _stage(name: str, tasks: Sequence[_Task], most_cores: int | None) -> Stage:
+def _stage(name: str, tasks: Sequence[_Task], max_cores: int | None) -> Stage:
     biggest = max(tasks, key=lambda task: task.cores)
-    if most_cores is not None and biggest.cores > most_cores:
+    if max_cores is not None and biggest.cores > max_cores:
         raise InputError(
-            f"is {biggest.cores}, more than the {most_cores} cores that a stage may have",
+            f"is {biggest.cores}, more than the {max_cores} cores that a stage may have",
             where=f"{biggest.place}.coreCount",
             hint=f"Give --cores {biggest.cores} or more.",
         )
-    width = len(tasks) if most_cores is None else min(len(tasks), most_cores // biggest.cores)
-    expected_s = float(max(_LEAST_RUN_S, math.ceil(lpt_makespan_s((task.run_s for task in tasks), width))))
+    width = len(tasks) if max_cores is None else min(len(tasks), max_cores // biggest.cores)
+    expected_s = float(max(_MIN_RUN_S, math.ceil(lpt_makespan_s((task.run_s for task in tasks), width))))
     return Stage(
         name=name,
         cores=width * biggest.cores,

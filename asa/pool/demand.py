@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LIVE = ("no-worker", "queued", "processing")
 _UNFINISHED = ("waiting", *_LIVE)
 _NONE: Needs = frozenset()
-_MOST_TASKS = 20_000  # of which each is looked at
+_MAX_TASKS = 20_000  # of which each is looked at
 _SEEN: WeakKeyDictionary[Scheduler, dict[str, Needs]] = WeakKeyDictionary()  # of a task, by its group's name
 
 
@@ -33,7 +33,7 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[S
     `unknown_s`: seconds that a task is taken to last at least of which nothing is known.
     `shapes`: of the jobs that may be asked for, the usual one first.
     """
-    read = _by_tasks if len(scheduler.tasks) <= _MOST_TASKS else _by_groups
+    read = _by_tasks if len(scheduler.tasks) <= _MAX_TASKS else _by_groups
     return read(scheduler, unknown_s, lru_cache(maxsize=None)(partial(_cores, shapes)))
 
 

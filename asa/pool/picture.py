@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WAITS, _STARTS, _LIVES, _LEAVES, _BUSY = "#d9d9d9", "#f0e442", "#56b4e9", "#cc79a7", "#0072b2"
-_MOST_NAMED = 40
+_MAX_NAMED = 40
 _UNITS = ((7200.0, 3600.0, "hours"), (300.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
@@ -26,7 +26,7 @@ def draw_timeline(timeline: Mapping[str, Any], path: str | Path) -> None:
     times = [sample["time_s"] for sample in samples]
     times += [one[name] for one in allocations for name in ("asked_s", "end_s") if one[name] is not None]
     begin_s, end_s = min(times, default=0.0), max(times, default=1.0)
-    scale, unit = next((scale, unit) for least_s, scale, unit in _UNITS if end_s - begin_s >= least_s)
+    scale, unit = next((scale, unit) for min_s, scale, unit in _UNITS if end_s - begin_s >= min_s)
     figure = new_figure(8.0, 2.6 + min(0.24 * len(allocations), 8.0))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(max(len(allocations), 4), 8))
     _draw_allocations(above, allocations, begin_s, end_s, scale)
@@ -72,5 +72,5 @@ def _draw_allocations(
                 panel.barh(place, (until_s - from_s) / scale, left=left, color=colour, height=0.7, label=label_)
     panel.invert_yaxis()
     panel.set_ylabel("allocations")
-    every = range(len(allocations)) if len(allocations) <= _MOST_NAMED else ()
+    every = range(len(allocations)) if len(allocations) <= _MAX_NAMED else ()
     panel.set_yticks(list(every), [f"{allocations[n]['id']} ({allocations[n]['cores']})" for n in every], fontsize=7)

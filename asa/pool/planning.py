@@ -30,7 +30,7 @@ from .values import Decision, Needs, Rules, Shape, View, Wave
 
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the waits that are weighed
 _EARLY = 0.1  # the level at which a wait is taken to be short
-_MOST_DELAYS = 6  # moments at which asking is weighed, beside now
+_MAX_DELAYS = 6  # moments at which asking is weighed, beside now
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _DOUBT = 4  # times the work that is known: what a forecast of run times may be wrong by
 
@@ -244,8 +244,8 @@ class _Planning:
         serving = {shape: wait for shape, wait in self.offers.items() if shape.serves(needs)}
         longest_s = max(wave.task_s for wave in waves) + self.rules.startup_s + self.rules.margin_s
         fitting = {shape: wait for shape, wait in serving.items() if shape.walltime_s >= longest_s}
-        most_s = max((shape.walltime_s for shape in serving), default=0.0)
-        return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == most_s}
+        max_s = max((shape.walltime_s for shape in serving), default=0.0)
+        return fitting or {shape: wait for shape, wait in serving.items() if shape.walltime_s == max_s}
 
     def _counts(self, shape: Shape, forecast: WaitForecast, waves: Sequence[Wave]) -> list[int]:
         """Give the numbers of jobs of a shape that may be asked for and could have something to do."""
@@ -263,16 +263,16 @@ class _Planning:
 
     def _places(self) -> float:
         """Tell how many jobs may still be put into the queue."""
-        if self.rules.most_waiting is None:
+        if self.rules.max_waiting is None:
             return math.inf
-        return self.rules.most_waiting - sum(view.start_s is None for view in self.views)
+        return self.rules.max_waiting - sum(view.start_s is None for view in self.views)
 
     def _delays(self, as_it_is: Rehearsal, views: Sequence[View], forecast: WaitForecast) -> list[float]:
         """Give moments at which to ask may be better than now: a wait before work begins or cores are lost."""
         when = [*as_it_is.begins_s[1:], *(view.until_s for view in views if view.until_s is not None)]
         leads = [forecast.at(level) + self.rules.startup_s for level in (0.5, 0.9)]
         delays = sorted({at_s - self.now_s - lead_s for at_s in when for lead_s in leads})
-        return [0.0, *(delay_s for delay_s in delays if delay_s > 0)][: _MOST_DELAYS + 1]
+        return [0.0, *(delay_s for delay_s in delays if delay_s > 0)][: _MAX_DELAYS + 1]
 
     def _cost(self, waves: Sequence[Wave], views: Sequence[View], way: _Way) -> float:
         """Say what a way costs, in core-seconds: the expectation over how long everything waits."""

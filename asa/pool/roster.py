@@ -18,7 +18,7 @@ from .values import Rules, Shape
 
 logger = logging.getLogger("asa.pool")
 
-_MOST_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
+_MAX_BARREN = 3  # jobs in a row that ended without a worker, before no more is asked for
 _LEARN = 0.5  # weight of the latest startup
 _ASKED = "asked"  # tokens of jobs, in the pool's folder
 
@@ -114,7 +114,7 @@ class Roster:
     @property
     def is_barren(self) -> bool:
         """Whether so many jobs in a row had no worker that asking for more is of no use."""
-        return self._barren >= _MOST_BARREN
+        return self._barren >= _MAX_BARREN
 
     def hope_again(self) -> None:
         """Forget how many jobs in a row had no worker."""
@@ -162,7 +162,7 @@ class Roster:
             return
         if one.start_s is not None and one.joined_s is None and not one.why:
             self._barren += 1
-            if self._barren == _MOST_BARREN:
+            if self._barren == _MAX_BARREN:
                 until = "no more is asked for until `scale`, `adapt` or `ask` say so"
                 logger.error("%d jobs in a row had no worker: see %s; %s", self._barren, self._logs, until)
         one.why = one.why or why

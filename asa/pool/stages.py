@@ -82,7 +82,7 @@ _GRACE_S = 5.0  # from a request to end to the end
 _MB = 10**6  # memory is counted in, for a worker's command line rounds
 _PARTS = 1024  # of a GPU, which add up to a whole one without rounding
 _SPARE = 1.2  # of an allocation's walltime, over what its longest stage may take
-_MOST_EXIT = 255
+_MAX_EXIT = 255
 _STOPPED, _TIMED_OUT, _NEVER = -1, -2, -3  # what a task ends with that has no exit code
 _STATES = {_STOPPED: JobState.CANCELLED, _TIMED_OUT: JobState.TIMEOUT, 0: JobState.COMPLETED}
 
@@ -592,7 +592,7 @@ def note_end(place: str, job_id: str, codes: Sequence[int]) -> int:
     code = special[0] if special else (bad[0] if len(codes) == 1 else TASK_EXIT) if bad else 0
     if code != _NEVER:
         _write(
-            Path(place) / f"{job_id}.end", json.dumps({"time_s": time.time(), "code": min(code, _MOST_EXIT)}), once=True
+            Path(place) / f"{job_id}.end", json.dumps({"time_s": time.time(), "code": min(code, _MAX_EXIT)}), once=True
         )
     return code
 

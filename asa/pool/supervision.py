@@ -62,7 +62,7 @@ class Supervision:
     ) -> None:
         self._roster, self._desk, self._jobs, self._capabilities = roster, desk, jobs, capabilities
         self._margin_s, self._folder = margin_s, folder
-        self._usual = Rules(price=price, most_waiting=capabilities.most_queued, is_fixed=True)
+        self._usual = Rules(price=price, max_waiting=capabilities.max_queued, is_fixed=True)
         self._rules, self._usual_shape = self._usual, shape
         self._offered: tuple[Shape, ...] = (shape,)
         self._due: Counter[str] = Counter()  # how often in a row an allocation was to be parted with

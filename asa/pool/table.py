@@ -18,7 +18,7 @@ _STYLES = {
     Phase.DRAINING: "magenta",
     Phase.ENDED: "dim",
 }
-_MOST_ENDED = 5
+_MAX_ENDED = 5
 
 
 def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note: str = "") -> Table:
@@ -30,7 +30,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
     for name in ("allocation", "job", "cores", "workers", "phase", "time", ""):
         table.add_column(name, justify="right" if name in {"cores", "workers"} else "left")
     ended = [one for one in allocations if one.phase is Phase.ENDED]
-    hidden = set(map(id, ended[:-_MOST_ENDED]))
+    hidden = set(map(id, ended[:-_MAX_ENDED]))
     for one in allocations:
         if id(one) in hidden:
             continue

@@ -141,7 +141,7 @@ class Rules:
     startup_s: float = 10.0  # seconds from the start of a job until its workers work
     margin_s: float = 60.0  # seconds before the end of its walltime at which an allocation is left
     target_s: float = 5.0  # what will be done in so many seconds needs no more than there is
-    most_waiting: int | None = None  # jobs that may wait in the queue at a time; None for any number
+    max_waiting: int | None = None  # jobs that may wait in the queue at a time; None for any number
     is_fixed: bool = False  # the pool is to have as much as `minimum` says, whatever is to be done
 
 

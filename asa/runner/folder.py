@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import Capabilities, Condition, Setting
 from asa.core.files import open_file, put, read_file
@@ -43,6 +43,13 @@ _LOG_LINE_BYTES = 4096
 _LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` does it
 _UNREADABLE = "Check whose it is, its rights, and its file system."
+
+
+def _renamed(capabilities: Any) -> Any:
+    """Read a site's rules as earlier versions wrote them."""
+    if isinstance(capabilities, dict) and "most_queued" in capabilities:
+        return {"max_queued": capabilities["most_queued"], **capabilities}
+    return capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class RunPlan:
     stages: tuple[Stage, ...]
     strategy: str
     backend: str
-    capabilities: Capabilities
+    capabilities: Annotated[Capabilities, BeforeValidator(_renamed)]
     walltime_s: float | None = None
     estimator: str = "asa"
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -65,7 +65,7 @@ _HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Told)  # of themselves; s
 _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
-_MOST_SHORT = 5  # times that a job may come back with too few cores
+_MAX_SHORT = 5  # times that a job may come back with too few cores
 _MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the client runs what is local
 _NOTICE_S = 120.0  # a client looks at least once a minute, and a local stage begins and ends
 
@@ -501,9 +501,9 @@ class RunState:
     def _at_most(self, walltime_s: float, stages: Iterable[str], partition: str) -> float:
         """Cut a walltime to what its partition gives, if what the stages ask for by themselves fits into that."""
         limits = self.capabilities.partitions.get(partition or self.capabilities.partition)
-        most_s = limits.max_walltime_s if limits is not None else None
+        max_s = limits.max_walltime_s if limits is not None else None
         asked_s = sum(self.workflow.stages[name].walltime_s for name in stages)
-        return walltime_s if most_s is None or asked_s > most_s else min(walltime_s, most_s)
+        return walltime_s if max_s is None or asked_s > max_s else min(walltime_s, max_s)
 
     def _payload(self, stage: Stage) -> str:
         place = f"{self.place}/tasks/{self._mark(stage.name)}" if self.place else ""
@@ -890,7 +890,7 @@ class RunState:
     def _is_short(self, job: Job, stage: str) -> bool:
         """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
         is_short = job.status.state is JobState.FAILED and job.status.exit_code == SHORT_EXIT
-        return is_short and self.stages[stage].resubmissions < _MOST_SHORT
+        return is_short and self.stages[stage].resubmissions < _MAX_SHORT
 
     def _fail(self, stages: Iterable[str], reason: str, at_s: float) -> Iterator[Record]:
         """Note that stages failed for good; what does not depend on them goes on, unless the run is to end at once."""

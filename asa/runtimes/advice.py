@@ -10,7 +10,7 @@ from asa.runtimes.forecast import RunForecast
 from asa.units import round_walltime
 
 _SAFETY = 1.2  # of p99
-_LEAST_SAFETY = 1.1  # of the longest that was seen
+_MIN_SAFETY = 1.1  # of the longest that was seen
 _FEWEST = 5  # runs for advice other than that a limit was hit
 _CLOSE = 0.8  # of the walltime
 _PAYS = 2 / 3  # of the walltime: less than that begins to fit into other gaps
@@ -47,7 +47,7 @@ class WalltimeAdvice:
         return self.forecast is not None and self.forecast.longest_cut_s >= _HIT * self.asked_s
 
 
-def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: float = math.inf) -> WalltimeAdvice:
+def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, max_s: float = math.inf) -> WalltimeAdvice:
     """Advise on a stage's walltime.
 
     Enough is p99 with a fifth more, and a tenth more than the longest run, rounded up to a figure that people use. Less
@@ -62,7 +62,7 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: 
         The walltime that it asks for.
     forecast
         How long it runs; None if it was never seen.
-    most_s
+    max_s
         The longest that the site gives.
 
     Returns
@@ -78,10 +78,10 @@ def advise(stage: str, asked_s: float, forecast: RunForecast | None, *, most_s: 
     """
     if forecast is None:
         return WalltimeAdvice(stage, asked_s, "unknown", asked_s, None)
-    enough_s = round_walltime(max(_SAFETY * forecast.p99_s, _LEAST_SAFETY * forecast.longest_s))
+    enough_s = round_walltime(max(_SAFETY * forecast.p99_s, _MIN_SAFETY * forecast.longest_s))
     hit = forecast.longest_cut_s >= _HIT * asked_s
     known = forecast.count >= _FEWEST and not forecast.is_guess
-    longer_s = min(max(enough_s, round_walltime(asked_s + 1.0)), most_s)
+    longer_s = min(max(enough_s, round_walltime(asked_s + 1.0)), max_s)
     if longer_s > asked_s and (hit or (known and forecast.p90_s > _CLOSE * asked_s)):
         return WalltimeAdvice(stage, asked_s, "more", longer_s, forecast)
     if not known:

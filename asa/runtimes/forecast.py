@@ -44,7 +44,7 @@ _USUAL_WEIGHT = 3.0  # in runs, of the usual spread,
 _ENOUGH = 20.0  # which fades until so many are known
 _BEYOND = 1.5  # times its bound, for a run that was cut off and that none outlasted
 _SPREAD_OF_POWER = 0.5  # of the power of the size about 1, before anything is known
-_MOST_POWER = 2.0
+_MAX_POWER = 2.0
 _OTHER_SYSTEM = 0.5  # spread of the logarithm between systems
 _SAME = 1e-9
 
@@ -208,7 +208,7 @@ def _power(x: _Floats, y: _Floats) -> tuple[float, float]:
     variance = (_USUAL_WEIGHT * _USUAL_SPREAD**2 + len(x) * scatter) / (_USUAL_WEIGHT + len(x))
     told = float(np.sum((x - x.mean()) ** 2)) / variance
     mean = (told * slope + before * 1.0) / (told + before)
-    return min(max(mean, 0.0), _MOST_POWER), 1.0 / math.sqrt(told + before)
+    return min(max(mean, 0.0), _MAX_POWER), 1.0 / math.sqrt(told + before)
 
 
 def _median(values: _Floats, weights: _Floats) -> float:
@@ -252,8 +252,8 @@ def _quantiles(runs: _Floats, is_cut: NDArray[np.bool_], wide: float) -> tuple[f
 
     lately, shares = _redistributed(runs, _ages(len(runs), _HALF_LIFE_OF_P50), is_cut)
     half_s = float(np.interp(0.5, _ranks(shares), lately))
-    low_s, high_s, most_s = (_widened(at(level), half_s, level, wide) for level in (LEVELS[0], *LEVELS[2:]))
-    return min(low_s, half_s), half_s, max(high_s, half_s), max(most_s, high_s, half_s)
+    low_s, high_s, max_s = (_widened(at(level), half_s, level, wide) for level in (LEVELS[0], *LEVELS[2:]))
+    return min(low_s, half_s), half_s, max(high_s, half_s), max(max_s, high_s, half_s)
 
 
 def _redistributed(runs: _Floats, weights: _Floats, is_cut: NDArray[np.bool_]) -> tuple[_Floats, _Floats]:

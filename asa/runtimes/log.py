@@ -29,7 +29,7 @@ _FOLDER = "runtimes"
 _FORMAT = "asa-run-times"
 _VERSION = 1
 _MANY_FILES = 64
-_MOST_CORES = 1 << 53
+_MAX_CORES = 1 << 53
 _TRACE = 16  # hexadecimal digits
 
 
@@ -96,7 +96,7 @@ def _is_sound(run: RunTime) -> bool:
             and math.isfinite(run.run_s)
             and math.isfinite(run.at_s)
             and run.run_s >= 0
-            and 1 <= run.cores < _MOST_CORES
+            and 1 <= run.cores < _MAX_CORES
             and run.cores == int(run.cores)
             and (size is None or 0 < size < math.inf)
             and run.kind in {"exact", "at_least"}

@@ -16,7 +16,7 @@ from asa.runtimes.log import RunTime, RunTimes
 from asa.workflow import Stage, Workflow
 
 _P90_OF_NORMAL = 1.2816
-_MOST_SPREAD = 3.0
+_MAX_SPREAD = 3.0
 
 
 class Expected(NamedTuple):
@@ -73,7 +73,7 @@ def _expecting(stage: Stage, forecast: RunForecast | None) -> Stage:
         return stage
     expected_s = max(forecast.p50_s, 1.0)
     spread = math.log(max(forecast.p90_s, expected_s) / expected_s) / _P90_OF_NORMAL
-    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=min(spread, _MOST_SPREAD))
+    return replace(stage, expected_run_s=min(expected_s, stage.walltime_s), run_spread=min(spread, _MAX_SPREAD))
 
 
 def run_times_of(

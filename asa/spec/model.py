@@ -13,7 +13,7 @@ from asa.demands import Demands, resources
 from asa.errors import InputError, near
 from asa.spec.parameters import Filled
 from asa.units import parse_duration, parse_memory, parse_storage
-from asa.workflow import MOST_CORES, MOST_RETRIES, MOST_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
+from asa.workflow import MAX_CORES, MAX_RETRIES, MAX_RETRY_FACTOR, NAME_PATTERN, VARIABLE_PATTERN, Stage
 
 LOCAL_WALLTIME_S = 600.0
 """Walltime of a stage that runs where the client is and says none."""
@@ -102,12 +102,12 @@ Amount = Annotated[
 Factor = Annotated[
     float,
     _number(float),
-    Field(strict=True, ge=1, le=MOST_RETRY_FACTOR),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MOST_RETRY_FACTOR}, _TEMPLATE]}),
+    Field(strict=True, ge=1, le=MAX_RETRY_FACTOR),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]}),
 ]
-Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MOST_CORES), _whole(1, MOST_CORES)]
-Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MOST_CORES), _whole(0, MOST_CORES)]
-Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MOST_RETRIES), _whole(0, MOST_RETRIES)]
+Cores = Annotated[int, _number(int), Field(strict=True, ge=1, le=MAX_CORES), _whole(1, MAX_CORES)]
+Gpus = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_CORES), _whole(0, MAX_CORES)]
+Times = Annotated[int, _number(int), Field(strict=True, ge=0, le=MAX_RETRIES), _whole(0, MAX_RETRIES)]
 
 
 def _one_line(text: str) -> str:
@@ -136,7 +136,7 @@ def _as_value(value: object) -> str:
     return str(value)
 
 
-_TIMES = [{"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}, _TEMPLATE]
+_TIMES = [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]
 PathText = Annotated[str, Field(min_length=1)]
 Task = Annotated[str, AfterValidator(_one_line), WithJsonSchema({"type": "string", "pattern": r"^(?=.*\S)[^\n]*$"})]
 Option = Annotated[
@@ -230,9 +230,9 @@ Retries = Annotated[
                 {
                     "type": "object",
                     "properties": {
-                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_RETRIES}, _TEMPLATE]},
+                        "times": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_RETRIES}, _TEMPLATE]},
                         "walltime_factor": {
-                            "anyOf": [{"type": "number", "minimum": 1, "maximum": MOST_RETRY_FACTOR}, _TEMPLATE]
+                            "anyOf": [{"type": "number", "minimum": 1, "maximum": MAX_RETRY_FACTOR}, _TEMPLATE]
                         },
                     },
                     "required": ["times"],

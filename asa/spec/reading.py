@@ -22,7 +22,7 @@ from asa.spec.places import Location, Places
 from asa.spec.problems import Problem, Severity, means, missing_of_stage, of_model
 from asa.workflow import Stage, Workflow
 
-_MOST_BITS = 63  # as TOML has it
+_MAX_BITS = 63  # as TOML has it
 _PAIR = re.compile(r"(\s*[\w.-]+\s*=\s*)(.*?)\s*")
 _LIST = re.compile(r"\[(.*)\]")
 _IMPORTS_ASA = re.compile(r"^(?:from|import) asa\b", re.MULTILINE)
@@ -256,7 +256,7 @@ def _check_values(reading: Reading, value: object, location: Location) -> None:
             _check_values(reading, part, (*location, number))
     elif isinstance(value, str) and "\0" in value:
         reading.add(location, "has a null byte, which nothing that is run can have", "Take \\u0000 out.")
-    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
         reading.add(location, "a number has too many digits", "Write a smaller one.")
 
 

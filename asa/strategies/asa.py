@@ -16,7 +16,7 @@ from asa.units import format_duration
 from asa.workflow import Workflow
 
 from .base import (
-    LEAST_HOLD_S,
+    MIN_HOLD_S,
     Cancellation,
     Forecast,
     ForecastKind,
@@ -104,14 +104,14 @@ class Naive:
 
     Parameters
     ----------
-    most_hold_s
+    max_hold_s
         An allocation that began early is kept idle for so many seconds, for which it asks as walltime of its own. It is
         cancelled and asked for again, which costs a further wait, as soon as its stage is expected to begin later than
         that. The paper cancels whatever comes early; within a minute that costs more than it saves, so a minute is the
         default here. Each time that a stage's allocation was given back its lead is halved.
-    most_resubmissions
+    max_resubmissions
         After so many, a stage is submitted only when the stages that it follows have ended.
-    most_idle
+    max_idle
         Allocations may idle for so much of the workflow's own core-hours, all in all: where less is left than one could
         idle, it is kept for less long, and where next to nothing is, no stage is asked for ahead.
     lead_level
@@ -120,15 +120,15 @@ class Naive:
         What its forecasts come from.
     """
 
-    most_hold_s: float = 60.0
-    most_resubmissions: int = 5
-    most_idle: float = 0.25
+    max_hold_s: float = 60.0
+    max_resubmissions: int = 5
+    max_idle: float = 0.25
     lead_level: float = 0.5
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan the whole graph from what is true now, and give back what began too early."""
-        walk, allowance = _Walk(view), IdleAllowance.of(view, self.most_idle)
+        walk, allowance = _Walk(view), IdleAllowance.of(view, self.max_idle)
         cancelled: list[Cancellation] = []
         wake: list[float] = []
         for name in walk:
@@ -156,10 +156,10 @@ class Naive:
         name = stage.stage.name
         if view.is_ready(name):
             return _ahead(view, forecast, name, needed, keep=Keep.NOTHING, level=self.lead_level)
-        if stage.resubmissions >= self.most_resubmissions or not view.follows_running(name):
+        if stage.resubmissions >= self.max_resubmissions or not view.follows_running(name):
             return None
-        hold_s = min(self.most_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
-        if hold_s < min(LEAST_HOLD_S, self.most_hold_s):
+        hold_s = min(self.max_hold_s, allowance.lasts_s(stage.stage.cores_on(view.capabilities.cores_per_node)))
+        if hold_s < min(MIN_HOLD_S, self.max_hold_s):
             return None
         job = _ahead(
             view, forecast, name, needed, keep=Keep.AWAIT, level=self.lead_level, times=0.5**stage.resubmissions
@@ -175,11 +175,11 @@ class NaiveHold(Naive):
 
     Parameters
     ----------
-    most_hold_s, most_resubmissions, most_idle, lead_level, forecast
+    max_hold_s, max_resubmissions, max_idle, lead_level, forecast
         As for `Naive`.
     """
 
-    most_hold_s: float = 1800.0
+    max_hold_s: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class NaiveAsks(Naive):
 
     Parameters
     ----------
-    most_hold_s, most_resubmissions, most_idle, lead_level, forecast
+    max_hold_s, max_resubmissions, max_idle, lead_level, forecast
         As for `Naive`.
     """
 

@@ -16,7 +16,7 @@ from asa.errors import InputError
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
-LEAST_HOLD_S = 10.0
+MIN_HOLD_S = 10.0
 """An allocation that may idle for less is not asked for ahead: the client would hardly notice that it came."""
 
 

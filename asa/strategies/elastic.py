@@ -28,7 +28,7 @@ from .base import (
     PlannedJob,
     RunView,
 )
-from .growth import MOST_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_of
+from .growth import MAX_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_of
 from .planning import Parts
 from .planning.outlook import fair_price_s, samples
 
@@ -61,11 +61,11 @@ class Elastic:
         The lead is the wait that is not exceeded with this probability; cores that come early idle.
     spare_level
         See above.
-    most_hold_s
+    max_hold_s
         Cores that came early are kept idle for so many seconds. Those that are needed later are given back at once and
         asked for again, with half the lead, and so are those that the job would give back itself before they are
         needed.
-    most_resubmissions
+    max_resubmissions
         After so many, they are asked for only when they are needed.
     forecast
         What its forecasts come from.
@@ -74,13 +74,13 @@ class Elastic:
     worth: float = 0.8
     lead_level: float = 0.5
     spare_level: float = 0.9
-    most_hold_s: float = 60.0
-    most_resubmissions: int = 5
+    max_hold_s: float = 60.0
+    max_resubmissions: int = 5
     forecast: ForecastKind = ForecastKind.LEARNED
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Ask for jobs where there are none, and for the cores that they will lack; give back what came too early."""
-        watched = Growth(self.lead_level, self.most_hold_s, self.most_resubmissions).watch(view, forecast)
+        watched = Growth(self.lead_level, self.max_hold_s, self.max_resubmissions).watch(view, forecast)
         if watched.cancellations:
             return Plan.of((), watched.cancellations)
         return Plan.of([*self._jobs_to_ask_for(view, forecast), *watched.growths], wake_s=watched.wake_s)
@@ -115,7 +115,7 @@ class Elastic:
         walltime_s = walltime_of(view, names)
         rises = [(name, to - of) for name, (of, to) in zip(names[1:], pairwise(widths), strict=False) if to > of]
         waits = [predicted(forecast, (name,), view.now_s, cores, walltime_s) for name, cores in rises]
-        spare_s = min(sum(wait.at(self.spare_level) for wait in waits), MOST_SPARE * walltime_s)
+        spare_s = min(sum(wait.at(self.spare_level) for wait in waits), MAX_SPARE * walltime_s)
         return max(spare_s, NOTICE_S * len(rises))
 
     def _groups(
@@ -160,7 +160,7 @@ def _parts(view: RunView, left: Sequence[str]) -> Parts:
     """Tell which stages can share a job."""
     site = view.capabilities
 
-    def most_walltime_s(partition: str) -> float:
+    def max_walltime_s(partition: str) -> float:
         limits = site.partitions.get(partition or site.partition)
         return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
 
@@ -169,7 +169,7 @@ def _parts(view: RunView, left: Sequence[str]) -> Parts:
         left,
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
-        most_walltime_s=most_walltime_s,
+        max_walltime_s=max_walltime_s,
     )
 
 
@@ -211,10 +211,10 @@ def _weigh(
         ways.append((job_s, (*widths, width)))
     else:
         more_s = waits_s((name,), width - widths[-1], longer)
-        most_s, ahead_s = MOST_SPARE * walltime_of(view, longer), sum(lasts_s)
-        in_time = more_s <= ahead_s + most_s  # else the job is given up, and another asked for
-        late_s = np.where(in_time, np.maximum(more_s - ahead_s, 0.0), most_s + other_s.mean())
-        idle_hours = widths[-1] * np.minimum(late_s, most_s).mean() / 3600
+        max_s, ahead_s = MAX_SPARE * walltime_of(view, longer), sum(lasts_s)
+        in_time = more_s <= ahead_s + max_s  # else the job is given up, and another asked for
+        late_s = np.where(in_time, np.maximum(more_s - ahead_s, 0.0), max_s + other_s.mean())
+        idle_hours = widths[-1] * np.minimum(late_s, max_s).mean() / 3600
         ways.append((job_s + float(late_s.mean() + price_s * idle_hours), (*widths, width)))
         if begin := next((at + 1 for at in reversed(range(len(widths))) if widths[at] >= width), 0):
             idle = zip(widths[begin:], lasts_s[begin:], strict=True)

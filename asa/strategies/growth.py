@@ -25,7 +25,7 @@ from .base import (
 _LOOKED_AHEAD = 64  # times that a job needs more cores for which these are planned ahead
 _LOOK_S = 60.0  # between looks at what takes longer than expected
 NOTICE_S = 120.0  # a client looks at least once a minute, and batch systems look at their queues now and then
-MOST_SPARE = 0.25  # of the stages' own walltime
+MAX_SPARE = 0.25  # of the stages' own walltime
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Growth:
     """How jobs get their cores as they need them."""
 
     lead_level: float = 0.5
-    most_hold_s: float = 60.0
-    most_resubmissions: int = 5
+    max_hold_s: float = 60.0
+    max_resubmissions: int = 5
 
     def watch(self, view: RunView, forecast: Forecast) -> Watched:
         """Ask for the cores that jobs will lack; give back what came too early, and up what stands still for long."""
@@ -133,7 +133,7 @@ class Growth:
         left_s = walltime_of(view, names) if limit_s is None else max(limit_s - view.now_s, 1.0)
         prediction = predicted(forecast, (names[place],), due_s, cores, left_s)
         lead_s = prediction.wait_s if prediction.alternative >= 0 else prediction.at(self.lead_level)
-        lead_s = 0.0 if former > self.most_resubmissions else lead_s / 2**former
+        lead_s = 0.0 if former > self.max_resubmissions else lead_s / 2**former
         more = "1 more core" if cores == 1 else f"{cores} more cores"
         in_s, wait = format_duration(due_s - view.now_s), format_duration(prediction.wait_s)
         return PlannedJob(
@@ -150,7 +150,7 @@ class Growth:
         """Whether cores that have joined are to be given back."""
         if rise.growth is None or rise.growth.phase is not Phase.ALLOCATED:
             return False
-        return rise.needed_s - view.now_s > (self.most_hold_s if rise.is_kept else 0.0)
+        return rise.needed_s - view.now_s > (self.max_hold_s if rise.is_kept else 0.0)
 
 
 def predicted(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from asa.units import format_duration
 
 from .base import (
-    LEAST_HOLD_S,
+    MIN_HOLD_S,
     Cancellation,
     Forecast,
     ForecastKind,
@@ -41,11 +41,11 @@ class Planned:
     ----------
     aim
         What is wanted.
-    most_in_flight
+    max_in_flight
         Jobs that are submitted at a time; further ones wait until they are ready to run.
-    most_resubmissions
+    max_resubmissions
         After so many, a stage's job is no more asked for without a dependency before it is ready.
-    most_idle, most_idle_core_hours
+    max_idle, max_idle_core_hours
         Allocations may idle for so much of the workflow's own core-hours, all in all, and for so many: one that came
         early is given back before it idled for more, and none is asked for early when next to nothing is left of that.
     forecast
@@ -53,10 +53,10 @@ class Planned:
     """
 
     aim: Aim = field(default_factory=Aim)
-    most_in_flight: int = 20
-    most_resubmissions: int = 3
-    most_idle: float = 0.25
-    most_idle_core_hours: float = 10.0
+    max_in_flight: int = 20
+    max_resubmissions: int = 3
+    max_idle: float = 0.25
+    max_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
 
     @classmethod
@@ -87,17 +87,17 @@ class Planned:
 
     def _submissions(self, view: RunView, forecast: Forecast, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs; those that are to be submitted when they are ready come when that is so."""
-        most = view.capabilities.most_queued
-        free = min(self.most_in_flight, self.most_in_flight if most is None else most) - len(outlook.under_way)
+        most = view.capabilities.max_queued
+        free = min(self.max_in_flight, self.max_in_flight if most is None else most) - len(outlook.under_way)
         free -= sum(growth.phase is not Phase.DONE for growth in view.growths)
         submits: dict[str, float] = {}
-        allowance = IdleAllowance.of(view, self.most_idle, self.most_idle_core_hours)
+        allowance = IdleAllowance.of(view, self.max_idle, self.max_idle_core_hours)
         for job in outlook.sketch.jobs:
             before = {p for name in job.block.stages for p in view.stages[name].stage.after} - set(job.block.stages)
             waiting = [p for p in before if view.stages[p].phase is Phase.WAITING]
             keep, at_s = self._how(view, job, is_ready=all(view.stages[p].phase.is_settled for p in before))
             hold_s = self._hold_s(outlook, job, allowance) if keep is Keep.AWAIT else job.block.spare_s
-            if keep is Keep.AWAIT and not (hold_s >= LEAST_HOLD_S and view.run_or_hold_cores(before)):
+            if keep is Keep.AWAIT and not (hold_s >= MIN_HOLD_S and view.run_or_hold_cores(before)):
                 continue  # it might hold the cores that those before it need, or may idle no more
             if keep is None or (keep is not Keep.NOTHING and free <= 0):
                 continue
@@ -135,7 +135,7 @@ class Planned:
         if is_ready:
             return Keep.NOTHING, view.now_s
         if job.keep is Keep.AWAIT:
-            if view.stages[job.block.stages[0]].resubmissions >= self.most_resubmissions:
+            if view.stages[job.block.stages[0]].resubmissions >= self.max_resubmissions:
                 return None, view.now_s
             return Keep.AWAIT, view.now_s + job.submit_s
         if job.keep is not Keep.DEPENDENCY:

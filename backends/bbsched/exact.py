@@ -30,9 +30,9 @@ from .genetic import Genetic
 from .problem import Front, Problem
 from .system import Integers
 
-MOST_JOBS: Final = 62
+MAX_JOBS: Final = 62
 """A set of jobs is a number, and each has a bit of it."""
-MOST_SOLUTIONS: Final = 1 << 13
+MAX_SOLUTIONS: Final = 1 << 13
 _FEW_JOBS: Final = 24
 """For so few jobs there is one search, with a tree that is small anyway."""
 _FIRST_LABELS: Final = 1 << 10
@@ -55,20 +55,20 @@ _HUGE: Final = 1 << 60
 class Exact:
     """Finds the whole front, the paper's ``S*``, of any window that is not too hard.
 
-    A window is too hard if the search takes more than `most_work`, if the front has more than `MOST_SOLUTIONS`, or if
-    more than `MOST_JOBS` jobs would fit, each alone. Then the front is that of what was found till then and of what a
+    A window is too hard if the search takes more than `max_work`, if the front has more than `MAX_SOLUTIONS`, or if
+    more than `MAX_JOBS` jobs would fit, each alone. Then the front is that of what was found till then and of what a
     genetic algorithm finds. It is marked as not exact, and as found by "exact+genetic", or by "genetic" alone in the
     last case.
     """
 
     # how much is looked at before the search is given up, in steps of about a nanosecond. Unlike a time it is the same
     # for the same problem everywhere.
-    most_work: int = 100_000_000
+    max_work: int = 100_000_000
     otherwise: Genetic = field(default_factory=Genetic)
 
     def __post_init__(self) -> None:
-        if self.most_work < 0:
-            raise InputError(f"{self.most_work} steps cannot be taken", where="most_work", hint="Give 0 or more.")
+        if self.max_work < 0:
+            raise InputError(f"{self.max_work} steps cannot be taken", where="max_work", hint="Give 0 or more.")
 
     def solve(self, problem: Problem) -> Front:
         """Find the front of a problem."""
@@ -77,22 +77,22 @@ class Exact:
         if problem.has_room_for_all:
             picked = np.ones((1, len(problem.jobs)), dtype=np.bool_)
             return problem.front(picked, "exact", is_exact=True, work=0)
-        if len(problem.jobs) > MOST_JOBS:
+        if len(problem.jobs) > MAX_JOBS:
             return self.otherwise.solve(problem)
         search = _Search(problem)
         if len(problem.jobs) <= _FEW_JOBS:
             search.plant(_LABELS)
-            fronts = [search.run(self.most_work)]
+            fronts = [search.run(self.max_work)]
         else:
             search.plant(_FIRST_LABELS)
-            fronts = [search.run(min(_FIRST_WORK, self.most_work))]
-            if not fronts[0].is_exact and search.work < self.most_work:
+            fronts = [search.run(min(_FIRST_WORK, self.max_work))]
+            if not fronts[0].is_exact and search.work < self.max_work:
                 if search.aim(_AIMED_LABELS):
-                    corner = search.run((search.work + self.most_work) // 2)
+                    corner = search.run((search.work + self.max_work) // 2)
                     if len(corner):
                         return corner
                 search.plant(_LABELS)
-                fronts.append(search.run(self.most_work, fronts[0]))
+                fronts.append(search.run(self.max_work, fronts[0]))
         if fronts[-1].is_exact:
             return fronts[-1]
         return _united(problem, [*fronts, self.otherwise.solve(problem)], search.work)
@@ -142,22 +142,22 @@ class _Search:
         self._is_goal[problem.goal_parts] = True
         self._known = np.empty((0, len(problem.goals)), dtype=np.int64)
 
-    def _grow(self, most_labels: int) -> tuple[list[Integers], Integers, Integers]:
+    def _grow(self, max_labels: int) -> tuple[list[Integers], Integers, Integers]:
         """List what sets of the last jobs use, and a table to find it in; make room for as much again."""
         flat, width, limited, _, _, jobs, start, limits, *_ = self._problem.layout
-        most = min(2 * most_labels, 2 << (jobs + 1) // 2)
+        most = min(2 * max_labels, 2 << (jobs + 1) // 2)
         labels = [np.empty(most * n, dtype=np.int64) for n in (width, 1, width, 1)]
         table, found = np.empty(4 * most, dtype=np.int64), np.empty(4, dtype=np.int64)
         k.grow(
-            flat, width, limited, start, limits, jobs, *self._needs, most_labels,
+            flat, width, limited, start, limits, jobs, *self._needs, max_labels,
             *(seen(array) for array in labels), seen(table), seen(found),
         )  # fmt: skip
         return labels[2:] + labels[:2] if found[2] else labels, table, found
 
-    def plant(self, most_labels: int) -> None:
+    def plant(self, max_labels: int) -> None:
         """Look for the whole front, with a tree to which no job is added from so many labels on."""
         width = self._problem.uses.shape[1]
-        labels, _, (count, self._first, *_) = self._grow(most_labels)
+        labels, _, (count, self._first, *_) = self._grow(max_labels)
         nodes = 2
         while k.BUCKET * nodes < 2 * count:
             nodes *= 2
@@ -170,7 +170,7 @@ class _Search:
         nothing = seen(np.empty(1, dtype=np.int64))
         self._tree = (seen(labels[2]), seen(labels[3]), int(count), seen(boxes), seen(stack), nothing, 0, nothing)
 
-    def aim(self, most_labels: int) -> bool:
+    def aim(self, max_labels: int) -> bool:
         """Look for what uses as much of each resource as can be used of it alone; False if not all is scarce."""
         problem = self._problem
         if not self._is_goal.all() or len(problem.limits) < len(self._is_goal):
@@ -178,7 +178,7 @@ class _Search:
         counts = self._counts[:, 0]
         most = self._sums[range(len(counts)), 0, np.maximum(counts, 1) - 1] + problem.start
         corner = np.where(counts < 0, problem.limits, most)
-        labels, table, (count, self._first, _, size) = self._grow(most_labels)
+        labels, table, (count, self._first, _, size) = self._grow(max_labels)
         self.work += _GROWN * int(count)
         nothing = seen(np.empty(1, dtype=np.int64))
         self._tree = (
@@ -188,7 +188,7 @@ class _Search:
         np.fill_diagonal(self._known, corner - 1)
         return True
 
-    def run(self, most_work: int, before: Front | None = None) -> Front:
+    def run(self, max_work: int, before: Front | None = None) -> Front:
         """Search, until so much was looked at.
 
         `before`: what was found. What is worse than that is not looked for, but what is worth as much.
@@ -199,7 +199,7 @@ class _Search:
         first, slots = int(self._first), min(_SEEN, 4 << int(self._first))
         usage = np.zeros((first + 1, width), dtype=np.int64)
         usage[0] = problem.start
-        points, sets = np.empty(MOST_SOLUTIONS * goals, dtype=np.int64), np.full(MOST_SOLUTIONS, _NOT_FOUND)
+        points, sets = np.empty(MAX_SOLUTIONS * goals, dtype=np.int64), np.full(MAX_SOLUTIONS, _NOT_FOUND)
         points[: known.size] = known.ravel()
         told = np.empty(2, dtype=np.int64)
         lengths = (first + 1, first + 1, width, width, goals, goals, slots * width)
@@ -207,7 +207,7 @@ class _Search:
             flat, width, limited, kinds, losses, jobs, limits, *self._needs, goal_parts, goals,
             seen(self._is_goal.astype(np.int64)), free, steps, *self._bounds, first, *self._tree, seen(usage.ravel()),
             *(seen(np.empty(n, dtype=np.int64)) for n in lengths), seen(np.full(slots, -1)), slots,
-            seen(points), seen(sets), len(known), MOST_SOLUTIONS, most_work - self.work, seen(told),
+            seen(points), seen(sets), len(known), MAX_SOLUTIONS, max_work - self.work, seen(told),
         )  # fmt: skip
         self.work += int(told[0])
         found = sets[:many][sets[:many] != _NOT_FOUND]

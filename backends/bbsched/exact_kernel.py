@@ -348,7 +348,7 @@ def search(
     table: Any, table_size: int, corner: Any,
     usage: Any, chosen: Any, stage: Any, least: Any, most: Any, values: Any, bars: Any,
     seen: Any, seen_at: Any, seen_size: int,
-    points: Any, sets: Any, count: int, most_points: int, most_work: int, told: Any,
+    points: Any, sets: Any, count: int, max_points: int, max_work: int, told: Any,
 ) -> int:  # fmt: skip
     """Find the front: decide on the first jobs one after another, and look the others up in the tree.
 
@@ -369,7 +369,7 @@ def search(
         at = depth * width
         if stage[depth] == 0:
             work += _STEP
-            if work > most_work:
+            if work > max_work:
                 told[1] = OUT_OF_WORK
                 break
             if depth == first and table_size:
@@ -387,9 +387,9 @@ def search(
                 count, work = _look_up(
                     width, limited, kinds, losses, jobs - first, limits, goal_parts, goals, free, steps,
                     labels, label_sets, label_count, boxes, stack, usage, at, chosen[depth], least, most, values, bars,
-                    points, sets, count, most_points, work, most_work,
+                    points, sets, count, max_points, work, max_work,
                 )  # fmt: skip
-                if count < 0 or work > most_work:
+                if count < 0 or work > max_work:
                     told[1] = FULL if count < 0 else OUT_OF_WORK
                     count = -1 - count if count < 0 else count
                     break
@@ -508,7 +508,7 @@ def _look_up(
     width: int, limited: int, kinds: int, losses: int, shift: int, limits: Any, goal_parts: Any, goals: int,
     free: Any, steps: Any, labels: Any, label_sets: Any, label_count: int, boxes: Any, stack: Any,
     usage: Any, at: int, chosen: int, least: Any, most: Any, values: Any, bars: Any,
-    points: Any, sets: Any, count: int, most_points: int, work: int, most_work: int,
+    points: Any, sets: Any, count: int, max_points: int, work: int, max_work: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Go through the sets of the last jobs that fit beside those chosen, and enter into the front what is good.
 
@@ -570,7 +570,7 @@ def _look_up(
             hit = _beaten(points, sets, count, goals, values, shift, prefix)
             work += _POINT * (count if hit < 0 else hit)
             if hit < 0:
-                grown = _enter(points, sets, count, most_points, goals, values, chosen | label_sets[i])
+                grown = _enter(points, sets, count, max_points, goals, values, chosen | label_sets[i])
                 work += _POINT * count
                 if grown < 0:
                     return -1 - count, work
@@ -578,6 +578,6 @@ def _look_up(
                 hit = count - 1
             for g in range(goals):
                 bars[g] = points[hit * goals + g] - usage[at + goal_parts[g]]
-        if work > most_work:
+        if work > max_work:
             break
     return count, work

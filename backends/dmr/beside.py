@@ -18,7 +18,7 @@ from asa.waits import QueuedJob
 
 from . import policy
 
-_MOST_JOBS = 1000
+_MAX_JOBS = 1000
 _WHOLE = "whole nodes are given back here"
 
 
@@ -72,7 +72,7 @@ class JobManager:
 
     def _decide(self, wish: Wish) -> Reply:
         """Ask the policy."""
-        for event in self._backend.queue_events(_MOST_JOBS):
+        for event in self._backend.queue_events(_MAX_JOBS):
             if event.what == "submitted" and event.job is not None:
                 self._waiting[event.key] = event.job
             else:

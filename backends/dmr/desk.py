@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asa.core.documents import read_json
-from asa.dmr.protocol import MOST_BYTES
+from asa.dmr.protocol import MAX_BYTES
 from asa.errors import InputError
 
 _LONGEST_PATH = 107  # that a Unix socket can have
@@ -100,7 +100,7 @@ class _Visit(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Hear one line, and answer it with one."""
         try:
-            told = read_json(self.rfile.readline(MOST_BYTES))
+            told = read_json(self.rfile.readline(MAX_BYTES))
             if not isinstance(told, dict):
                 return
             answer = json.dumps(self.server.clerk.reply(told)).encode()

@@ -97,11 +97,11 @@ class Capacity:
     # of -1 / request counts what each job that waits adds to the mean slowdown, as in DeepRM, from which the equation
     # is. So it is the `request`, if not said otherwise; `wait` is the other reading.
     of: Literal["request", "wait"] = "request"
-    least_s: int = 60  # a shorter time counts as so much, as nothing can be divided by 0
+    min_s: int = 60  # a shorter time counts as so much, as nothing can be divided by 0
     unit_s: int = 3600  # in which t is counted; it only scales the reward
 
     def __post_init__(self) -> None:
-        if self.of not in ("request", "wait") or min(self.least_s, self.unit_s) < 1:
+        if self.of not in ("request", "wait") or min(self.min_s, self.unit_s) < 1:
             raise InputError(f"{self} cannot be", where="reward", hint="Give request or wait, and times from 1 s on.")
 
     def __call__(self, selection: Selection) -> float:
@@ -117,7 +117,7 @@ class Capacity:
         return self._inverse(requests_s if self.of == "request" else waits_s) / waiting
 
     def _inverse(self, times_s: Integers) -> NDArray[np.float64]:
-        inverse: NDArray[np.float64] = self.unit_s / np.maximum(times_s, self.least_s)
+        inverse: NDArray[np.float64] = self.unit_s / np.maximum(times_s, self.min_s)
         return inverse
 
 
@@ -140,10 +140,10 @@ class Waiting:
 
     hours: float = 1.0
     requests: float = 1.0
-    least_s: int = 600  # a shorter request counts as so much
+    min_s: int = 600  # a shorter request counts as so much
 
     def __post_init__(self) -> None:
-        if min(self.hours, self.requests) < 0 or self.least_s < 1:
+        if min(self.hours, self.requests) < 0 or self.min_s < 1:
             raise InputError(f"{self} cannot be", where="cost", hint="Give weights from 0 on, and 1 s or more.")
 
     def __call__(
@@ -151,7 +151,7 @@ class Waiting:
     ) -> NDArray[np.float64] | Integers:
         """Say for each of all jobs that wait what one more second of it costs."""
         del sizes, waits_s, nodes
-        rates: NDArray[np.float64] = self.hours / 3600 + self.requests / np.maximum(requests_s, self.least_s)
+        rates: NDArray[np.float64] = self.hours / 3600 + self.requests / np.maximum(requests_s, self.min_s)
         return rates
 
 

@@ -39,13 +39,13 @@ from .spool import Changes, Order, Spool, Standing, is_same_machine
 JOB_VARIABLE = "ASA_JOB_ID"
 """In which a job finds its id."""
 
-_LEAST_LOOK_S, _MOST_LOOK_S = 0.02, 0.1
+_MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
 _MARKS_S = 0.5  # between looks at the marks of a job that runs
 _ALL_S = 10.0  # between looks at everything, should a change not have been told
 _ELSEWHERE_S = 5.0  # between looks at jobs of another host
 _OVERDUE_S = 120.0  # a job of a container that is no more is lost so long after its last sign, or its latest end
 _SERVER_S = 1.0  # between looks whether there is a server
-_MOST_SERVER_S = 60.0
+_MAX_SERVER_S = 60.0
 _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
 _LONGEST_FILE_NAME = 200
@@ -383,7 +383,7 @@ class LocalBackend:
                 return []
             pause_s = math.inf if until_s is None else until_s - now
             if is_live:
-                pause_s = min(pause_s, max((now - self._changed_s) / 20, _LEAST_LOOK_S), _MOST_LOOK_S)
+                pause_s = min(pause_s, max((now - self._changed_s) / 20, _MIN_LOOK_S), _MAX_LOOK_S)
             if self._sleep(max(pause_s, 0.001)):
                 self._look()
                 return self._news()
@@ -456,16 +456,16 @@ class LocalBackend:
         )
         if standing.start_s is None:
             return status
-        least_s, most_s = standing.start_s, math.inf if standing.end_s is None else standing.end_s
+        min_s, max_s = standing.start_s, math.inf if standing.end_s is None else standing.end_s
         is_twin = standing.exit_code == TWIN_EXIT and self._folder.holder(job.kept.token) not in (None, job.job_id)
         began = self._folder.began(job.job_id, job.kept.token) if job.kept.awaits else None
-        payload_start_s: float | None = least_s
+        payload_start_s: float | None = min_s
         if is_twin:
             payload_start_s = None
         elif job.kept.awaits:
-            payload_start_s = None if began is None else min(max(began.time_s, least_s), most_s)
+            payload_start_s = None if began is None else min(max(began.time_s, min_s), max_s)
             if began is None and state is JobState.COMPLETED:
-                payload_start_s = least_s  # it did run, whatever became of its marks
+                payload_start_s = min_s  # it did run, whatever became of its marks
         marks = self._folder.steps(job.job_id, job.kept.token, len(job.kept.steps)) if job.kept.steps else []
         if state.is_final and state is not JobState.COMPLETED and job.kept.token and not is_twin:
             ended = self._folder.ended(job.job_id, job.kept.token)
@@ -475,7 +475,7 @@ class LocalBackend:
             status,
             payload_start_s=payload_start_s,
             reason=TWIN if is_twin else status.reason,
-            steps=_steps(job.kept.steps, marks, least_s, most_s),
+            steps=_steps(job.kept.steps, marks, min_s, max_s),
         )
 
     def _by_marks(self, job: _Known) -> JobStatus:
@@ -591,7 +591,7 @@ class LocalBackend:
             if self._spool.ring():
                 self._start_pause_s = _SERVER_S
             elif now_s - self._started_s >= self._start_pause_s:
-                self._start_pause_s = min(2 * self._start_pause_s, _MOST_SERVER_S)
+                self._start_pause_s = min(2 * self._start_pause_s, _MAX_SERVER_S)
                 self._start()
 
     def _start(self) -> None:
@@ -623,7 +623,7 @@ def start_server(spool: Spool, linger_s: float) -> None:
     """Start a server that outlives this process, and is nobody's child."""
     begin = [sys.executable, "-I", "-S", "-c", _SERVE, str(Path(__file__).parent), str(spool.root), str(linger_s)]
     with spool.log.open("ab") as log:
-        if log.tell() > _MOST_LOG_BYTES:
+        if log.tell() > _MAX_LOG_BYTES:
             log.truncate(0)
         subprocess.run(  # noqa: S603 - ourselves
             ["/bin/sh", "-c", '"$@" &', "sh", *begin],
@@ -647,7 +647,7 @@ sys.modules["asa_queue"] = package
 from asa_queue.server import main
 main(*arguments)
 """
-_MOST_LOG_BYTES = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 
 
 def _parsed(job_id: str) -> tuple[int, str]:
@@ -659,12 +659,12 @@ def _parsed(job_id: str) -> tuple[int, str]:
 
 
 def _steps(
-    names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], least_s: float, most_s: float
+    names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], min_s: float, max_s: float
 ) -> tuple[StepTimes, ...]:
     """Tell when steps began and ended well, within the job's own times: marks count whole seconds."""
 
     def within(mark: Mark) -> float:
-        return min(max(mark.time_s, least_s), most_s)
+        return min(max(mark.time_s, min_s), max_s)
 
     return tuple(
         StepTimes(name, within(began), None if ended is None else within(ended))

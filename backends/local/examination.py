@@ -21,14 +21,14 @@ from asa.errors import AsaError, BackendError, TraceError
 from asa.history import JobHistory
 
 from .facility import cores_here
-from .server import KEPT_S, LINGER_S, MOST_BESIDE
+from .server import KEPT_S, LINGER_S, MAX_BESIDE
 from .spool import Order, Spool, Standing, host
 
 if TYPE_CHECKING:
     from .facility import LocalMachine
 
 _BUSY = 0.7
-_LEAST_FREE_BYTES = 100 << 20
+_MIN_FREE_BYTES = 100 << 20
 _LONGEST_PROBE_S = 30.0
 _KILLS_PROCESSES = re.compile(r"^\s*KillUserProcesses\s*=\s*(yes|true|on|1)\s*$", re.IGNORECASE | re.MULTILINE)
 
@@ -160,12 +160,12 @@ def _spool(machine: LocalMachine) -> Iterator[Finding]:
         yield Finding("queue", f"{spool.root}: {error.strerror or error}", "bad", f"nothing can be run: {elsewhere}")
         return
     verdict, consequence = "good", "it is this host's alone, and shared by all your runs here"
-    if free < _LEAST_FREE_BYTES:
+    if free < _MIN_FREE_BYTES:
         verdict, consequence = "note", f"only {free >> 20} MiB are free there: {elsewhere}"
     yield Finding("queue", str(spool.root), "note" if verdict == "note" else "good", consequence)
     jobs = f"{len(numbers)} {'job has' if len(numbers) == 1 else 'jobs have'} not ended"
     server = "a server is at work" if is_served else "no server is at work; the next run starts one"
-    yield Finding("server", f"{server}; {jobs}", "good", f"beside the queue {MOST_BESIDE} local stages run at a time")
+    yield Finding("server", f"{server}; {jobs}", "good", f"beside the queue {MAX_BESIDE} local stages run at a time")
     if is_served:
         yield from _of_the_server(spool)
     with suppress(OSError):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-MOST_JOBS = 200
+MAX_JOBS = 200
 """So many are looked ahead for; those behind them will hear in time."""
 
 
@@ -39,7 +39,7 @@ def foresee(
     heap = [(ends[number], cores) for number, (_, _, cores) in running.items()]
     heapq.heapify(heap)
     taken = sum(cores for _, _, cores in running.values())
-    waiting, told = list(pending)[:MOST_JOBS], {}
+    waiting, told = list(pending)[:MAX_JOBS], {}
     clock_s = now_s
     while waiting:
         while heap and heap[0][0] <= clock_s:

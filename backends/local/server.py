@@ -23,14 +23,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .outlook import MOST_JOBS, Awaited, foresee
+from .outlook import MAX_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
-from .spool import MOST_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, Standing, locked, put, written
+from .spool import MAX_CHANGES_BYTES, TROUBLE_BYTES, Order, Spool, Standing, locked, put, written
 
 GRACE_S = 5.0
 """Who is told to end has so many seconds for it."""
 
-MOST_BESIDE = 4
+MAX_BESIDE = 4
 """So many jobs run beside the queue at a time."""
 
 KEPT_S = 7 * 86400.0
@@ -157,7 +157,7 @@ class Server:
         """Go on with the file of changes, or begin a new one if it has become too long."""
         if self._changes >= 0:
             os.close(self._changes)
-        if self.spool.changes.stat().st_size > MOST_CHANGES_BYTES:
+        if self.spool.changes.stat().st_size > MAX_CHANGES_BYTES:
             put(self.spool.changes, b"")
         self._changes = os.open(self.spool.changes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -390,11 +390,11 @@ class Server:
         beside = sum(job.order.is_beside for job in self.running.values())
         is_full = False
         for number in list(self.queue):
-            if is_full and beside >= MOST_BESIDE:
+            if is_full and beside >= MAX_BESIDE:
                 break
             order = self.pending[number].order
             if order.is_beside:
-                may = beside < MOST_BESIDE
+                may = beside < MAX_BESIDE
             else:
                 may = not is_full and taken + order.cores <= order.slots
                 is_full |= not may
@@ -593,7 +593,7 @@ class Server:
 
     def _awaited(self, now: float) -> Iterator[Awaited]:
         known = self.running.keys() | self.pending.keys()
-        for number in islice(sorted(self.pending), MOST_JOBS):
+        for number in islice(sorted(self.pending), MAX_JOBS):
             job = self.pending[number]
             if "hold" in job.wanted or job.standing.reason == "DependencyNeverSatisfied":
                 continue

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 TROUBLE_BYTES = 512
-MOST_CHANGES_BYTES = 1 << 22
+MAX_CHANGES_BYTES = 1 << 22
 
 _OF_A_SPACE = re.compile(r"-[0-9]{10}$")
 _INITIAL_SPACE = "pid:[4026531836]"  # of processes, where none was made for a container

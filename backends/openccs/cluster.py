@@ -25,7 +25,7 @@ from .rusv import RUSV, Stores
 from .rusv_kernel import BEGIN, FOREVER
 from .system import System
 
-_MOST_KNOWN = 10_000
+_MAX_KNOWN = 10_000
 
 Integers = NDArray[np.int64]
 
@@ -128,7 +128,7 @@ class Cluster:
         lasts_s = lasts_s or request.walltime_s or self.system.walltime_s
         key = tuple(map(str, request.chunks)), request.place, tuple(request.job_wide.items()), lasts_s
         if (known := self._asks.get(key)) is None:
-            if len(self._asks) > _MOST_KNOWN:
+            if len(self._asks) > _MAX_KNOWN:
                 self._asks.clear()
             known = self._asks[key] = self._prepared(request, lasts_s)
         return known

@@ -23,7 +23,7 @@ class RefusedError(InputError):
     """A request cannot be accepted."""
 
 
-_MOST_ELEMENTS = 100_000
+_MAX_ELEMENTS = 100_000
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -107,8 +107,8 @@ class Plan:
         Returns: one, or those of the array in the order of their indices.
         Raises `RefusedError`: it can never have what it asks for, or not at the time at which it has to.
         """
-        if request.array is not None and len(request.array) > _MOST_ELEMENTS:
-            why = f"has {len(request.array)} elements, and an array may have {_MOST_ELEMENTS}"
+        if request.array is not None and len(request.array) > _MAX_ELEMENTS:
+            why = f"has {len(request.array)} elements, and an array may have {_MAX_ELEMENTS}"
             raise RefusedError(why, where=f"job {name!r}" if name else "an array", hint="Submit several.")
         name = self._next_name() if name is None else name
         names = [name] if request.array is None else [f"{name}[{index}]" for index in request.array]

@@ -233,7 +233,7 @@ class RUSV:
         """
         if self.stores is not Stores.USED or limit.stores is not Stores.FREE:
             raise InputError("a limit of free items is brought into used ones", where="RUSV", hint="Swap them.")
-        return self._combined(limit, k.MOST_USED, Stores.USED, self.available)
+        return self._combined(limit, k.MAX_USED, Stores.USED, self.available)
 
     def _combined(self, other: RUSV, how: int, stores: Stores, available: int) -> Self:
         times, items = other.steps

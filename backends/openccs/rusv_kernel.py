@@ -14,7 +14,7 @@ from asa.core.compiled import kernel
 BEGIN = -(1 << 60)
 FOREVER = 1 << 60
 _ENDLESS = 1 << 60  # more items than there are of anything
-ADD, SUBTRACT, LEAST, MOST_USED = 0, 1, 2, 3
+ADD, SUBTRACT, LEAST, MAX_USED = 0, 1, 2, 3
 
 
 @kernel
@@ -89,7 +89,7 @@ def combine(
     """Work out a vector from two. O(n + m).
 
     `empty` is what the second holds where nothing is stored of it, which is neither added nor taken away. For
-    `MOST_USED` the first holds used items of `whole`, the second free ones.
+    `MAX_USED` the first holds used items of `whole`, the second free ones.
     """
     i, j, n = 0, 0, 0
     time = BEGIN

@@ -131,7 +131,7 @@ def batch_script(
         f"posts={shlex.quote(str(payload.posts))}",
         f"{_AWAITS}{_files(payload.awaits)}",
         f"posted={_files(payload.posted)}",
-        f"most_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
+        f"max_idle={'' if payload.max_await_s is None else math.ceil(payload.max_await_s)}",
         f"folder={shlex.quote(payload.folder)}",
         f"{_STEPS}{_files([step.name for step in payload.steps])}",
     ]
@@ -327,8 +327,8 @@ for post in $awaits; do
     ls "$posts" >/dev/null 2>&1 || : # makes NFS look at the server again
     [ ! -e "$posts/$post" ] || break
     [ "$signals" -eq 0 ] || finish 143
-    if [ -n "$most_idle" ] && [ "$(($(date +%s) - since))" -gt "$most_idle" ]; then
-      say "what it waits for did not come within $most_idle seconds: it gives its cores back"
+    if [ -n "$max_idle" ] && [ "$(($(date +%s) - since))" -gt "$max_idle" ]; then
+      say "what it waits for did not come within $max_idle seconds: it gives its cores back"
       finish {HELD_EXIT}
     fi
     sleep "$1" &

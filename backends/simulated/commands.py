@@ -12,9 +12,9 @@ import typer
 
 from asa.core.documents import print_json
 from asa.errors import InputError
-from asa.units import MOST_DAYS, MOST_RUNS, MOST_SEED
+from asa.units import MAX_DAYS, MAX_RUNS, MAX_SEED
 
-from .limits import MOST_CORES
+from .limits import MAX_CORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Workload models: of the simulated centres, and of logs.", no_args_is_help=True)
 
 _System = Annotated[str, typer.Argument(help="hpc2n or uppmax.")]
-_Seeds = Annotated[int, typer.Option(help="Simulated periods.", min=1, max=MOST_RUNS)]
-_Days = Annotated[int, typer.Option(help="Length of a period, after a week of warm-up.", min=1, max=MOST_DAYS)]
+_Seeds = Annotated[int, typer.Option(help="Simulated periods.", min=1, max=MAX_RUNS)]
+_Days = Annotated[int, typer.Option(help="Length of a period, after a week of warm-up.", min=1, max=MAX_DAYS)]
 
 
 @app.command()
@@ -46,10 +46,10 @@ def check(system: _System, seeds: _Seeds = 8, days: _Days = 28) -> None:
 @app.command()
 def calibrate(
     system: _System,
-    trials: Annotated[int, typer.Option(help="Models to try.", min=1, max=MOST_RUNS)] = 60,
+    trials: Annotated[int, typer.Option(help="Models to try.", min=1, max=MAX_RUNS)] = 60,
     seeds: _Seeds = 4,
     days: _Days = 28,
-    seed: Annotated[int, typer.Option(help="Of the search.", min=0, max=MOST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the search.", min=0, max=MAX_SEED)] = 0,
 ) -> None:
     """Search for the workload whose waits come nearest to the paper's, beginning from the present one.
 
@@ -94,10 +94,10 @@ def fit(
     trace: Annotated[Path, typer.Argument(help="Workload log (SWF, plain or .gz).", metavar="TRACE")],
     trace_cores: Annotated[
         int | None,
-        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here, as JSON.", metavar="MODEL.json")] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0, max=MOST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the sample that the log is compared with.", min=0, max=MAX_SEED)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
 ) -> None:
     """Fit a workload model to a log, and say how near a sample of it comes.
@@ -144,7 +144,7 @@ def generate(
         str, typer.Argument(help="A model that `asa workload fit` wrote, or hpc2n or uppmax.", metavar="MODEL|SYSTEM")
     ],
     days: Annotated[int, typer.Option(help="Length of the log, which begins on a Monday.", min=1, max=36500)],
-    seed: Annotated[int, typer.Option(help="The same seed gives the same log.", min=0, max=MOST_SEED)],
+    seed: Annotated[int, typer.Option(help="The same seed gives the same log.", min=0, max=MAX_SEED)],
     out: Annotated[Path, typer.Option(help="Write the log here; compressed if it ends in .gz.", metavar="FILE.swf")],
     load: Annotated[
         float | None, typer.Option(help="Work that arrives, as a share of what the machine can do.")

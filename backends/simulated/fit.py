@@ -31,7 +31,7 @@ _CAMPAIGN_GAP_S = 600  # jobs that follow sooner, alike and by the same user, ar
 _FEWEST_JOBS, _FEWEST_CAMPAIGNS = 100, 20  # a log of fewer has no shape
 _FEWEST_OF_A_KIND = 50
 _PROFILE_PRIOR_JOBS = 20.0  # an hour of the week leans so much on its hour of the day and its day of the week
-_LEAST_LEVEL = 0.02  # of a week in which nothing was submitted
+_MIN_LEVEL = 0.02  # of a week in which nothing was submitted
 _WEEKS_FOR_LEVELS = 8
 
 # How fine the tables are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
@@ -123,7 +123,7 @@ class _Calendar:
         self.levels = level[whole]
         if len(self.levels) < _WEEKS_FOR_LEVELS:
             self.levels, level = np.ones(1), np.ones(len(level))
-        rates = self.hours[hours % WEEK_HOURS] * np.maximum(level, _LEAST_LEVEL)[week]
+        rates = self.hours[hours % WEEK_HOURS] * np.maximum(level, _MIN_LEVEL)[week]
         passed = np.concatenate([[0.0], np.cumsum(rates * _HOUR)])
         self._edges = np.append(hours, hours[-1] + 1) * float(_HOUR)
         self._reached = passed * (end - begin) / float(rates @ seen)

@@ -20,7 +20,7 @@ LONGEST_CAMPAIGN = 128
 """Campaigns of more jobs count as several."""
 FOLLOWER_SIZES = (4, 32, LONGEST_CAMPAIGN)
 """Campaigns of up to so many jobs share a table of gaps."""
-MOST_LOAD = 100.0
+MAX_LOAD = 100.0
 
 _HOUR, _DAY = 3600, 86400
 _ALIKE_JITTER = 0.05
@@ -28,8 +28,8 @@ _DRAWN_AT_ONCE = 4096
 _SHORT_RUN_S = 60
 
 # How fine spreads are. More of everything brings single logs nearer by some thousandths, at twice the numbers.
-_MOST_POPULAR, _LEAST_POPULAR = 6, 0.02
-_LEAST_POINTS, _MORE_POINTS = 5, 6
+_MAX_POPULAR, _MIN_POPULAR = 6, 0.02
+_MIN_POINTS, _MORE_POINTS = 5, 6
 
 
 def _grid(points: int) -> NDArray[np.float64]:
@@ -77,14 +77,14 @@ class Spread:
     def of(cls, values: NDArray[np.int64]) -> Spread:
         """Take the few most popular values, and quantiles of the rest: the more, the more there is."""
         found, counts = np.unique(values, return_counts=True)
-        best = np.argsort(-counts, kind="stable")[:_MOST_POPULAR]
-        best = np.sort(best[counts[best] >= _LEAST_POPULAR * len(values)])
+        best = np.argsort(-counts, kind="stable")[:_MAX_POPULAR]
+        best = np.sort(best[counts[best] >= _MIN_POPULAR * len(values)])
         others = values[~np.isin(values, found[best])]
         if len(best) and len(np.unique(others)) <= 1:  # a rest of one value is as well popular
             best = np.sort(np.append(best, np.flatnonzero(np.isin(found, others))))
             others = others[:0]
         popular = tuple((int(found[i]), float(f"{counts[i] / len(values):.4g}")) for i in best)
-        points = _LEAST_POINTS + round(_MORE_POINTS * len(others) / max(len(values), 1))
+        points = _MIN_POINTS + round(_MORE_POINTS * len(others) / max(len(values), 1))
         return cls(popular, cls.of_quantiles(others.astype(np.float64), points).rest)
 
     @classmethod
@@ -250,9 +250,9 @@ class FittedWorkload:
     kinds: tuple[Kind, ...]  # the jobs, by width and by request
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.load <= MOST_LOAD:
+        if not 0.0 < self.load <= MAX_LOAD:
             raise InputError(
-                f"load = {self.load} is outside 0 to {MOST_LOAD:g}",
+                f"load = {self.load} is outside 0 to {MAX_LOAD:g}",
                 where=f"workload of {self.machine.name!r}",
                 hint="Change it; 1 is all that the machine can do.",
             )

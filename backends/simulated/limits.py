@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asa.units import MOST_CORES
+from asa.units import MAX_CORES
 
-__all__ = ["LATEST_S", "LONGEST_S", "MOST_CORES", "NEVER", "UNSTARTED"]
+__all__ = ["LATEST_S", "LONGEST_S", "MAX_CORES", "NEVER", "UNSTARTED"]
 
 NEVER = 1 << 62
 UNSTARTED = -1

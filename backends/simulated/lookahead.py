@@ -90,7 +90,7 @@ FACTS: dict[str, str] = {
 """Facts of the queue, in the order in which `QueueSimulation.facts` gives them."""
 
 _UNNOTICED_AFTER_S = 3600.0
-_MOST_UNNOTICED = 10_000
+_MAX_UNNOTICED = 10_000
 _NEVER_S = 1e300
 _LONGEST_S = float(k.HORIZON_S)
 _NOBODY, _NEW = 0, 1  # numbers: of nobody in particular, and of whoever has submitted nothing yet
@@ -139,7 +139,7 @@ class QueueSimulation:
     def __init__(self, machine_cores: int = 0) -> None:
         if machine_cores < 0:
             raise InputError(f"a machine of {machine_cores} cores cannot be", hint="Give 0 if the number is not known.")
-        self.machine_cores = min(machine_cores, k.MOST_CORES)
+        self.machine_cores = min(machine_cores, k.MAX_CORES)
         self._waiting, self._running = _Table(), _Table()
         self._beliefs: dict[int, tuple[int, float, NDArray[np.float64]]] = {}  # by ticket; see `_Advice.learn`
         self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
@@ -263,7 +263,7 @@ class QueueSimulation:
             for row in gone.T:
                 self._use(row, -1)
                 self._unnoticed[int(row[k.TICKET])] = None
-            while len(self._unnoticed) > _MOST_UNNOTICED:
+            while len(self._unnoticed) > _MAX_UNNOTICED:
                 del self._unnoticed[next(iter(self._unnoticed))]
         waiting = self._waiting.rows
         free: Any = (self.machine_cores or self._most_in_use) - self._in_use
@@ -292,7 +292,7 @@ class QueueSimulation:
             running = _Table.of(running.rows[:, ~over])
         row = self._row(job)
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
-        size = self.machine_cores or max(int(min(self._most_in_use, k.MOST_CORES)), cores)
+        size = self.machine_cores or max(int(min(self._most_in_use, k.MAX_CORES)), cores)
         own_size = max(int(self._most_used[partition]) if partition >= 0 else 0, cores)
         # anew each time: the one that was answered before must not change under whoever looks at it
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
@@ -315,7 +315,7 @@ class QueueSimulation:
         user = self._users.number(job.user) if job.user else _NOBODY
         shape = self._shapes.number(_shape(job))
         partition = self._partitions.get(job.partition, -1)
-        cores, asked_s = min(job.cores, k.MOST_CORES), min(job.walltime_s, _LONGEST_S)
+        cores, asked_s = min(job.cores, k.MAX_CORES), min(job.walltime_s, _LONGEST_S)
         return np.array([ticket, job.submit_s, _NEVER_S, cores, asked_s, user, shape, partition], dtype=np.float64)
 
     def _number(self, job: QueuedJob) -> None:
@@ -581,7 +581,7 @@ class _Advice:
 
 
 def _shape(job: QueuedJob) -> tuple[str, int, float]:
-    return job.user, min(job.cores, k.MOST_CORES), min(job.walltime_s, _LONGEST_S)
+    return job.user, min(job.cores, k.MAX_CORES), min(job.walltime_s, _LONGEST_S)
 
 
 def _in_decades(waits_s: NDArray[np.float64]) -> NDArray[np.float64]:

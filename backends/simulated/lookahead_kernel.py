@@ -31,10 +31,10 @@ HELD_AFTER_S = 30.0
 """A job that would have started so long ago, if only cores mattered, is held by something else."""
 HORIZON_S = 315_360_000
 """Ten years; nothing that is asked for, runs or waits counts as longer."""
-MOST_CORES = 1 << 30
+MAX_CORES = 1 << 30
 
-_LEAST_OVERDUE_S, _MOST_OVERDUE_S = 10.0, 600.0
-_LEAST_OUTLIVED_S = 60.0
+_MIN_OVERDUE_S, _MAX_OVERDUE_S = 10.0, 600.0
+_MIN_OUTLIVED_S = 60.0
 
 
 class Visible(NamedTuple):
@@ -78,10 +78,10 @@ def remaining_s(asked_s: float, elapsed_s: float, share: float) -> int:
     """
     left = asked_s - elapsed_s
     if left <= 0.0:
-        return int(min(max(-left, _LEAST_OVERDUE_S), _MOST_OVERDUE_S) + 0.5)
+        return int(min(max(-left, _MIN_OVERDUE_S), _MAX_OVERDUE_S) + 0.5)
     if share < 1.0:
         expected = share * asked_s - elapsed_s
-        left = min(left, expected if expected > 0.0 else max(elapsed_s, _LEAST_OUTLIVED_S))
+        left = min(left, expected if expected > 0.0 else max(elapsed_s, _MIN_OUTLIVED_S))
     return int(min(max(left, 1.0), 1.0 * HORIZON_S) + 0.5)
 
 
@@ -150,7 +150,7 @@ def _wait_on_engine(a: Any, first: int, rows: int, free: int, cores: int, asked:
             a.jobs[At(i)], a.widths[At(i)], a.lasts[At(i)] = job, a.cores[At(job)], a.asked[At(job)]
     for i in range(count, count + engine.BLOCK):
         a.widths[At(i)] = engine.GONE
-    a.s[engine.NEXT], a.s[engine.FREE], a.s[engine.TAIL] = len(a.start), max(free, -MOST_CORES), count
+    a.s[engine.NEXT], a.s[engine.FREE], a.s[engine.TAIL] = len(a.start), max(free, -MAX_CORES), count
     a.s[engine.LIVE], a.s[engine.RUNNING], a.s[engine.ENDS] = count, first, first
     engine.run_events(
         a.s,

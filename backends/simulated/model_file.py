@@ -14,13 +14,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from asa.core.documents import read_file, read_json
 from asa.errors import InputError
 
-from .fitted import LONGEST_CAMPAIGN, MOST_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
+from .fitted import LONGEST_CAMPAIGN, MAX_LOAD, WEEK_HOURS, FittedWorkload, Kind, Spread
 from .machine import Machine
 
 _FORMAT = "asa workload"
 _VERSION = 1
-_MOST_ENTRIES = 10_000
-_MOST_WHOLE = 2**53  # beyond, floats are no longer exact
+_MAX_ENTRIES = 10_000
+_MAX_WHOLE = 2**53  # beyond, floats are no longer exact
 
 
 def save_model(model: FittedWorkload, path: str | Path) -> None:
@@ -83,20 +83,20 @@ _T = TypeVar("_T")
 # strict: true is no number, "8" neither, and 8.0 is no whole number
 _Text = Annotated[str, Field(strict=True)]
 _Flag = Annotated[bool, Field(strict=True)]
-_Whole = Annotated[int, Field(strict=True, ge=0, le=_MOST_WHOLE)]
-_Positive = Annotated[int, Field(strict=True, ge=1, le=_MOST_WHOLE)]
+_Whole = Annotated[int, Field(strict=True, ge=0, le=_MAX_WHOLE)]
+_Positive = Annotated[int, Field(strict=True, ge=1, le=_MAX_WHOLE)]
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Share = Annotated[_Number, Field(ge=0.0, le=1.0)]
 _Signed = Annotated[_Number, Field(ge=-1.0, le=1.0)]
 _Rate = Annotated[_Number, Field(ge=0.0, le=1e6)]
 
-_Quantiles = Annotated[list[_T], Field(max_length=_MOST_ENTRIES), AfterValidator(_ascends)]
-_Popular = Annotated[list[tuple[_T, _Share]], Field(max_length=_MOST_ENTRIES), AfterValidator(_at_most_all)]
+_Quantiles = Annotated[list[_T], Field(max_length=_MAX_ENTRIES), AfterValidator(_ascends)]
+_Popular = Annotated[list[tuple[_T, _Share]], Field(max_length=_MAX_ENTRIES), AfterValidator(_at_most_all)]
 
 
 class _SpreadSpec(_Spec):
     popular: _Popular[_Whole]
-    rest: _Quantiles[Annotated[_Number, Field(ge=0.0, le=_MOST_WHOLE)]]
+    rest: _Quantiles[Annotated[_Number, Field(ge=0.0, le=_MAX_WHOLE)]]
 
     @model_validator(mode="after")
     def _can_be_drawn(self) -> Self:
@@ -110,7 +110,7 @@ class _SpreadSpec(_Spec):
 
 class _SizesSpec(_SpreadSpec):
     popular: _Popular[_Positive]
-    rest: _Quantiles[Annotated[_Number, Field(ge=1.0, le=_MOST_WHOLE)]]
+    rest: _Quantiles[Annotated[_Number, Field(ge=1.0, le=_MAX_WHOLE)]]
 
 
 _S = TypeVar("_S", bound=_SpreadSpec)
@@ -171,14 +171,14 @@ class _FileSpec(_Spec):
     version: Literal[1]
     machine: _MachineSpec
     source: _Text
-    load: Annotated[_Number, Field(ge=1e-9, le=MOST_LOAD)]
+    load: Annotated[_Number, Field(ge=1e-9, le=MAX_LOAD)]
     hours: Annotated[list[_Rate], Field(min_length=WEEK_HOURS, max_length=WEEK_HOURS), AfterValidator(_some_above_0)]
     levels: Annotated[_Quantiles[_Rate], AfterValidator(_some_above_0)]
     level_memory: _Signed
     gap_s: _AboveZero[_SpreadSpec]
     follow_s: Annotated[list[_SpreadSpec], Field(min_length=3, max_length=3)]
     alike: _Share
-    kinds: Annotated[list[_KindSpec], Field(min_length=1, max_length=_MOST_ENTRIES), AfterValidator(_of_some_jobs)]
+    kinds: Annotated[list[_KindSpec], Field(min_length=1, max_length=_MAX_ENTRIES), AfterValidator(_of_some_jobs)]
 
     def build(self) -> FittedWorkload:
         few, some, many = (spread.build() for spread in self.follow_s)

@@ -16,7 +16,7 @@ from asa.core.documents import print_json
 from asa.errors import InputError
 
 from .cores import slow
-from .limits import MOST_CORES, NEVER
+from .limits import MAX_CORES, NEVER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def simulate(
     ] = "default",
     trace_cores: Annotated[
         int | None,
-        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES),
     ] = None,
     exceed: Annotated[
         str,

@@ -19,7 +19,7 @@ from asa.core.files import compressed, followed, writing
 from asa.errors import InputError, TraceError
 from asa.history import JobHistory, opened
 
-from .table import LATEST_S, LONGEST_S, MOST_CORES, JobTable
+from .table import LATEST_S, LONGEST_S, MAX_CORES, JobTable
 
 # The columns of a row that are read, by their place among the 18 fields of SWF, counted from 0.
 _ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 2, 3, 4, 7, 8
@@ -137,11 +137,11 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     file = Path(path)
     log = _read(file, _Log(_TO_REPLAY, _TO_REPLAY_TOLD))
     cores = cores or _machine_size(file, log.header)
-    if cores > MOST_CORES:
+    if cores > MAX_CORES:
         raise TraceError(
             f"has a machine of {cores} processors",
             where=str(file),
-            hint=f"Give at most {MOST_CORES} with --trace-cores.",
+            hint=f"Give at most {MAX_CORES} with --trace-cores.",
         )
     return _clean(file, log, cores, exceed)
 
@@ -544,7 +544,7 @@ def _history(file: Path, log: _Log) -> JobHistory:
     oddities["not in order of submission: sorted"] = int(np.count_nonzero(np.diff(submit[chosen]) < 0))
     submit, run, asked, wait, width, status = map(ordered, (submit, run, asked, wait, width, status))
     noted = _noted_size(log.header)
-    machine_cores = noted if noted <= MOST_CORES else 0
+    machine_cores = noted if noted <= MAX_CORES else 0
     started = (status != _CANCELLED) | (run > 0)
     oddities["no requested time: a day taken"] = int(np.count_nonzero(asked < 1))
     oddities["cancelled before it started: waited at least so long"] = int(np.count_nonzero(~started))

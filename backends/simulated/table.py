@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .limits import LATEST_S, LONGEST_S, MOST_CORES, NEVER, UNSTARTED
+from .limits import LATEST_S, LONGEST_S, MAX_CORES, NEVER, UNSTARTED
 
-__all__ = ["LATEST_S", "LONGEST_S", "MOST_CORES", "NEVER", "UNSTARTED", "JobTable"]
+__all__ = ["LATEST_S", "LONGEST_S", "MAX_CORES", "NEVER", "UNSTARTED", "JobTable"]
 
 
 class JobTable:

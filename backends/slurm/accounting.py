@@ -53,9 +53,9 @@ _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)")
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMG]?)")
 _NO_LIMIT_S = 7 * 86400.0
 _LATEST_S = 1e11  # beyond it, times are no seconds
-_MOST_DIGITS = 11
+_MAX_DIGITS = 11
 _NO_DAY = float("-inf")
-_MOST_CORES = 2**31 - 2
+_MAX_CORES = 2**31 - 2
 
 _TIMES = ("submit", "eligible", "start", "end")
 _COLUMNS = (*_TIMES, "elapsed", "kind", "cores", "limit", "user", "partition", "key")
@@ -186,7 +186,7 @@ class _Clock:
 
     def __call__(self, text: str) -> float:
         if text.isdecimal():
-            if len(text) > _MOST_DIGITS:
+            if len(text) > _MAX_DIGITS:
                 raise ValueError(text)
             return float("nan") if text in _NO_TIME else float(text)
         day = text[:10]
@@ -353,7 +353,7 @@ def _count(text: str) -> int:
         count = round(float(match[1]) * 1024 ** " KMG".index(match[2] or " "))
     else:
         count = 0
-    return count if count <= _MOST_CORES else 0
+    return count if count <= _MAX_CORES else 0
 
 
 def _history(file: Path, records: _Records) -> JobHistory:

@@ -39,7 +39,7 @@ from .wishes import filled
 
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
 _LONGEST_FILE_NAME = 200
-_LEAST_SLEEP_S = 0.001
+_MIN_SLEEP_S = 0.001
 _QUEUE_RETRY_S = 60.0
 _COMMENT = "asa:"
 _ALL_MEMORY = "--mem=0"
@@ -53,7 +53,7 @@ class SlurmBackend:
     away for as long as it likes: `wait` goes on asking, and `condition` says so.
 
     `poll_s`: two looks are never closer than this, in seconds, but where a job is submitted that depends on others.
-    `most_poll_s`: while nothing happens looks are so far apart at most, in seconds, give or take a tenth.
+    `max_poll_s`: while nothing happens looks are so far apart at most, in seconds, give or take a tenth.
     `settle_s`: a job that was accepted may be missing from what Slurm shows for so many seconds.
     `queue_poll_s`: the whole queue is looked at once in so many seconds at most.
     `sleep`: sleeps so many seconds, or less. It may return True: `wait` then returns early.
@@ -67,7 +67,7 @@ class SlurmBackend:
         *,
         defaults: JobDefaults | None = None,
         poll_s: float = 2.0,
-        most_poll_s: float = 60.0,
+        max_poll_s: float = 60.0,
         settle_s: float = 10.0,
         queue_poll_s: float = 300.0,
         clock: Callable[[], float] = time.time,
@@ -84,7 +84,7 @@ class SlurmBackend:
         self._sleep = sleep
         self._offset = ClockOffset()
         self._jobs: dict[str, TrackedJob] = {}
-        self._pacer = Pacer(clock(), least_s=poll_s, most_s=most_poll_s, seed=seed)
+        self._pacer = Pacer(clock(), min_s=poll_s, max_s=max_poll_s, seed=seed)
         self._heard_s = self.now()
         self._user = ""
         self._trouble = ""
@@ -429,7 +429,7 @@ class SlurmBackend:
             news = [job.tell() for job in self._jobs.values() if job.is_news]
             if news or (until_s is not None and self.now() >= until_s):
                 return news
-            if (pause_s := self._pause_s(until_s)) is None or self._sleep(max(pause_s, _LEAST_SLEEP_S)):
+            if (pause_s := self._pause_s(until_s)) is None or self._sleep(max(pause_s, _MIN_SLEEP_S)):
                 return []
 
     def _pause_s(self, until_s: float | None) -> float | None:

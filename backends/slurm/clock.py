@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-_MOST_S = 86400.0
+_MAX_S = 86400.0
 
 
 class ClockOffset:
@@ -27,20 +27,20 @@ class ClockOffset:
     """
 
     def __init__(self) -> None:
-        self._least_s = -math.inf
-        self._most_s = math.inf
+        self._min_s = -math.inf
+        self._max_s = math.inf
 
     @property
     def offset_s(self) -> float:
         """Seconds to add to the client's clock: of all that fit what was seen, the smallest correction."""
-        return min(max(0.0, self._least_s), self._most_s)
+        return min(max(0.0, self._min_s), self._max_s)
 
     def learn(self, before_s: float, after_s: float, dated_s: float) -> None:
         """Take in a submission."""
-        least_s, most_s = dated_s - after_s, dated_s + 1.0 - before_s
-        if least_s > _MOST_S or most_s < -_MOST_S:
+        min_s, max_s = dated_s - after_s, dated_s + 1.0 - before_s
+        if min_s > _MAX_S or max_s < -_MAX_S:
             return
         # where the bounds exclude each other a clock was set, and the latest count
-        if max(least_s, self._least_s) <= min(most_s, self._most_s):
-            least_s, most_s = max(least_s, self._least_s), min(most_s, self._most_s)
-        self._least_s, self._most_s = least_s, most_s
+        if max(min_s, self._min_s) <= min(max_s, self._max_s):
+            min_s, max_s = max(min_s, self._min_s), min(max_s, self._max_s)
+        self._min_s, self._max_s = min_s, max_s

@@ -21,8 +21,8 @@ from .survey import age_accrues, capabilities, kills_invalid, partition_limits
 _LISTED_PARTITIONS = 8
 _LOOKED_AT = 4  # own jobs of a typical run
 _LOOKS = 3
-_LEAST_SHARE = 50  # a look may take a fiftieth of the time between two
-_MOST_POLL_S = 60.0
+_MIN_SHARE = 50  # a look may take a fiftieth of the time between two
+_MAX_POLL_S = 60.0
 _TOKEN_SHORT_S = 600.0
 _TOKEN_LONG_S = 24 * 3600.0
 _SLOW_LOOK_S = 0.2
@@ -65,7 +65,7 @@ def considerate_poll_s(look_s: float) -> float:
     >>> [considerate_poll_s(look_s) for look_s in (0.005, 0.1, 0.5, 10.0)]
     [2.0, 5.0, 25.0, 60.0]
     """
-    return min(max(DEFAULT_POLL_S, float(math.ceil(look_s * _LEAST_SHARE - 1e-9))), _MOST_POLL_S)
+    return min(max(DEFAULT_POLL_S, float(math.ceil(look_s * _MIN_SHARE - 1e-9))), _MAX_POLL_S)
 
 
 @dataclass(slots=True)

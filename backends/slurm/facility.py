@@ -65,7 +65,7 @@ class SlurmFacility:
         told = []
         if self.settings.kill_invalid_depend:
             told.append("the site itself cancels jobs whose dependency can never be met")
-        if self.settings.min_job_age is not None and self.settings.longest_poll_s < self.settings.most_poll:
+        if self.settings.min_job_age is not None and self.settings.longest_poll_s < self.settings.max_poll:
             told.append(
                 f"it forgets jobs {self.settings.min_job_age:.0f} s after their end,"
                 f" and is asked every {self.settings.longest_poll_s:.0f} s at least"
@@ -99,7 +99,7 @@ class SlurmFacility:
                     options=wished_options(os.environ),
                 ),
                 poll_s=settings.poll,
-                most_poll_s=settings.longest_poll_s,
+                max_poll_s=settings.longest_poll_s,
                 sleep=sleep,
             )
         except BaseException:

@@ -6,10 +6,10 @@ import random
 
 _SHARE = 0.1  # of the time since something changed: what was quiet for an hour may be seen six minutes late
 _JITTER = 0.1
-_MOST_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
+_MAX_BACK_OFF_S = 60.0  # who comes back is greeted within a minute
 
 
-def interval_s(quiet_s: float, failures: int, *, least_s: float, most_s: float) -> float:
+def interval_s(quiet_s: float, failures: int, *, min_s: float, max_s: float) -> float:
     """Say how long to wait between two looks, before jitter.
 
     `quiet_s`: seconds between the last change that concerns this client and the last look; negative if the change
@@ -17,23 +17,23 @@ def interval_s(quiet_s: float, failures: int, *, least_s: float, most_s: float) 
 
     Examples
     --------
-    >>> [interval_s(quiet, 0, least_s=2.0, most_s=60.0) for quiet in (0.0, 100.0, 3600.0)]
+    >>> [interval_s(quiet, 0, min_s=2.0, max_s=60.0) for quiet in (0.0, 100.0, 3600.0)]
     [2.0, 10.0, 60.0]
-    >>> [interval_s(100.0, failures, least_s=2.0, most_s=60.0) for failures in (1, 2, 3, 30)]
+    >>> [interval_s(100.0, failures, min_s=2.0, max_s=60.0) for failures in (1, 2, 3, 30)]
     [4.0, 8.0, 16.0, 60.0]
     """
-    most_s = max(least_s, most_s)
+    max_s = max(min_s, max_s)
     if failures:
-        return min(least_s * 2.0 ** min(failures, 60), max(least_s, min(most_s, _MOST_BACK_OFF_S)))
-    return min(max(_SHARE * quiet_s, least_s), most_s)
+        return min(min_s * 2.0 ** min(failures, 60), max(min_s, min(max_s, _MAX_BACK_OFF_S)))
+    return min(max(_SHARE * quiet_s, min_s), max_s)
 
 
 class Pacer:
     """When the next look is due. All times are seconds on the client's own clock."""
 
-    def __init__(self, at_s: float, *, least_s: float, most_s: float, seed: int) -> None:
-        self._least_s = least_s
-        self._most_s = most_s
+    def __init__(self, at_s: float, *, min_s: float, max_s: float, seed: int) -> None:
+        self._min_s = min_s
+        self._max_s = max_s
         self._random = random.Random(seed)
         self._changed_s = at_s
         self._looked_s: float | None = None
@@ -58,11 +58,11 @@ class Pacer:
         if self._looked_s is None or at_s < self._looked_s:
             return 0.0
         quiet_s = self._looked_s - self._changed_s
-        pause_s = interval_s(quiet_s, self._failures, least_s=self._least_s, most_s=self._most_s)
-        return self._looked_s + max(pause_s * self._jitter, self._least_s) - at_s
+        pause_s = interval_s(quiet_s, self._failures, min_s=self._min_s, max_s=self._max_s)
+        return self._looked_s + max(pause_s * self._jitter, self._min_s) - at_s
 
     def may_look(self, at_s: float) -> bool:
-        """Say whether who asks now may cause a look: not within `least_s` of the last, nor while backing off."""
+        """Say whether who asks now may cause a look: not within `min_s` of the last, nor while backing off."""
         if self._looked_s is None or self.pause_s(at_s) <= 0:
             return True
-        return not self._failures and at_s - self._looked_s >= self._least_s
+        return not self._failures and at_s - self._looked_s >= self._min_s

@@ -87,6 +87,9 @@ WholePath = Annotated[Path, BeforeValidator(_whole_path)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
+_RENAMED = {"most_poll": "max_poll", "most_queued": "max_queued"}
+
+
 class SlurmSettings(BaseModel):
     """What is set alike for all ways of talking to Slurm; None or empty where the site is asked.
 
@@ -97,7 +100,7 @@ class SlurmSettings(BaseModel):
     `age_accrues`: whether a job gains priority while a dependency keeps it from starting.
     `kill_invalid_depend`: whether the site cancels jobs whose dependency cannot be met any more.
     `shrink`: whether a running job may give nodes back, by `scontrol` on its first node.
-    `most_queued`: jobs that the site lets its user have in the queue at a time.
+    `max_queued`: jobs that the site lets its user have in the queue at a time.
     `charges`: what a user pays for: all that is ``allocated``, or only what is ``used``.
     """
 
@@ -111,7 +114,7 @@ class SlurmSettings(BaseModel):
     environment: Annotated[dict[str, str], BeforeValidator(_variables)] = Field(default_factory=dict)
     inherit: bool = True
     poll: Duration = DEFAULT_POLL_S
-    most_poll: Duration = 60.0
+    max_poll: Duration = 60.0
     cores_per_node: int | None = Field(default=None, ge=1)
     max_cores: int | None = Field(default=None, ge=1)
     age_accrues: bool | None = None
@@ -119,13 +122,19 @@ class SlurmSettings(BaseModel):
     min_job_age: Duration | None = None
     kill_invalid_depend: bool | None = None
     shrink: bool = True
-    most_queued: int | None = Field(default=None, ge=1)
+    max_queued: int | None = Field(default=None, ge=1)
     charges: Literal["allocated", "used"] = "allocated"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        """Read settings as sites have them that were written for earlier versions."""
+        return {_RENAMED.get(name, name): value for name, value in values.items()} if isinstance(values, dict) else values
 
     @property
     def longest_poll_s(self) -> float:
         """Most seconds between two looks: the controller must still remember what ended between them."""
-        longest_s = max(self.most_poll, self.poll)
+        longest_s = max(self.max_poll, self.poll)
         if self.min_job_age is not None:
             longest_s = min(longest_s, self.min_job_age / 2)
         return max(longest_s, self.poll)

@@ -106,7 +106,7 @@ def capabilities(
         age_accrues=accrues,
         shrink_by=cores_per_node if settings.shrink else 0,
         shrinks_from_outside=settings.shrink and can_shrink,
-        most_queued=settings.most_queued,
+        max_queued=settings.max_queued,
         charges=settings.charges,
         partition=default,
         partitions=limits,

@@ -204,17 +204,17 @@ class TrackedJob:
             return ()
         if not self.kept.steps:
             return self._before_requeue(status, folder)
-        start_s, most_s = status.start_s, math.inf if status.end_s is None else status.end_s
+        start_s, max_s = status.start_s, math.inf if status.end_s is None else status.end_s
         marks = folder.steps(status.job_id, self.kept.token, len(self.kept.steps))
 
-        def least_s(ended: Mark | None) -> float:
+        def min_s(ended: Mark | None) -> float:
             return start_s if ended is None or not status.restarts or ended.time_s >= start_s else -math.inf
 
         return tuple(
             StepTimes(
                 name,
-                min(max(began.time_s, least_s(ended)), most_s),
-                None if ended is None else min(max(ended.time_s, least_s(ended)), most_s),
+                min(max(began.time_s, min_s(ended)), max_s),
+                None if ended is None else min(max(ended.time_s, min_s(ended)), max_s),
                 began.cores,
             )
             for name, (began, ended) in zip(self.kept.steps, marks, strict=False)

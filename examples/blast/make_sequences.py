@@ -20,7 +20,7 @@ Bases = npt.NDArray[np.uint8]  # 0 to 3; a base's partner on the other strand is
 LENGTH = 10_000  # of a sequence of the database
 QUERY_LENGTH = 600
 PLANTED = 0.5  # of the queries
-LEAST_IDENTITY, MOST_IDENTITY = 0.85, 0.99
+MIN_IDENTITY, MAX_IDENTITY = 0.85, 0.99
 _LETTERS = np.frombuffer(b"ACGT", np.uint8)
 _LINE = 80
 
@@ -48,7 +48,7 @@ def main() -> None:
             bases = rng.integers(0, 4, QUERY_LENGTH, dtype=np.uint8)
             if rng.random() < PLANTED:
                 source, first = int(rng.integers(count)), int(rng.integers(LENGTH - QUERY_LENGTH))
-                identity = rng.uniform(LEAST_IDENTITY, MOST_IDENTITY)
+                identity = rng.uniform(MIN_IDENTITY, MAX_IDENTITY)
                 bases = mutated(rng, database[source, first : first + QUERY_LENGTH], 1 - identity)
                 strand = "plus" if rng.random() < 0.5 else "minus"
                 if strand == "minus":

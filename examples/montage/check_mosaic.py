@@ -17,7 +17,7 @@ from fits import read_image
 from sky import NOISE, Frame, Survey
 
 BLOCKS = 8  # along each side, whose levels are compared with the sky's
-MOST_OFF, LEAST_PIXELS = 1.5, 100  # of a block
+MAX_OFF, MIN_PIXELS = 1.5, 100  # of a block
 
 
 def main() -> int:
@@ -42,10 +42,10 @@ def main() -> int:
     noise = 1.4826 * float(np.median(np.abs(left[is_seen])))
     block = (row * BLOCKS // image.shape[0]) * BLOCKS + column * BLOCKS // image.shape[1]
     numbers, counts = np.unique(block, return_counts=True)
-    whole = numbers[counts >= LEAST_PIXELS]
+    whole = numbers[counts >= MIN_PIXELS]
     levels = [abs(float(np.median(left[is_seen][block == number]))) for number in whole]
 
-    is_good = not missing and noise < 1.5 * NOISE and max(levels) < MOST_OFF
+    is_good = not missing and noise < 1.5 * NOISE and max(levels) < MAX_OFF
     holes = f"tiles {', '.join(map(str, missing))} are missing" if missing else "no tile is missing"
     print(
         f"{'good' if is_good else 'BAD'}: {image.shape[1]} x {image.shape[0]} pixels; {holes}; off the sky by "

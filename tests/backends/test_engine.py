@@ -382,7 +382,7 @@ def test_all_cores_tell_the_same_of_a_loaded_machine(plain_cores):
 
 def test_more_jobs_than_can_be_numbered_are_refused(monkeypatch):
     """Not scheduled wrongly."""
-    monkeypatch.setattr(sys.modules[FastCore.__module__], "_MOST_JOBS", 2)
+    monkeypatch.setattr(sys.modules[FastCore.__module__], "_MAX_JOBS", 2)
     with pytest.raises(InputError, match="3 jobs are too many"):
         FastCore(CAPACITY, table([(0, 1, 1, 1)] * 3), backfill=True, now=0)
 

@@ -89,7 +89,7 @@ def test_it_keeps_the_contract(tmp_path, options, poll_s):
     """With jobs that are listed late, and however seldom it looks."""
     folders = itertools.count()
     check_backend(
-        lambda: World(tmp_path / str(next(folders)), **options).client(poll_s=poll_s, most_poll_s=30.0), run_s=100.0
+        lambda: World(tmp_path / str(next(folders)), **options).client(poll_s=poll_s, max_poll_s=30.0), run_s=100.0
     )
 
 

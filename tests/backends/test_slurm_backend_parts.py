@@ -24,23 +24,23 @@ NOW = st.floats(1e9, 2e9)
 
 
 @given(QUIET, FAILURES, LEAST, MOST)
-def test_an_interval_is_within_its_bounds(quiet_s, failures, least_s, most_s):
-    told_s = interval_s(quiet_s, failures, least_s=least_s, most_s=most_s)
-    assert least_s <= told_s <= max(least_s, most_s)
+def test_an_interval_is_within_its_bounds(quiet_s, failures, min_s, max_s):
+    told_s = interval_s(quiet_s, failures, min_s=min_s, max_s=max_s)
+    assert min_s <= told_s <= max(min_s, max_s)
 
 
 @given(QUIET, QUIET, FAILURES, FAILURES, LEAST, MOST)
-def test_the_longer_nothing_happened_the_longer_the_interval(one, other, few, many, least_s, most_s):
+def test_the_longer_nothing_happened_the_longer_the_interval(one, other, few, many, min_s, max_s):
     """And the more looks failed."""
-    bounds = {"least_s": least_s, "most_s": most_s}
+    bounds = {"min_s": min_s, "max_s": max_s}
     assert interval_s(min(one, other), 0, **bounds) <= interval_s(max(one, other), 0, **bounds)
     if min(few, many) > 0:
         assert interval_s(0.0, min(few, many), **bounds) <= interval_s(0.0, max(few, many), **bounds)
 
 
 @given(NOW, st.lists(st.tuples(st.floats(0.0, 500.0), st.booleans(), st.booleans()), max_size=30), LEAST, MOST)
-def test_looks_are_never_closer_than_the_least(at_s, happenings, least_s, most_s):
-    pacer = Pacer(at_s, least_s=least_s, most_s=most_s, seed=1)
+def test_looks_are_never_closer_than_the_least(at_s, happenings, min_s, max_s):
+    pacer = Pacer(at_s, min_s=min_s, max_s=max_s, seed=1)
     assert pacer.pause_s(at_s) <= 0, "the first look is due at once"
     looked_s = None
     for later_s, heard, changed in happenings:
@@ -49,15 +49,15 @@ def test_looks_are_never_closer_than_the_least(at_s, happenings, least_s, most_s
             pacer.changed(at_s)
         if pacer.pause_s(at_s) <= 0:
             assert pacer.may_look(at_s)
-            assert looked_s is None or at_s - looked_s >= least_s - 1e-6
+            assert looked_s is None or at_s - looked_s >= min_s - 1e-6
             pacer.looked(looked_s := at_s, heard=heard)
-        assert pacer.pause_s(at_s) <= 1.1 * max(least_s, most_s) + 1e-6
+        assert pacer.pause_s(at_s) <= 1.1 * max(min_s, max_s) + 1e-6
 
 
 def test_many_clients_do_not_look_in_step():
     pauses = set()
     for seed in range(20):
-        pacer = Pacer(0.0, least_s=2.0, most_s=60.0, seed=seed)
+        pacer = Pacer(0.0, min_s=2.0, max_s=60.0, seed=seed)
         pacer.looked(10_000.0, heard=True)
         pauses.add(pacer.pause_s(10_000.0))
     assert len(pauses) == 20

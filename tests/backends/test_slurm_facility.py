@@ -91,13 +91,18 @@ def test_two_sources_of_a_token_are_one_too_many():
 def test_text_will_do_for_every_setting():
     settings = check(
         RestSettings,
-        {"url": SOCKET, "poll": "5s", "most_poll": "2m", "cores_per_node": "28", "age_accrues": "no", "bearer": "yes",
+        {"url": SOCKET, "poll": "5s", "max_poll": "2m", "cores_per_node": "28", "age_accrues": "no", "bearer": "yes",
          "verify": "false", "environment": "A=1,B=x=y", "token_command": "ssh login 'scontrol token'"},
     )  # fmt: skip
-    assert (settings.poll, settings.most_poll, settings.cores_per_node) == (5.0, 120.0, 28)
+    assert (settings.poll, settings.max_poll, settings.cores_per_node) == (5.0, 120.0, 28)
     assert (settings.age_accrues, settings.bearer, settings.verify) == (False, True, False)
     assert settings.environment == {"A": "1", "B": "x=y"}
     assert settings.token_command == ("ssh", "login", "scontrol token")
+
+
+def test_settings_are_read_as_sites_have_them_that_were_written_for_earlier_versions():
+    former = check(CommandSettings, {"most_poll": "2m", "most_queued": 5})
+    assert former == check(CommandSettings, {"max_poll": "2m", "max_queued": 5})
 
 
 def test_what_ended_between_two_looks_is_still_remembered():

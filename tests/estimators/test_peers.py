@@ -489,7 +489,7 @@ def test_an_unknown_policy_is_refused_at_once():
 
 def test_asking_for_ever_new_kinds_of_jobs_does_not_fill_the_memory(monkeypatch):
     """What was only asked for is not in the state, and requests are not remembered for ever."""
-    monkeypatch.setattr("asa.estimators.peers._MOST_REQUESTS", 50)
+    monkeypatch.setattr("asa.estimators.peers._MAX_REQUESTS", 50)
     for estimator in (LastWait(), Algorithm1()):
         for seconds in range(100, 400):
             estimator.predict(QueuedJob(0.0, cores=4, walltime_s=float(seconds)))

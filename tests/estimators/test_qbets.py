@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asa.estimators.qbets import CONFIDENCE, LEAST_HISTORY, Qbets, bound_places, rare_run
+from asa.estimators.qbets import CONFIDENCE, MIN_HISTORY, Qbets, bound_places, rare_run
 from asa.waits import LEVELS, QueuedJob, at_least, at_most, exactly
 
 JOB = QueuedJob(0.0, cores=28, walltime_s=3600.0)
@@ -36,7 +36,7 @@ def test_the_bound_is_the_first_order_statistic_with_enough_confidence(n):
 
 def test_the_fewest_waits_that_bound_the_highest_level():
     """29 for p90, by the rule that 0.9 to their number is at most a twentieth."""
-    assert LEAST_HISTORY == 29
+    assert MIN_HISTORY == 29
     assert 1 - 0.9**29 >= CONFIDENCE > 1 - 0.9**28
 
 
@@ -93,7 +93,7 @@ def test_when_the_queue_grows_all_but_the_latest_waits_are_forgotten():
     feed(estimator, rng.uniform(5000, 15_000, 20))
     assert estimator.predict(JOB).wait_s > 5000
     kept = estimator.state()["geometries"][0][-1][-1]
-    assert len(kept) <= LEAST_HISTORY + 20
+    assert len(kept) <= MIN_HISTORY + 20
 
 
 def test_when_the_queue_shrinks_nothing_is_forgotten_at_once():
@@ -153,7 +153,7 @@ def test_a_geometry_with_few_waits_gets_the_bounds_of_the_site():
     assert estimator.predict(JOB).quantiles_s == (600.0,) * 9
     feed(estimator, range(1000, 1100), OTHER)
     assert estimator.predict(JOB) == estimator.predict(OTHER)
-    feed(estimator, [5.0] * (LEAST_HISTORY - 1))
+    feed(estimator, [5.0] * (MIN_HISTORY - 1))
     assert estimator.predict(JOB).at(0.9) > 1000
     feed(estimator, [5.0])
     assert estimator.predict(JOB).quantiles_s == (5.0,) * 9

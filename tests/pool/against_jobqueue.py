@@ -49,7 +49,7 @@ from asa.sites import open_facility
 from asa.waits import QueuedJob, QueueEvent
 
 CORES = 28  # of a job: a node of the testbed
-MOST_JOBS = 3
+MAX_JOBS = 3
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ GRAPHS = {
 def show(title: str, told: list[Told], by: str = "jobqueue") -> None:
     """Print a line for each of the two, medians over the rounds, and what each round gave."""
     print(f"\n{title}")
-    heads = ("", "makespan", "first", f"all {MOST_JOBS}", "allocated", "used", "jobs", "cancelled pending")
+    heads = ("", "makespan", "first", f"all {MAX_JOBS}", "allocated", "used", "jobs", "cancelled pending")
     print("{:10} {:>9} {:>7} {:>7} {:>10} {:>7} {:>5} {:>18}".format(*heads))
     middle: dict[str, Told] = {}
     for who in dict.fromkeys(one.who for one in told):
@@ -295,7 +295,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
         cpu = math.ceil((processing + waiting) * guess_s(task_s) / 5.0)
         cpu = min(waiting + processing, cpu)
         target = math.ceil(cpu / graph.cores) if running else max(cpu, 1)
-        target = min(target, MOST_JOBS)
+        target = min(target, MAX_JOBS)
         if target >= len(plan):
             counts.clear()
             ask(target - len(plan), bank.predict(QueuedJob(machine.now, graph.cores, graph.walltime_s)))
@@ -337,7 +337,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
                 one.view, start_s=one.start_s, until_s=until_s, idle_s=now - since_s if idle else 0.0, useless_s=useless
             )
             views.append(one.view)
-        rules = Rules(maximum=graph.cores * MOST_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
+        rules = Rules(maximum=graph.cores * MAX_JOBS, price=price, startup_s=STARTUP_S, margin_s=graph.margin_s)
         told: Decision = decide(now, waves, views, {shape: forecast}, rules)
         ask(len(told.ask), forecast)
         for one in there():
@@ -364,7 +364,7 @@ def model(machine: Machine | Logged, graph: Graph, who: str, price: float, estim
         ready = [one for one in workers.values() if one.ready_s <= now and one.ended_s is None]
         if ready:
             first_s = min(first_s, now)
-        if len(ready) >= MOST_JOBS:
+        if len(ready) >= MAX_JOBS:
             all_s = min(all_s, now)
         while steps and not steps[0][0] and all(until_s <= now for _, until_s in begun):
             known[steps[0][1]] = steps[0][1]
@@ -495,7 +495,7 @@ def on_slurm(testbed: Testbed, graph: Graph, price: float, estimator: str, place
 
             def watch() -> None:
                 while not is_over.wait(0.2):
-                    for mark, count in (("first", 1), ("all", MOST_JOBS)):
+                    for mark, count in (("first", 1), ("all", MAX_JOBS)):
                         if len(cluster.scheduler.workers) >= count:
                             marks[mark] = min(marks[mark], time.monotonic() - begins)
 
@@ -534,7 +534,7 @@ def our_cluster(commands: list[str], graph: Graph, price: float, estimator: str,
 
     with AsaCluster(
         backend="slurm-cli",
-        settings={"prefix": commands, "poll": "1s", "most_poll": "2s"},
+        settings={"prefix": commands, "poll": "1s", "max_poll": "2s"},
         cores=CORES,
         threads=CORES,
         memory="8 GB",
@@ -544,7 +544,7 @@ def our_cluster(commands: list[str], graph: Graph, price: float, estimator: str,
         price=price,
         estimator=estimator,
     ) as cluster:
-        cluster.adapt(minimum=0, maximum=MOST_JOBS)
+        cluster.adapt(minimum=0, maximum=MAX_JOBS)
         yield cluster
 
 
@@ -572,7 +572,7 @@ def their_cluster(commands: list[str], graph: Graph, _price: float, _estimator: 
             f"{graph.walltime_s * 4 / 60:.0f}s",
         ],
     ) as cluster:
-        cluster.adapt(minimum_jobs=0, maximum_jobs=MOST_JOBS)
+        cluster.adapt(minimum_jobs=0, maximum_jobs=MAX_JOBS)
         yield cluster
 
 
@@ -591,7 +591,7 @@ def under_log(log: Path, seeds: range, asked: argparse.Namespace) -> Iterator[tu
     site = open_facility("simulated", None, {"trace": str(log), "poll_s": "0"}).facility
     cores = max(site.capabilities.max_cores // 12, 1)
     rest = {"walltime_s": 4 * 3600.0, "cores": cores, "step_s": 15.0}
-    tasks = 12 * 6 * MOST_JOBS * cores  # of ten minutes in twelve hours
+    tasks = 12 * 6 * MAX_JOBS * cores  # of ten minutes in twelve hours
     graphs = {"long": Graph(1, tasks, 600.0, 15.0, **rest), "waves": Graph(3, tasks // 3, 600.0, 1800.0, **rest)}
     price = float(cores) if asked.price is None else asked.price
     for name, graph in graphs.items():

@@ -438,7 +438,7 @@ def test_demand_is_read_from_the_graph(queue, monkeypatch):
             pool.scheduler.task_prefixes["fit"].duration_average = 20.0
             waves = read_demand(pool.scheduler)
             assert [wave.task_s for wave in read_demand(pool.scheduler, 60.0)] == [60.0, 20.0, 60.0]
-            monkeypatch.setattr(demand, "_MOST_TASKS", 0)
+            monkeypatch.setattr(demand, "_MAX_TASKS", 0)
             assert read_demand(pool.scheduler) == waves  # by groups, as in a large graph
             monkeypatch.undo()
             again = [client.submit(abs, -n, key=f"same-{n}") for n in range(2)]

@@ -60,7 +60,7 @@ rules = st.builds(
     minimum=st.integers(0, 20),
     maximum=st.integers(20, 100),
     price=st.floats(0.1, 1000.0),
-    most_waiting=st.none() | st.integers(0, 6),
+    max_waiting=st.none() | st.integers(0, 6),
     is_fixed=st.booleans(),
 )
 offers = st.dictionaries(shapes, forecasts, min_size=1, max_size=3)
@@ -77,7 +77,7 @@ def test_what_is_decided_keeps_to_the_rules(work, views, offered, how):
     )
     if told.ask:
         assert staying + asked <= max(how.maximum, how.minimum + max(s.cores for s in told.ask))
-        assert how.most_waiting is None or sum(v.start_s is None for v in views) + len(told.ask) <= how.most_waiting
+        assert how.max_waiting is None or sum(v.start_s is None for v in views) + len(told.ask) <= how.max_waiting
         assert not told.withdraw
         assert not told.give_back
     assert all(of[name].start_s is None and not of[name].is_pinned for name in told.withdraw)
@@ -297,8 +297,8 @@ class World:
     def waves(self):
         return [Wave(max(1, math.ceil(work / task_s)), task_s) for work, task_s in self.queue]
 
-    def run(self, decide_, step_s=10.0, most_s=1e6):
-        while (self.queue or self.bursts) and self.now < most_s:
+    def run(self, decide_, step_s=10.0, max_s=1e6):
+        while (self.queue or self.bursts) and self.now < max_s:
             self.now += step_s
             self.step(step_s)
             told = decide_(self.now, self.waves(), self.views)
@@ -397,5 +397,5 @@ def test_no_pool_lives_on_without_work():
     """When all is done everything goes, at a cost that the price bounds."""
     world = World(60.0, [(0.0, [(64 * 60.0, 60.0)]), (20_000.0, [(60.0, 60.0)])])
     decide_ = ahead(world)
-    world.run(decide_, most_s=19_000.0)
+    world.run(decide_, max_s=19_000.0)
     assert world.views == []

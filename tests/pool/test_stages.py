@@ -345,7 +345,7 @@ def test_in_a_large_graph_too_a_task_counts_by_its_cores(workers, monkeypatch):
         last = client.submit(sum, later, key="last")
         until(lambda: "last" in workers.scheduler.tasks, what="the graph")
         by_tasks = read_demand(workers.scheduler)
-        monkeypatch.setattr(demand, "_MOST_TASKS", 0)
+        monkeypatch.setattr(demand, "_MAX_TASKS", 0)
         by_groups = read_demand(workers.scheduler)
         client.cancel([*stuck, *later, last])
     assert [wave.tasks for wave in by_tasks] == [12, 6, 1]

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,15 @@ def test_the_plan_outlives_the_process(tmp_path):
     folder = RunFolder.create(tmp_path, whole)
     assert RunFolder(folder.path).plan == whole
     assert RunFolder(folder.path).plan.make_workflow().walltime_s == 200
+
+
+def test_a_run_of_an_earlier_version_keeps_what_its_site_allows(tmp_path):
+    whole = plan(capabilities=replace(machine().capabilities, max_queued=5))
+    path = RunFolder.create(tmp_path, whole).path
+    written = json.loads((path / "run.json").read_text())
+    written["capabilities"]["most_queued"] = written["capabilities"].pop("max_queued")
+    (path / "run.json").write_text(json.dumps(written))
+    assert RunFolder(path).plan == whole
 
 
 def test_only_one_client_drives_a_run(tmp_path):

@@ -109,5 +109,5 @@ def test_every_run_ends_with_each_stage_once_within_what_may_idle(
     )
     if strategy in NEVER_IDLE:
         assert idle == 0
-    elif (share := getattr(how, "most_idle", None)) is not None:
+    elif (share := getattr(how, "max_idle", None)) is not None:
         assert idle <= share * flow.stage_core_hours(CORES) + 1e-6

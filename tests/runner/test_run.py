@@ -164,7 +164,7 @@ def test_asa_where_age_does_not_accrue_is_per_stage():
 
 def test_naive_that_holds_pays_for_idle_cores():
     """B is allocated at 100 and idles until 200, c from 200 to 250: predictions of 100 s for waits of 0 and 50 s."""
-    result, m = run(replace(load_strategy("asa-naive-hold"), most_idle=math.inf), sure(100.0))
+    result, m = run(replace(load_strategy("asa-naive-hold"), max_idle=math.inf), sure(100.0))
     assert (m.makespan_s, m.twt_s) == (280, 100)
     assert core_s(m.overhead_core_hours) == 1 * 100 + 4 * 50
     assert core_s(m.core_hours) == NEED + 300
@@ -180,7 +180,7 @@ def test_what_naive_idles_stays_within_a_quarter_of_what_its_stages_need(strateg
 
 def test_naive_that_gives_back_waits_again():
     """B comes at 100, a needs it at 200: cancelled and asked for again, as in Fig. 6a, with half the lead."""
-    result, m = run(replace(load_strategy("asa-naive"), most_idle=math.inf), sure(100.0), machine(poll_s=10))
+    result, m = run(replace(load_strategy("asa-naive"), max_idle=math.inf), sure(100.0), machine(poll_s=10))
     cancelled = [r for r in result.records if isinstance(r, Cancelled)]
     assert len(cancelled) == m.resubmissions
     assert [(r.stages[0], r.time_s) for r in cancelled] == [("b", 100.0)]

@@ -33,7 +33,7 @@ def client(slurm, folder):
     def client():
         link = RestLink(f"unix://{slurm.socket}", timeout_s=10.0)
         defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
-        opened.append(SlurmBackend(link, folder, SITE, defaults=defaults, poll_s=0.3, most_poll_s=1.0))
+        opened.append(SlurmBackend(link, folder, SITE, defaults=defaults, poll_s=0.3, max_poll_s=1.0))
         return opened[-1]
 
     yield client

@@ -29,9 +29,7 @@ def client(slurm):
         made = RestLink(f"unix://{slurm.socket}") if link == "rest" else CommandLink(prefix=slurm.prefix)
         folder = folder or slurm.folder(f'contract {next(FOLDERS)}, it\'s a "quoted" one')
         defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
-        backend = SlurmBackend(
-            made, folder, SITE, **{"defaults": defaults, "poll_s": 1.0, "most_poll_s": 3.0} | options
-        )
+        backend = SlurmBackend(made, folder, SITE, **{"defaults": defaults, "poll_s": 1.0, "max_poll_s": 3.0} | options)
         for part in Path(folder).iterdir():
             part.chmod(stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)  # the client may be root, the jobs are not
         opened.append(backend)

@@ -428,7 +428,7 @@ def test_who_looks_in_the_same_second_looks_last(fake, talker, tmp_path):
 
 
 def test_a_script_that_hangs_is_told_of(make, version, tmp_path, monkeypatch):
-    monkeypatch.setattr("slurm_fake.MOST_REAL_S", 0.2)
+    monkeypatch.setattr("slurm_fake.MAX_REAL_S", 0.2)
     fake = make()
     Talker(fake, version, tmp_path).submit("while :; do :; done")
     with pytest.raises(RuntimeError, match="script of job 1 was busy"):

@@ -147,7 +147,7 @@ def by_asa(slurm, lines, link):
     [stage] = import_scripts([written(source, lines)]).workflow.stages.values()
     run = ImportedRun(slurm, [stage])
     defaults = JobDefaults(folder=run.place)
-    backend = SlurmBackend(link, run.folder.path, site(slurm), defaults=defaults, poll_s=0.5, most_poll_s=1.0)
+    backend = SlurmBackend(link, run.folder.path, site(slurm), defaults=defaults, poll_s=0.5, max_poll_s=1.0)
     try:
         backend.submit(run.spec(stage.name))
     except SubmitRejectedError as error:

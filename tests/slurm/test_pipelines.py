@@ -11,7 +11,7 @@ from real_pipelines import Made, ended_well, pipeline_of, run_by_asa
 def settings(slurm):
     """Reach the cluster; nodes of the newer one are another Debian, to which the programs are brought."""
     before = os.umask(0)  # jobs are another user's than this test's, and write where it made folders
-    settings = {"url": f"unix://{slurm.socket}", "system": "testbed", "poll": "0.4s", "most_poll": "1s"}
+    settings = {"url": f"unix://{slurm.socket}", "system": "testbed", "poll": "0.4s", "max_poll": "1s"}
     if slurm.newer:
         path = bring(_tools(), slurm.folder("tools"))
         settings["environment"] = {"PATH": f"{path}:/usr/bin:/bin"}

@@ -92,7 +92,7 @@ def _errors(run):
 def test_a_planned_run_pays_for_what_its_stages_need(slurm):
     """Its waits are known, and long: all in one job, which gives nodes back."""
     slurm.empty()
-    run = SlurmRun(slurm, STAGES, strategy="asa-plan", estimator="median", most_poll="1s")
+    run = SlurmRun(slurm, STAGES, strategy="asa-plan", estimator="median", max_poll="1s")
     records = [
         WaitRecord(QueuedJob(1e9 + i, 112, 600.0, system="testbed", partition="normal"), exactly(900.0), id=f"x{i}")
         for i in range(30)

@@ -31,7 +31,7 @@ def test_a_script_may_save_its_state_when_it_is_warned(slurm, folder, code):
     """By `scancel`, for before the limit Slurm warns up to a minute early."""
     defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
     link = CommandLink(prefix=slurm.prefix)
-    backend = SlurmBackend(link, folder, SITE, defaults=defaults, poll_s=0.5, most_poll_s=1.0)
+    backend = SlurmBackend(link, folder, SITE, defaults=defaults, poll_s=0.5, max_poll_s=1.0)
     text = payload_text(Stage("s", cores=1, script=SAVES.format(code)), 1)
     job_id = backend.submit(JobSpec("save", 1, 300.0, command=text, token=f"save-{code}"))
     until((folder / "up").exists, what="the script")
@@ -60,7 +60,7 @@ def test_each_element_of_an_imported_array_may_save_its_state(slurm, folder, nod
     text = payload_text(stage, 4, place=str(folder / "tasks"))
     defaults = JobDefaults(environment={"PATH": "/usr/bin:/bin"}, inherit=False, folder=folder)
     backend = SlurmBackend(
-        CommandLink(prefix=slurm.prefix), folder, SITE, defaults=defaults, poll_s=0.5, most_poll_s=1.0
+        CommandLink(prefix=slurm.prefix), folder, SITE, defaults=defaults, poll_s=0.5, max_poll_s=1.0
     )
     job_id = backend.submit(
         JobSpec("array", 4, 300.0, command=text, token=f"array-{nodes}", options=(f"--ntasks-per-node={4 // nodes}",))

@@ -174,12 +174,12 @@ def test_cores_that_the_job_would_give_back_itself_are_not_kept():
     """B keeps but one core, whatever has joined."""
     for now in (100.0, 999.0):
         early = submitted(now, steps=[(0.0, None)], growths=[growth(Phase.ALLOCATED)])
-        assert [one.job_id for one in Elastic(most_hold_s=1e6).plan(early, Fixed()).cancellations] == ["8"]
+        assert [one.job_id for one in Elastic(max_hold_s=1e6).plan(early, Fixed()).cancellations] == ["8"]
 
 
 def test_cores_that_are_used_are_not_given_back():
     used = submitted(1510.0, steps=[(0.0, 1000.0), (1000.0, 1500.0), (1500.0, None)], growths=[growth(Phase.ALLOCATED)])
-    assert Elastic(most_hold_s=0.0).plan(used, Fixed()).cancellations == ()
+    assert Elastic(max_hold_s=0.0).plan(used, Fixed()).cancellations == ()
 
 
 def test_what_came_too_early_is_asked_for_with_half_the_lead_and_in_the_end_without():

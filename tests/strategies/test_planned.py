@@ -54,11 +54,11 @@ class Sized(Fixed):
         return WaitForecast((self.more_s,) * 9, self.more_s) if cores == 63 else self.predict(stages, needed_s)
 
 
-def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, most_queued=None, grow_by=0, growths=(), **known):
+def view(workflow=CHAIN, now=0.0, *, shrink_by=1, age_accrues=False, max_queued=None, grow_by=0, growths=(), **known):
     stages = {name: StageView(stage) for name, stage in workflow.stages.items()}
     for name, facts in known.items():
         stages[name] = replace(stages[name], **facts)
-    site = Capabilities("site", 1000, 1, age_accrues, shrink_by=shrink_by, most_queued=most_queued, grow_by=grow_by)
+    site = Capabilities("site", 1000, 1, age_accrues, shrink_by=shrink_by, max_queued=max_queued, grow_by=grow_by)
     return RunView(workflow, stages, now, site, growths=tuple(growths))
 
 
@@ -131,8 +131,8 @@ def test_jobs_in_flight_are_limited_by_the_site_and_by_its_user():
 
     dear = Aim(price_s=1000.0)
     assert asked(Planned(dear)) > 2
-    assert asked(Planned(dear, most_in_flight=2)) == 2
-    assert asked(Planned(dear), most_queued=1) == 1
+    assert asked(Planned(dear, max_in_flight=2)) == 2
+    assert asked(Planned(dear), max_queued=1) == 1
 
 
 def test_a_job_that_is_queued_stays_whatever_is_estimated_now():
@@ -157,9 +157,9 @@ def test_a_stage_that_came_too_early_too_often_is_asked_for_in_its_turn():
     flow = Workflow("two", [CHAIN.stages["wide"], CHAIN.stages["narrow"]])
     running = {"phase": Phase.RUNNING, "job_id": "1", "submit_s": 0.0, "started_s": 0.0}
     now = view(flow, 10.0, wide=running, narrow={"resubmissions": 3})
-    for strategy in (Planned(), Planned(most_resubmissions=9)):
+    for strategy in (Planned(), Planned(max_resubmissions=9)):
         kept = [job.keep for job in strategy.plan(now, Fixed()).submissions]
-        assert (Keep.AWAIT in kept) == (strategy.most_resubmissions == 9)
+        assert (Keep.AWAIT in kept) == (strategy.max_resubmissions == 9)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_job_that_waits_for_a_local_stage_is_not_given_back_for_ever(age_accru
     near = SimulatedBackend(engine, Machine("m", 1, 100))
     [result] = run_all(near, [Run(Workflow("w", stages), Planned(), bank=taught())], history=0)
     assert result.outcome == "completed", result.reason
-    assert len([r for r in result.records if isinstance(r, Cancelled)]) <= Planned().most_resubmissions
+    assert len([r for r in result.records if isinstance(r, Cancelled)]) <= Planned().max_resubmissions
 
 
 def test_stages_that_ask_for_other_things_or_are_retried_alone_share_no_job():

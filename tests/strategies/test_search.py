@@ -237,7 +237,7 @@ def test_run_times_that_stray_are_planned_with():
 
 def test_no_job_is_longer_than_its_partition_gives():
     flow = chain((8, 1000), (8, 1000), (8, 1000))
-    parts = Parts(flow, most_walltime_s=lambda _partition: 3500.0)
+    parts = Parts(flow, max_walltime_s=lambda _partition: 3500.0)
     question = Question(parts, exponential(20.0, 0.1), {}, 0.0, age_accrues=False, modes=frozenset({Keep.NOTHING}))
     assert max(len(job.block.stages) for job in search(question).jobs) == 2
 
@@ -308,7 +308,7 @@ def test_more_cores_are_not_asked_for_while_the_machine_does_not_hold_both():
     """Of 100 cores the job has 64 until 500: then there are 200 s."""
     flow = chain((64, 500), (1, 200), (64, 500))
     for most, late_s in ((127, 0.0), (126, 200.0)):
-        [(_, block)] = rising(flow, constantly(400.0), most_cores=most).rising(tuple(flow.order))
+        [(_, block)] = rising(flow, constantly(400.0), max_cores=most).rising(tuple(flow.order))
         assert set(block.late_s) == {late_s}
 
 

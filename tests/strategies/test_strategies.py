@@ -171,7 +171,7 @@ def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
 def test_what_may_idle_is_bounded_for_the_run():
     """A quarter of what the stages need; what is left of that is divided by the cores of who asks, and told."""
     need = view().workflow.stage_core_hours(28)
-    [job] = Naive(most_hold_s=1e6).plan(view(a=RUNNING), Fixed(20.0)).submissions
+    [job] = Naive(max_hold_s=1e6).plan(view(a=RUNNING), Fixed(20.0)).submissions
     cores = view().stages["b"].stage.cores_on(28)
     assert job.spare_walltime_s == pytest.approx(need / 4 / cores * 3600)
     assert f"of the {need / 4:.3g} core-hours that this run may idle" in job.reason
@@ -209,7 +209,7 @@ def test_naive_gives_back_what_has_idled_for_as_long_as_it_asked_for():
 def test_holding_asks_for_walltime_to_idle_in():
     """Half an hour, and no cancellation within it."""
     held = view(now=30.0, a=RUNNING, b=ALLOCATED | {"hold_until_s": 1830.0})
-    plan = replace(load_strategy("asa-naive-hold"), most_idle=math.inf).plan(held, Fixed(25.0))
+    plan = replace(load_strategy("asa-naive-hold"), max_idle=math.inf).plan(held, Fixed(25.0))
     assert plan.cancellations == ()
     assert plan.submissions[0].spare_walltime_s == 1800
 

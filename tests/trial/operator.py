@@ -170,7 +170,7 @@ class Operator:
             if verdict == "end":
                 self._once_more()
                 break
-            if verdict == "retry" and self.retried >= self._most_retries():
+            if verdict == "retry" and self.retried >= self._max_retries():
                 break
             if verdict == "go on" and ((gone_on := gone_on + 1) > GOES_ON or self._is_stuck()):
                 self.troubles.append(f"not ended after {gone_on} times asa resume")
@@ -209,7 +209,7 @@ class Operator:
         last = self.passes[-4:]
         return len(last) == 4 and len({one["marks"] for one in last}) == 1 and all(one["codes"] == [1] for one in last)
 
-    def _most_retries(self) -> int:
+    def _max_retries(self) -> int:
         """Bound what is done for a run that has failed: once is enough where all that can end well has."""
         doomed, _ = self.trial.doomed
         able = [step for step in self.trial.steps if step.name not in doomed and step.when != "failed"]

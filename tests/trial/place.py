@@ -192,7 +192,7 @@ class Cluster(Place):
         super().stop()
 
     def settings(self) -> list[str]:
-        settings = {"system": "testbed", "poll": "1s", "most_poll": "4s", "partition": "normal"}
+        settings = {"system": "testbed", "poll": "1s", "max_poll": "4s", "partition": "normal"}
         if self.trial.link == "cli":
             settings["prefix"] = str(self.root / "as-user")
         elif self.trial.site.short_tokens:

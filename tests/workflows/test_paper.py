@@ -51,8 +51,8 @@ def test_any_core_count_works(name, cores):
 @given(st.sampled_from(list(WORKFLOWS)), st.sampled_from([(28, 56), (56, 112), (112, 160), (160, 320), (320, 640)]))
 def test_between_two_counts_times_lie_between(name, pair):
     """Nothing odd in the middle."""
-    low, high = (peak_times(name, cores, least_sequential_s=6) for cores in pair)
-    middle = peak_times(name, sum(pair) // 2, least_sequential_s=6)
+    low, high = (peak_times(name, cores, min_sequential_s=6) for cores in pair)
+    middle = peak_times(name, sum(pair) // 2, min_sequential_s=6)
     for part in ("parallel_s", "sequential_s"):
         ends = sorted([getattr(low, part), getattr(high, part)])
         assert ends[0] - 1 <= getattr(middle, part) <= ends[1] + 1
@@ -62,7 +62,7 @@ def test_beyond_the_table_more_cores_never_take_longer():
     """And never scale better than perfectly."""
     for name in WORKFLOWS:
         for few, many in ((1, 2), (2, 14), (14, 28), (640, 1280), (1280, 10_000)):
-            slow, fast = (peak_times(name, cores, least_sequential_s=6) for cores in (few, many))
+            slow, fast = (peak_times(name, cores, min_sequential_s=6) for cores in (few, many))
             assert slow.parallel_s >= fast.parallel_s >= slow.parallel_s * few / many - 1
 
 

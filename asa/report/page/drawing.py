@@ -86,9 +86,9 @@ def _number(value: float) -> str:
 _SECONDS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def _in_time(most_s: float) -> tuple[float, str]:
+def _in_time(max_s: float) -> tuple[float, str]:
     """Choose the unit in which a span of time is written."""
-    return next(((size, name) for size, name in _SECONDS if most_s >= 3 * size), (1.0, "s"))
+    return next(((size, name) for size, name in _SECONDS if max_s >= 3 * size), (1.0, "s"))
 
 
 # ---------------------------------------------------------------------- what a run's jobs did

@@ -177,7 +177,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         aim = _aim_of_part(aim, whole_view, view)
     site = view.capabilities
 
-    def most_walltime_s(partition: str) -> float:
+    def max_walltime_s(partition: str) -> float:
         limits = site.partitions.get(partition or site.partition)
         return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
 
@@ -190,7 +190,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
         widths=widths,
-        most_cores=site.max_cores,
+        max_cores=site.max_cores,
         more_s=table.more_s,
     )
     under_way = tuple(_under_way(view, whole, table))
@@ -201,9 +201,9 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         left,
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
-        most_walltime_s=most_walltime_s,
+        max_walltime_s=max_walltime_s,
         widths=widths,
-        most_cores=site.max_cores,
+        max_cores=site.max_cores,
         more_s=table.more_s,
     )
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.demands import demands_of
-from asa.strategies.growth import MOST_SPARE, NOTICE_S, Growth
+from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
 from asa.workflow import Workflow
 
@@ -65,7 +65,7 @@ class Parts:
 
     `names`: the stages to plan, with all that follow them; all if not given.
     `shrink_by`: in multiples of how many cores the site takes cores back; 0 if it does not.
-    `most_walltime_s`: gives the longest walltime of a partition; empty for the one that stages get that name none.
+    `max_walltime_s`: gives the longest walltime of a partition; empty for the one that stages get that name none.
     `widths`: where jobs can grow: the cores that a job that does has during each stage, as the site gives and takes
     them; 0 where it cannot.
     `more_s`: gives samples, in order, of the wait for cores of a stage, of how many and for how long.
@@ -78,9 +78,9 @@ class Parts:
         *,
         cores_per_node: int = 1,
         shrink_by: int = 0,
-        most_walltime_s: Callable[[str], float] = lambda _partition: math.inf,
+        max_walltime_s: Callable[[str], float] = lambda _partition: math.inf,
         widths: Mapping[str, int] | None = None,
-        most_cores: float = math.inf,
+        max_cores: float = math.inf,
         more_s: Callable[[str, int, float], NDArray[np.float64]] | None = None,
     ) -> None:
         self.workflow = workflow
@@ -95,9 +95,9 @@ class Parts:
         self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
         self._strays = any(self._spreads_s.values())
-        self._most_walltime_s = most_walltime_s
+        self._max_walltime_s = max_walltime_s
         self._widths = widths or {}
-        self._most_cores = most_cores
+        self._max_cores = max_cores
         self._more_s = more_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
         self._kinds = {
@@ -181,18 +181,18 @@ class Parts:
                 walltime_s += self._walltimes_s[name]
                 if width > before:
                     cores = width - widths[-1]
-                    room = self._most_cores - cores
+                    room = self._max_cores - cores
                     ahead_s = runs_s
                     if max(widths) > room:  # they cannot be asked for while the machine does not hold both
                         ahead_s -= max(end_s for had, end_s in zip(widths, ends_s, strict=True) if had > room)
                     waits = more_s(name, cores, walltime_s)
                     late, early_s = _late_s(waits, ahead_s)
-                    most_s = MOST_SPARE * walltime_s
-                    stands_s = float(np.minimum(late, most_s).sum()) / len(late)
-                    if max(late[0], late[-1]) > most_s:
+                    max_s = MAX_SPARE * walltime_s
+                    stands_s = float(np.minimum(late, max_s).sum()) / len(late)
+                    if max(late[0], late[-1]) > max_s:
                         # then another job is asked for, of a queue that is slow now: its wait is a long one, too
                         other = more_s(name, width, self._walltimes_s[name])
-                        late = np.where(late > most_s, most_s + other, late)
+                        late = np.where(late > max_s, max_s + other, late)
                     held_s += widths[-1] * stands_s + cores * early_s
                     late_s, rises = late_s + late, rises + 1
                     waits_s += float(waits[int(_SPARE_LEVEL * len(waits))])
@@ -201,7 +201,7 @@ class Parts:
                 ends_s.append(runs_s)
                 held_s += width * self._runs_s[name]
             if rises:
-                spare_s = max(min(waits_s, MOST_SPARE * block.walltime_s), NOTICE_S * rises)
+                spare_s = max(min(waits_s, MAX_SPARE * block.walltime_s), NOTICE_S * rises)
                 yield (
                     count,
                     Block(
@@ -230,7 +230,7 @@ class Parts:
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         lasts = list(map(self._runs_s.__getitem__, names))
         run_s = sum(lasts)
-        if walltime_s > self._most_walltime_s(self._kinds[names[0]][0]) or run_s > walltime_s:
+        if walltime_s > self._max_walltime_s(self._kinds[names[0]][0]) or run_s > walltime_s:
             return None
         left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
         by = self.shrink_by
@@ -257,7 +257,7 @@ def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.fl
     late_s = np.maximum(gap_s, 0.0)
     if gap_s[0] >= 0:
         return late_s, 0.0
-    is_kept = gap_s >= -_GROWTH.most_hold_s
+    is_kept = gap_s >= -_GROWTH.max_hold_s
     if not is_kept[0]:
         late_s[~is_kept] = np.maximum(waits_s - lead_s / 2, 0.0).sum() / len(waits_s)
     return late_s, float(np.maximum(-gap_s, 0.0)[is_kept].sum()) / len(gap_s)

@@ -18,7 +18,7 @@ from asa.waits import LEVELS
 
 REFERENCES = ("oracle", "scheduler")  # shown beside estimators, not ranked among them
 _HERO = "asa"
-_MOST_GEOMETRIES = 20
+_MAX_GEOMETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def by_geometry(scores: Sequence[Score]) -> list[tuple[str, list[Score]]]:
     for score in scores:
         kinds.setdefault(score.geometry, []).append(score)
     whole = kinds.pop("", [])
-    most = sorted(kinds.items(), key=lambda item: -item[1][0].jobs)[:_MOST_GEOMETRIES]
+    most = sorted(kinds.items(), key=lambda item: -item[1][0].jobs)[:_MAX_GEOMETRIES]
     labelled = [(f"{label}: {members[0].jobs:,} waits", members) for label, members in most]
     return [("", whole), *labelled]
 

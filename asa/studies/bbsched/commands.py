@@ -12,14 +12,14 @@ import typer
 
 from asa.core.drawing import make_figure_folder
 from asa.errors import InputError, UnknownNameError, near
-from asa.units import MOST_JOBS, MOST_PROCESSES
+from asa.units import MAX_JOBS, MAX_PROCESSES
 
 if TYPE_CHECKING:
     from asa.studies.bbsched.workloads import Workload
 
-_MOST_WINDOW = 1000
+_MAX_WINDOW = 1000
 _MOST = 1_000_000
-_MOST_SEEDS = 1000
+_MAX_SEEDS = 1000
 _BUFFER_TB = 500
 _THETA_NODES = (4360, 4392)  # of the log of 2022, and of the paper
 
@@ -88,13 +88,13 @@ def compare(
         str, typer.Option(help="exact, genetic (the paper's, G=500 and P=20), or both with a comma.", metavar="S,S")
     ] = "exact",
     starvation_bound: Annotated[
-        int, typer.Option(help="A job that so many selections passed over must be selected.", min=1, max=MOST_JOBS)
+        int, typer.Option(help="A job that so many selections passed over must be selected.", min=1, max=MAX_JOBS)
     ] = 50,
-    seeds: Annotated[int, typer.Option(help="Draws of each workload.", min=1, max=_MOST_SEEDS)] = 3,
+    seeds: Annotated[int, typer.Option(help="Draws of each workload.", min=1, max=_MAX_SEEDS)] = 3,
     days: _DaysOption = None,
     theta_buffer_tb: _BufferOption = None,
     processes: Annotated[
-        int | None, typer.Option(help="At once. [default: the cores there are]", min=1, max=MOST_PROCESSES)
+        int | None, typer.Option(help="At once. [default: the cores there are]", min=1, max=MAX_PROCESSES)
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw Figures 8 to 11, 13 and 14 into this folder.", metavar="DIR")
@@ -171,7 +171,7 @@ def gd(
     theta: _ThetaOption = None,
     *,
     workload: _WorkloadOption = None,
-    window: Annotated[int, typer.Option(help="Jobs that are looked at together.", min=1, max=_MOST_WINDOW)] = 20,
+    window: Annotated[int, typer.Option(help="Jobs that are looked at together.", min=1, max=_MAX_WINDOW)] = 20,
     jobs: _JobsOption = 1000,
     theta_buffer_tb: _BufferOption = None,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file.", metavar="FILE")] = None,
@@ -274,9 +274,9 @@ def _numbers(text: str, option: str) -> list[int]:
     """Read sizes of windows."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
-        if not (word.isascii() and word.isdecimal()) or not 1 <= int(word) <= _MOST_WINDOW:
+        if not (word.isascii() and word.isdecimal()) or not 1 <= int(word) <= _MAX_WINDOW:
             raise InputError(
-                f"{word!r} is no size of a window, which is a number from 1 to {_MOST_WINDOW:,}",
+                f"{word!r} is no size of a window, which is a number from 1 to {_MAX_WINDOW:,}",
                 where=f"{option} {text}",
                 hint="Write numbers with commas between them, as in 10,20,50.",
             )

@@ -46,7 +46,7 @@ CORI_DAYS: Final = 60
 
 _DAY = 86_400
 _HALF_MONTH_S = 15 * _DAY
-_MOST_DAYS = 3650
+_MAX_DAYS = 3650
 
 _CORI_NODES = 12_076
 _CORI_GB = 1_200_000
@@ -306,11 +306,11 @@ def _requests(law: _Law, places: NDArray[np.float64]) -> Integers:
 
 def _check_days(days: int, where: str) -> None:
     least = 2 * _HALF_MONTH_S // _DAY + 1
-    if not least <= days <= _MOST_DAYS:
+    if not least <= days <= _MAX_DAYS:
         raise InputError(
             f"a workload of {days} days cannot be",
             where=where,
-            hint=f"Take {least} to {_MOST_DAYS} days: half a month at either end is not measured.",
+            hint=f"Take {least} to {_MAX_DAYS} days: half a month at either end is not measured.",
         )
 
 

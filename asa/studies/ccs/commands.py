@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.units import MOST_CORES, MOST_JOBS
+from asa.units import MAX_CORES, MAX_JOBS
 
 from .measuring import bench, drift
 
@@ -73,11 +73,11 @@ _TraceOption = Annotated[
     Path | None,
     typer.Option(help="Instead of FILE a workload log (SWF), as of one node of all its cores.", metavar="LOG.swf"),
 ]
-_JobsOption = Annotated[int, typer.Option(help="With --trace: so many of the log's first jobs.", min=1, max=MOST_JOBS)]
+_JobsOption = Annotated[int, typer.Option(help="With --trace: so many of the log's first jobs.", min=1, max=MAX_JOBS)]
 _CoresOption = Annotated[
     int | None,
     typer.Option(
-        help="With --trace: the machine's processors, if the log's header does not say.", min=1, max=MOST_CORES
+        help="With --trace: the machine's processors, if the log's header does not say.", min=1, max=MAX_CORES
     ),
 ]
 _OutputOption = Annotated[Output, typer.Option(help="How to print; JSON has its version under `schema`.")]

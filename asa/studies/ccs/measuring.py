@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.units import MOST_CORES, MOST_JOBS, format_duration
+from asa.units import MAX_CORES, MAX_JOBS, format_duration
 
 if TYPE_CHECKING:
     from .bench import PlannerFigure, Speed
@@ -98,9 +98,7 @@ def drift(
     log: Annotated[Path, typer.Argument(help="A workload log with requested and real run times (SWF, plain or .gz).")],
     depth: Annotated[
         int,
-        typer.Option(
-            help="When a job ends early, look at so many of those that wait; 0 for all.", min=0, max=MOST_JOBS
-        ),
+        typer.Option(help="When a job ends early, look at so many of those that wait; 0 for all.", min=0, max=MAX_JOBS),
     ] = 0,
     out: Annotated[
         Path | None,
@@ -110,7 +108,7 @@ def drift(
     ] = None,
     trace_cores: Annotated[
         int | None,
-        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MOST_CORES),
+        typer.Option(help="Processors of the log's machine, if its header does not say.", min=1, max=MAX_CORES),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from asa.backends.openccs.plan import Plan
 
 _DAY_S = 86_400
-_MOST_ROWS = 64
-_MOST_TICKS = 9
+_MAX_ROWS = 64
+_MAX_TICKS = 9
 _TICKS_S = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 4 * 3600, 8 * 3600, _DAY_S, 2 * _DAY_S, 7 * _DAY_S)
 _COLOURS = (  # told apart by colour-blind eyes
     "#0072b2",
@@ -76,13 +76,13 @@ def draw_plan(plan: Plan, path: str | Path, *, now: int, title: str) -> None:
     jobs = [job for job in plan.jobs.values() if job.placement is not None and job.placement.end > job.placement.start]
     jobs.sort(key=lambda job: job.start_s or 0)
     resource = "ncpus" if "ncpus" in system.resources else system.resources[0]
-    has_rows = 1 < many <= _MOST_ROWS
+    has_rows = 1 < many <= _MAX_ROWS
     figure = new_figure(10.0, min(max(1.4 + 0.25 * many, 3.0), 12.0) if has_rows else 5.0)
     panel = figure.subplots()
     since = min([job.start_s or 0 for job in jobs] or [now])
     until = max([job.placement.end for job in jobs if job.placement is not None] or [now + 3600])
     panel.set_xlim(since, until)
-    blocks = list(_stacked(jobs, resource) if many > _MOST_ROWS else _on_nodes(jobs, system, resource))
+    blocks = list(_stacked(jobs, resource) if many > _MAX_ROWS else _on_nodes(jobs, system, resource))
     if has_rows:
         _label_rows(panel, plan)
     else:
@@ -167,8 +167,8 @@ def _label_items(panel: Axes, items: int, blocks: Sequence[_Block], resource: st
 def _label_times(panel: Axes, since: int, until: int, now: int) -> None:
     """Write times as people do, at moments that are round for them."""
     span = until - since
-    step = next((tick for tick in _TICKS_S if span / tick <= _MOST_TICKS), _TICKS_S[-1])
-    step *= math.ceil(span / step / _MOST_TICKS)
+    step = next((tick for tick in _TICKS_S if span / tick <= _MAX_TICKS), _TICKS_S[-1])
+    step *= math.ceil(span / step / _MAX_TICKS)
     ticks = range(-(-since // step) * step, until + 1, step)
     if now < IN_1973_S:
         panel.set_xticks(

@@ -14,7 +14,7 @@ import typer
 from asa.core.drawing import make_figure_folder
 from asa.errors import InputError
 from asa.studies.dmr.serving import beside, serve, submit
-from asa.units import MOST_RUNS
+from asa.units import MAX_RUNS
 
 if TYPE_CHECKING:
     from asa.backends.dmr.mechanics import Costs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .tables import PaperRow
 
 _SCHEMA = 1
-_MOST_JOBS = 10_000
+_MAX_JOBS = 10_000
 _ACTIONS = {
     "expands": "expansions a job",
     "expand_s": "seconds of one",
@@ -51,7 +51,7 @@ for _command in (serve, submit, beside):
 @app.command()
 def study(
     jobs: Annotated[str, typer.Option(help="Sizes of the throughput workloads.", metavar="N,N,...")] = "50,100,200,400",
-    seeds: Annotated[int, typer.Option(help="Workloads of each size.", min=1, max=MOST_RUNS)] = 20,
+    seeds: Annotated[int, typer.Option(help="Workloads of each size.", min=1, max=MAX_RUNS)] = 20,
     plot: Annotated[Path | None, typer.Option(help="Draw Figures 4 to 8 into this folder.", metavar="DIR")] = None,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Resize by checkpoint and restart, instead of by messages.")
@@ -94,9 +94,9 @@ def _sizes(text: str) -> list[int]:
     """Read sizes of workloads."""
     words = [word.strip() for word in text.split(",")]
     for word in words:
-        if not word.isdecimal() or not 1 <= int(word) <= _MOST_JOBS:
+        if not word.isdecimal() or not 1 <= int(word) <= _MAX_JOBS:
             raise InputError(
-                f"{word!r} is no number of jobs from 1 to {_MOST_JOBS:,}",
+                f"{word!r} is no number of jobs from 1 to {_MAX_JOBS:,}",
                 where=f"--jobs {text}",
                 hint="Write numbers with commas between them, as in 50,100.",
             )

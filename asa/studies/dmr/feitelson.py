@@ -33,7 +33,7 @@ ARRIVAL_S = 10.0
 EMPHASIS = 3.0
 _SIZE_ORDER, _REPEAT_ORDER = 1.5, 2.5
 _SHORT, _LONG = 1.0, 7.0
-_MOST_REPEATS = 1000
+_MAX_REPEATS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ def draw(jobs: int, most: int, rng: random.Random) -> Iterator[Rigid]:
     """
     sizes = range(1, most + 1)
     wide = list(accumulate((EMPHASIS if size & (size - 1) == 0 else 1.0) / size**_SIZE_ORDER for size in sizes))
-    often = list(accumulate(1 / times**_REPEAT_ORDER for times in range(1, _MOST_REPEATS + 1)))
+    often = list(accumulate(1 / times**_REPEAT_ORDER for times in range(1, _MAX_REPEATS + 1)))
     submit_s, place = 0.0, 0
     while place < jobs:
         [nodes] = rng.choices(sizes, cum_weights=wide)
         is_short = rng.random() < 0.95 - 0.20 * nodes / most
         run = rng.expovariate(1 / (_SHORT if is_short else _LONG))
-        [times] = rng.choices(range(1, _MOST_REPEATS + 1), cum_weights=often)
+        [times] = rng.choices(range(1, _MAX_REPEATS + 1), cum_weights=often)
         first = place
         for _ in range(min(times, jobs - place)):
             submit_s += rng.expovariate(1 / ARRIVAL_S)

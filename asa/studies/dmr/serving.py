@@ -18,7 +18,7 @@ import typer
 
 from asa.core.documents import read_json
 from asa.errors import InputError, UnavailableError
-from asa.units import MOST_CORES, MOST_PROCESSES
+from asa.units import MAX_CORES, MAX_PROCESSES
 
 _ANSWER_S = 10.0
 _OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables in which a job finds its id
@@ -31,7 +31,7 @@ _Folder = Annotated[
 
 
 def serve(
-    nodes: Annotated[int, typer.Option(help="How many nodes, with one process each.", min=1, max=MOST_PROCESSES)],
+    nodes: Annotated[int, typer.Option(help="How many nodes, with one process each.", min=1, max=MAX_PROCESSES)],
     folder: _Folder = None,
     *,
     no_grow: Annotated[bool, typer.Option("--no-grow", help="Let running jobs give nodes back, and get none.")] = False,
@@ -54,7 +54,7 @@ def serve(
 
 def submit(
     command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
-    nodes: Annotated[int, typer.Option(help="On how many it is to start.", min=1, max=MOST_PROCESSES)] = 1,
+    nodes: Annotated[int, typer.Option(help="On how many it is to start.", min=1, max=MAX_PROCESSES)] = 1,
     name: Annotated[str, typer.Option(help="For people.")] = "",
     folder: _Folder = None,
 ) -> None:
@@ -93,8 +93,8 @@ def submit(
 def beside(
     command: Annotated[list[str], typer.Argument(help="A program and its arguments, after --.", metavar="COMMAND...")],
     *,
-    processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1, max=MOST_CORES)],
-    cores: Annotated[int, typer.Option(help="Of the job, for each process.", min=1, max=MOST_CORES)] = 1,
+    processes: Annotated[int, typer.Option(help="How many the program begins with.", min=1, max=MAX_CORES)],
+    cores: Annotated[int, typer.Option(help="Of the job, for each process.", min=1, max=MAX_CORES)] = 1,
     job: Annotated[str, typer.Option(help="Its id; that of the job that this runs in, if not given.")] = "",
     partition: Annotated[str, typer.Option(help="Where the job runs, likewise.")] = "",
     backend: Annotated[str | None, typer.Option(help="The batch system.", metavar="NAME", show_default=False)] = None,

@@ -14,7 +14,7 @@ import typer
 
 from asa.core.drawing import check_figure_path, make_figure_folder
 from asa.errors import InputError
-from asa.units import MOST_CORES, MOST_DAYS, MOST_JOBS, MOST_RUNS, MOST_SEED
+from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED
 
 if TYPE_CHECKING:
     from asa.backends.dras.weights import Agent, Ranked
@@ -53,7 +53,7 @@ _CoresOption = Annotated[
     int | None,
     typer.Option(
         help="Processors of a log's machine, if its header does not say, or of a smaller hpc2n or uppmax.",
-        max=MOST_CORES,
+        max=MAX_CORES,
     ),
 ]
 _TrainDays = Annotated[
@@ -61,7 +61,7 @@ _TrainDays = Annotated[
     typer.Option(
         help="Agents learn from so many of the log's first days. [default: 90; 21 of cori's 63]",
         min=1,
-        max=MOST_DAYS,
+        max=MAX_DAYS,
         show_default=False,
     ),
 ]
@@ -70,7 +70,7 @@ _ValidateDays = Annotated[
     typer.Option(
         help="The best is chosen by so many days after these. [default: 30; of cori 7]",
         min=1,
-        max=MOST_DAYS,
+        max=MAX_DAYS,
         show_default=False,
     ),
 ]
@@ -101,10 +101,10 @@ _RewardOption = Annotated[
 ]
 _JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and no tables.")]
 _SetsOption = Annotated[
-    int | None, typer.Option(help="Synthetic sets, if not as many as --config has.", min=0, max=MOST_RUNS)
+    int | None, typer.Option(help="Synthetic sets, if not as many as --config has.", min=0, max=MAX_RUNS)
 ]
 _JobsOption = Annotated[
-    int | None, typer.Option(help="About so many jobs a set, if not as --config has.", min=10, max=MOST_JOBS)
+    int | None, typer.Option(help="About so many jobs a set, if not as --config has.", min=10, max=MAX_JOBS)
 ]
 
 
@@ -123,11 +123,11 @@ def train(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same agent.", min=0, max=MOST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same agent.", min=0, max=MAX_SEED)] = 0,
     seeds: Annotated[
         int,
         typer.Option(
-            help="So many trainings, with seeds from --seed on, each into FILE-SEED.npz.", min=1, max=MOST_RUNS
+            help="So many trainings, with seeds from --seed on, each into FILE-SEED.npz.", min=1, max=MAX_RUNS
         ),
     ] = 1,
     executor: Annotated[
@@ -193,7 +193,7 @@ def orders(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seed: Annotated[int, typer.Option(help="Of all trainings.", min=0, max=MOST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Of all trainings.", min=0, max=MAX_SEED)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file, or folder.", metavar="FILE")] = None,
     as_json: _JsonOption = False,
 ) -> None:
@@ -256,7 +256,7 @@ def evaluate(
     cores: _CoresOption = None,
     train_days: _TrainDays = None,
     validate_days: _ValidateDays = None,
-    seeds: Annotated[int, typer.Option(help="Runs of Random.", min=1, max=MOST_RUNS)] = 5,
+    seeds: Annotated[int, typer.Option(help="Runs of Random.", min=1, max=MAX_RUNS)] = 5,
     adapt: Annotated[
         bool, typer.Option("--adapt", help="Run ppo agents also as ones that go on to learn each week (Fig. 9).")
     ] = False,
@@ -307,7 +307,7 @@ def ablation(
     source: _Source,
     *,
     seeds: Annotated[
-        int, typer.Option(help="Trainings of each variant, with seeds from 0 on.", min=1, max=MOST_RUNS)
+        int, typer.Option(help="Trainings of each variant, with seeds from 0 on.", min=1, max=MAX_RUNS)
     ] = 2,
     only: Annotated[
         str | None,
@@ -319,11 +319,11 @@ def ablation(
     ] = None,
     sets: Annotated[
         int | None,
-        typer.Option(help="Synthetic sets of a training. [default: 4]", min=0, max=MOST_RUNS, show_default=False),
+        typer.Option(help="Synthetic sets of a training. [default: 4]", min=0, max=MAX_RUNS, show_default=False),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="About so many jobs a set. [default: 500]", min=10, max=MOST_JOBS, show_default=False),
+        typer.Option(help="About so many jobs a set. [default: 500]", min=10, max=MAX_JOBS, show_default=False),
     ] = None,
     cores: _CoresOption = None,
     train_days: _TrainDays = None,

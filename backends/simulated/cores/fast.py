@@ -17,7 +17,7 @@ from . import fast_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
 
-_MOST_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
+_MAX_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
 FCFS = (True, True, True, False, False, False, True)
 """The kernel's rules for first come first served without backfilling."""
 
@@ -222,8 +222,8 @@ class FastCore:
 
 
 def _numbered(rows: int) -> int:
-    if rows > _MOST_JOBS:
-        raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MOST_JOBS}.")
+    if rows > _MAX_JOBS:
+        raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MAX_JOBS}.")
     return rows
 
 

@@ -33,7 +33,7 @@ from . import general_kernel as k
 from .base import Fate, Told
 from .heap import BITS, MASK, push
 
-_MOST_JOBS = MASK // 2
+_MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
 _SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told")
@@ -55,8 +55,8 @@ class GeneralCore:
             raise InputError(f"{policy!r} is no scheduler", hint="Give a Policy, or an object that can `schedule`.")
         table, cluster = load.table, load.cluster
         rows = len(table)
-        if rows > _MOST_JOBS:
-            raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MOST_JOBS}.")
+        if rows > _MAX_JOBS:
+            raise InputError(f"{rows} jobs are too many", hint=f"Cut the log to {_MAX_JOBS}.")
         self.table = table
         self.load = load
         self.capacity = cluster.cores

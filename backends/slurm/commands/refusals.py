@@ -65,7 +65,7 @@ _UNKNOWN_JOB = ("Invalid job id",)
 _ENDED = ("Job/step already completing or completed", "Job has already finished")
 _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", "You are not running a supported")
 _LAST_SIGNAL = 128 + 64
-_MOST_WORDS = 1000
+_MAX_WORDS = 1000
 _COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
 _DOWN_HINT = "Slurm's controller may be down, or out of reach, for now."
 
@@ -74,7 +74,7 @@ def words(done: Done) -> str:
     """Tell what a command said, in one line."""
     said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
-    return said[:_MOST_WORDS] or f"no word, {how}"
+    return said[:_MAX_WORDS] or f"no word, {how}"
 
 
 def is_unknown_job(done: Done) -> bool:

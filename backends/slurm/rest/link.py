@@ -46,13 +46,13 @@ from .versions import Versions
 
 _DAY_S = 86400.0
 _LOOK_BACK_S = (14 * _DAY_S, _DAY_S, 3600.0)
-_MOST_SINGLE = 32
+_MAX_SINGLE = 32
 _FEW = 3
 _LISTED_PER_REQUEST_BYTES = 1 << 18  # so much of a listing costs a site about as much as a request
 _RESOURCES = "slurmdb_tres_get"
 _NO_STORAGE = frozenset({"", "accounting_storage/none"})
-_MOST_IN_ADDRESS = 200
-_MOST_NAMES = 50
+_MAX_IN_ADDRESS = 200
+_MAX_NAMES = 50
 
 
 class _TooWideError(BackendError):
@@ -234,7 +234,7 @@ class RestLink:
         """Ask accounting for some jobs, the latest of each number."""
         wanted = list(dict.fromkeys(job_ids))
         latest: dict[str, SlurmRecord] = {}
-        for some in _pieces(wanted, _MOST_NAMES):
+        for some in _pieces(wanted, _MAX_NAMES):
             for job in self._accounted("past", self._versions.get().past(some)) or ():
                 record = reading.accounted(job)
                 if record is None or record.job_id not in some:
@@ -359,12 +359,12 @@ class RestLink:
     def _is_listed_best(self, count: int) -> bool:
         """Say whether so many jobs are better read from the whole listing, as long as that was, than one by one."""
         if not math.isfinite(self._listing_bytes):
-            return count > _MOST_SINGLE
-        return count > _FEW and (count > _MOST_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
+            return count > _MAX_SINGLE
+        return count > _FEW and (count > _MAX_SINGLE or self._listing_bytes <= count * _LISTED_PER_REQUEST_BYTES)
 
     def _picked(self, wanted: Sequence[str]) -> dict[str, SlurmRecord]:
         """Read some jobs in full from the listing; one by one if that cannot be received."""
-        if len(wanted) <= _MOST_SINGLE and not math.isfinite(self._listing_bytes):
+        if len(wanted) <= _MAX_SINGLE and not math.isfinite(self._listing_bytes):
             return self._one_by_one(wanted)
         body = self._listing("jobs")
         found = find(body, "job_id", [_number(job_id) for job_id in wanted])
@@ -393,7 +393,7 @@ class RestLink:
         """Read the states of some jobs; None where that is not served."""
         if not (self._has_states and self._versions.get().has_states):
             return None
-        query = [("job_id", str(_number(job_id))) for job_id in wanted] if len(wanted) <= _MOST_IN_ADDRESS else []
+        query = [("job_id", str(_number(job_id))) for job_id in wanted] if len(wanted) <= _MAX_IN_ADDRESS else []
         answer = self._ask("jobs", "GET", "/slurm", "/jobs/state", query=query)
         if answer.status in {404, 405} and not complaints(answer.document()):
             self._has_states = False
@@ -423,7 +423,7 @@ class RestLink:
 
     def _named_in_past(self, names: Collection[str]) -> list[SlurmRecord]:
         jobs: list[Mapping[str, Any]] = []
-        for some in _pieces(sorted(names), _MOST_NAMES):
+        for some in _pieces(sorted(names), _MAX_NAMES):
             jobs += self._named_since(some)
         return [record for job in jobs if (record := reading.accounted(job)) is not None]
 

@@ -19,7 +19,7 @@ _EDGE_BYTES = 8192
 _NO_ERRORS = re.compile(rb'"errors"\s*:\s*\[\s*\]')
 _NO_JOBS = re.compile(rb'"jobs"\s*:\s*\[\s*\]')
 _WINDOW_BYTES = 1 << 15
-_MOST_BRACES = 2000
+_MAX_BRACES = 2000
 _MARGIN = 16
 _PLAIN = re.compile(r"[A-Za-z0-9._+-]+")
 
@@ -67,7 +67,7 @@ def _is_sound(body: bytes, key: str) -> bool:
 def _object_around(body: bytes, position: int, since: int) -> tuple[dict[str, Any], int] | None:
     """Decode the job around a position; give it and where it ends. None if there is none to be found."""
     start = position
-    for _ in range(_MOST_BRACES):
+    for _ in range(_MAX_BRACES):
         start = body.rfind(b"{", since, start)
         if start < 0:
             return None

@@ -8,7 +8,7 @@ import numpy as np
 import plain_window
 import pytest
 from asa.backends.bbsched import exact
-from asa.backends.bbsched.exact import MOST_JOBS, Exact
+from asa.backends.bbsched.exact import MAX_JOBS, Exact
 from asa.backends.bbsched.genetic import Genetic
 from asa.backends.bbsched.problem import Problem, Window
 from asa.backends.bbsched.system import Kind, System
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 
 @st.composite
-def cases(draw, most_jobs=7):
+def cases(draw, max_jobs=7):
     """Machines of up to three kinds of nodes, with up to two resources of either sort, windows and what is free."""
     own = [f"own{i}" for i in range(draw(st.integers(0, 2)))]
     shared = {f"shared{i}": draw(st.integers(1, 20)) for i in range(draw(st.integers(0, 2)))}
@@ -27,7 +27,7 @@ def cases(draw, most_jobs=7):
         kinds.append(Kind(draw(st.integers(1, 6)), has))
     system = System(kinds, shared)
     jobs = []
-    for _ in range(draw(st.integers(1, most_jobs))):
+    for _ in range(draw(st.integers(1, max_jobs))):
         kind = draw(st.integers(0, len(kinds) - 1))
         wants = {name: draw(st.integers(0, amount)) for name, amount in kinds[kind].each.items()}
         beside = {name: draw(st.sampled_from([0, draw(st.integers(0, most))])) for name, most in shared.items()}
@@ -183,7 +183,7 @@ def test_of_fifty_jobs_the_front_is_that_of_their_halves(seed):
 def test_where_everything_can_be_used_up_that_is_soon_found(seed):
     """All of the burst buffer, and all nodes that jobs of so many times 64 can use: nothing can be better."""
     problem = a_problem(*two_resources(np.random.default_rng(seed), 50, step=64))
-    found = Exact(most_work=40_000_000).solve(problem)
+    found = Exact(max_work=40_000_000).solve(problem)
     nodes, buffer = problem.limits.tolist()
     assert [solution.objectives for solution in found.solutions] == [(nodes // 64 * 64, buffer)]
     assert found.is_exact
@@ -217,7 +217,7 @@ def is_a_front(problem, found):
 
 def test_it_gives_up_a_window_that_is_too_hard_and_says_so():
     problem, genetic = hard(), Genetic(generations=50, seed=3)
-    found = Exact(most_work=30_000_000, otherwise=genetic).solve(problem)
+    found = Exact(max_work=30_000_000, otherwise=genetic).solve(problem)
     assert not found.is_exact
     assert found.solver == "exact+genetic"
     assert found.work < 45_000_000, "no more than it may, and what it takes to prepare"
@@ -235,22 +235,22 @@ def test_what_was_found_before_it_gave_up_is_not_lost():
 
 def test_so_it_does_if_it_may_not_look_at_anything():
     problem = a_problem(*two_resources(np.random.default_rng(2), 20))
-    found = Exact(most_work=0).solve(problem)
+    found = Exact(max_work=0).solve(problem)
     assert (found.is_exact, found.solver) == (False, "exact+genetic")
     assert [s.objectives for s in found.solutions] == [s.objectives for s in Genetic().solve(problem).solutions]
 
 
 def test_more_jobs_than_it_can_tell_apart_are_left_to_the_genetic_algorithm():
     system = System(1000, {"bb": 10})
-    jobs = [{"nodes": 1 + i} for i in range(MOST_JOBS + 1)]
+    jobs = [{"nodes": 1 + i} for i in range(MAX_JOBS + 1)]
     found = Exact().solve(a_problem(system, jobs, system.whole))
     assert (found.is_exact, found.solver) == (False, "genetic")
-    found = Exact().solve(a_problem(system, jobs, system.free(MOST_JOBS)))
+    found = Exact().solve(a_problem(system, jobs, system.free(MAX_JOBS)))
     assert found.is_exact, "one job does not fit any more"
 
 
 def test_a_front_that_is_too_large_is_given_up(monkeypatch):
-    monkeypatch.setattr(exact, "MOST_SOLUTIONS", 4)
+    monkeypatch.setattr(exact, "MAX_SOLUTIONS", 4)
     problem = a_problem(*two_resources(np.random.default_rng(0), 16))
     found = Exact().solve(problem)
     assert not found.is_exact

@@ -29,8 +29,8 @@ def loads(draw, system=SHARED, most=40):
     run = rng.integers(1, 200, count)
     request = run + rng.integers(0, 200, count) * rng.integers(0, 2, count)
     per_node = {"ssd": rng.integers(0, 257, count)} if system.per_node else {}
-    most_nodes = np.where(per_node["ssd"] > 128, 8, NODES) if per_node else NODES // 2
-    nodes = np.where(rng.random(count) < 0.5, rng.integers(1, 4, count), rng.integers(1, most_nodes + 1, count))
+    max_nodes = np.where(per_node["ssd"] > 128, 8, NODES) if per_node else NODES // 2
+    nodes = np.where(rng.random(count) < 0.5, rng.integers(1, 4, count), rng.integers(1, max_nodes + 1, count))
     buffer = np.where(rng.random(count) < 0.4, rng.integers(1, BUFFER + 1, count), 0)
     return JobTable(submit, run, request, nodes), {"burst buffer": buffer, **per_node}
 

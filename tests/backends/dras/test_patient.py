@@ -144,7 +144,7 @@ def test_nothing_is_known_of_how_long_waiting_jobs_will_run(jobs, judge, moment,
 def test_what_waiting_costs_is_what_all_have_waited(jobs, judge):
     """Hours at their weight, and requests at theirs, by a plain sum over the starts."""
     table = table_of(jobs)
-    scheduler = Patient(copy.deepcopy(judge), cost=Waiting(2.0, 3.0, least_s=5))
+    scheduler = Patient(copy.deepcopy(judge), cost=Waiting(2.0, 3.0, min_s=5))
     waits = run(table, scheduler) - table.submit
     cost = (waits * (2.0 / 3600 + 3.0 / np.maximum(table.request, 5))).sum()
     assert -scheduler.total_reward == pytest.approx(cost)
@@ -154,7 +154,7 @@ def test_what_waiting_costs_is_what_all_have_waited(jobs, judge):
 def test_a_reward_as_a_cost_is_what_waiting_jobs_would_add(jobs, judge):
     """Equation 2's mean over the jobs that wait, and Equation 1's nodes, second by second."""
     table = table_of(jobs)
-    capacity, capability = Capacity(least_s=5, unit_s=1), Capability(0.0, 1.0, 0.5)
+    capacity, capability = Capacity(min_s=5, unit_s=1), Capability(0.0, 1.0, 0.5)
     costs = []
     for reward in (capacity, capability):
         scheduler = Patient(copy.deepcopy(judge), cost=Forgone(reward))

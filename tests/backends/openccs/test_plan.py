@@ -57,8 +57,8 @@ def state(plan, now):
 class Watched:
     """A plan, what is done to it, and what is known of it from outside."""
 
-    def __init__(self, random, *, most_sorts):
-        self.random, self.most_sorts = random, most_sorts
+    def __init__(self, random, *, max_sorts):
+        self.random, self.max_sorts = random, max_sorts
         self.system = a_system(random)
         self.told = []  # every entry
         self.plan = Plan(self.system, on_entry=self.tell)
@@ -154,9 +154,7 @@ class Watched:
 
     def a_request(self, more=""):
         """Some request, most often one that can be."""
-        requests = (
-            a_request(self.random, self.system, self.most_sorts, more) for _ in range(self.random.randint(1, 9))
-        )
+        requests = (a_request(self.random, self.system, self.max_sorts, more) for _ in range(self.random.randint(1, 9)))
         for request in requests:
             if PlainPlanner(self.system).fits(request, 0):
                 break
@@ -456,11 +454,11 @@ class Watched:
             self.kept.append((len(self.told), self.now, state(self.plan, self.now)))
 
 
-@pytest.mark.parametrize("most_sorts", [1, 2], ids=["one sort", "two sorts"])
+@pytest.mark.parametrize("max_sorts", [1, 2], ids=["one sort", "two sorts"])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_plan_lives_as_the_plain_planner_says(seed, most_sorts):
+def test_a_plan_lives_as_the_plain_planner_says(seed, max_sorts):
     """Through a hundred things that happen; and what was told of it makes the same plan again, up to any moment."""
-    watched = Watched(Random(seed), most_sorts=most_sorts)
+    watched = Watched(Random(seed), max_sorts=max_sorts)
     for _ in range(100):
         watched.live()
     for entries, now, seen in watched.kept:
@@ -472,7 +470,7 @@ def test_a_plan_lives_as_the_plain_planner_says(seed, most_sorts):
 
 @given(RANDOMS)
 def test_an_array_is_planned_as_its_elements_would_be_one_by_one(random):
-    one, other = (Watched(Random(random.getrandbits(32)), most_sorts=1) for _ in range(2))
+    one, other = (Watched(Random(random.getrandbits(32)), max_sorts=1) for _ in range(2))
     other.system, other.plan = one.system, Plan(one.system)
     for number in range(3):
         text, many = str(one.a_request()), random.randint(2, 6)
@@ -491,7 +489,7 @@ def test_an_array_is_planned_as_its_elements_would_be_one_by_one(random):
 @given(RANDOMS)
 def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
     """Many jobs of all ranks are planned and none runs, so that there is room to be made."""
-    watched = Watched(random, most_sorts=1)
+    watched = Watched(random, max_sorts=1)
     for _ in range(7):
         for job in watched.submitted(f",priority={random.randint(1, 4)}"):
             watched.lasts[job.id] = lasts(job.request, watched.system)
@@ -503,7 +501,7 @@ def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
 
 @given(RANDOMS)
 def test_backfilling_until_nobody_moves_leaves_nobody_who_could(random):
-    watched = Watched(random, most_sorts=2)
+    watched = Watched(random, max_sorts=2)
     for _ in range(8):
         watched.submitted("")
     for name in random.sample(list(watched.plan.jobs), len(watched.plan.jobs) // 3):
