@@ -37,6 +37,7 @@ PLACES: list[Place] = []  # that are there now
 POOLED = (("22.05", "cli"), ("", "local"))
 """Where jobs find this Python: another release has a tree of its own, and the REST daemon's user none of root's."""
 SETTLES_S = 25.0  # in which cancelled jobs leave the queue
+COMPLETES_S = 180.0  # in which Slurm notes the end of one whose daemon did not hear that it was to tell it
 
 
 def unable(trial: Trial) -> str:
@@ -80,10 +81,13 @@ def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
 
 
 def _settled(place: Place) -> list[str]:
-    ends_s = time.monotonic() + SETTLES_S
+    began_s = time.monotonic()
     if isinstance(place, Cluster):
         place.mend()
-    while (left := place.left()) and time.monotonic() < ends_s:
+    while left := place.left():
+        is_completing = isinstance(place, Cluster) and set(left) <= set(place.jobs("COMPLETING"))
+        if time.monotonic() - began_s >= (COMPLETES_S if is_completing else SETTLES_S):
+            break
         time.sleep(0.5)
     return left
 

@@ -53,7 +53,7 @@ class Departures:
     ) -> None:
         self._scheduler, self._security, self._folder = scheduler, security, folder
         self._margin_of, self._now, self._cancel = margin_of, now, cancel
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._leaving: dict[str, tuple[Allocation, asyncio.Task[None]]] = {}
         self._again_s: dict[str, float] = {}  # when those that stayed are asked again
         self._keeper: asyncio.Task[Keeper] | None = None
 
@@ -61,6 +61,7 @@ class Departures:
 
     async def look_after(self, allocations: Iterable[Allocation], now_s: float) -> None:
         """Have those leave whose time is up, and those again that nobody wants; let go of a keeper of nothing."""
+        await self._leave_off()
         task_s = longest_task_s(self._scheduler)
         for one in allocations:
             if one.phase is Phase.ALIVE and one.id not in self._leaving and now_s >= self._again_s.get(one.id, 0.0):
@@ -76,10 +77,19 @@ class Departures:
 
     async def stop(self) -> None:
         """Have nobody leave any more."""
-        for task in list(self._leaving.values()):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await _cancelled(task for _, task in self._leaving.values())
+
+    async def _leave_off(self) -> None:
+        """Have those leave no more whose job has ended, or was put back into the queue and begins anew, if at all."""
+        gone = [(one, task) for one, task in self._leaving.values() if one.phase is not Phase.DRAINING]
+        await _cancelled(task for _, task in gone)
+        for one, _ in gone:
+            self._leaving.pop(one.id, None)  # also of a task that had not begun
+            if one.phase is not Phase.ENDED:
+                one.drain_s = None
+            if one.unwanted:
+                one.why = one.why or one.unwanted
+                self._cancel(one.token)
 
     def _leave_in_time(self, one: Allocation, now_s: float, task_s: float) -> None:
         ends_s = one.walltime_ends_s
@@ -102,10 +112,9 @@ class Departures:
             self._again_s[one.id] = self._now() + _RETRY_S
             return
         before_end_s = time.monotonic() + self._margin_of(one.shape) * _LAST_SHARE
+        before, one.phase, one.drain_s = one.phase, Phase.DRAINING, self._now()
 
         async def go() -> None:
-            before, since_s = one.phase, self._now()
-            one.phase, one.drain_s = Phase.DRAINING, since_s
             keep = partial(self._keep, until_s=before_end_s if is_last else None)
             try:
                 connection = dict(self._security.get_connection_args("scheduler"))
@@ -123,7 +132,7 @@ class Departures:
                 self._leaving.pop(one.id, None)
             self._cancel(one.token)
 
-        self._leaving[one.id] = asyncio.ensure_future(go())
+        self._leaving[one.id] = one, asyncio.ensure_future(go())
 
     def _addresses(self, one: Allocation) -> list[str]:
         workers = workers_by_allocation(self._scheduler.workers.values())
@@ -170,3 +179,10 @@ class Departures:
     def _kept_bytes(self) -> int:
         """Count what this process keeps."""
         return sum(worker.nbytes for worker in self._scheduler.workers.values() if worker.name == KEEPER)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in list(tasks):
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

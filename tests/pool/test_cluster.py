@@ -28,6 +28,7 @@ from local_queue import Queue
 from rich.console import Console
 from slurm_testbed import until
 
+from asa.backend import JobState, JobStatus
 from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
 from asa.pool import AsaCluster, demand, departures
@@ -35,7 +36,7 @@ from asa.pool import cluster as cluster_module
 from asa.pool.allocation import Phase
 from asa.pool.credentials import make_security
 from asa.pool.demand import read_demand
-from asa.pool.desk import Desk
+from asa.pool.desk import Desk, News
 from asa.pool.keeper import KEEPER
 from asa.pool.picture import draw_timeline
 from asa.pool.values import Shape, Wave
@@ -223,6 +224,44 @@ def test_an_allocation_stays_whose_last_results_come_to_be_too_much(queue, tmp_p
         assert lone.phase is Phase.ALIVE
         assert client.submit(len, task).result(timeout=30) == 10_000
         assert runs(tmp_path / "runs") == {1: 1}
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_job_that_is_put_back_into_the_queue_while_it_is_left_begins_anew(pool, monkeypatch, is_wanted):
+    """What it runs then is not ended by how it was left before, unless somebody has given it back."""
+    pool, client = pool
+    one = joined(pool.ask())
+    is_late = threading.Event()
+
+    async def leave(*_):
+        """Wait for workers that are gone, which takes half a minute."""
+        while not is_late.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return True
+
+    def hear(state):
+        now_s = pool.now()
+        status = JobStatus(one.job_id, state, now_s, start_s=now_s if state is JobState.RUNNING else None)
+        pool.loop.add_callback(pool._supervision.hear, News(now_s, {one.token: status}))
+
+    monkeypatch.setattr(departures, "leave", leave)
+    if is_wanted:
+        pool.loop.add_callback(pool._supervision._part, one, "it was of no more use")
+    else:
+        pool.release(one)
+    until(lambda: one.phase is Phase.DRAINING, what="its leaving")
+    hear(JobState.PENDING)
+    if is_wanted:
+        until(lambda: one.phase is Phase.PENDING, what="its return to the queue")
+        hear(JobState.RUNNING)
+        joined(one)
+        until(lambda: not pool._supervision._departures._leaving, what="the end of its leaving")
+        is_late.set()
+        monkeypatch.undo()
+        assert client.submit(time.sleep, 1.0, workers=[f"{one.id}-0"], pure=False).result(timeout=30) is None
+        assert one.phase is Phase.ALIVE
+        pool.release(one)
+    assert ended(one).why == "it was given back"
 
 
 def test_tasks_of_a_killed_allocation_run_again_elsewhere(pool, tmp_path):

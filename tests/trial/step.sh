@@ -44,7 +44,7 @@ case $how in
       told='' code=1 ends=$((${EPOCHREALTIME/./} + ${how#*:}000000))
       until_over
     fi ;;
-  *) sleep "$seconds" ;;
+  *) sleep "$seconds" || exit ;; # it was killed first, and this shell is next
 esac
 [ "$code" != 0 ] || [ ! -d "$gives" ] || cp "$gives"/* "${BASH_SOURCE[0]%/*}/"
 mark end "$name" "$nonce" "$(now)" "$code"
