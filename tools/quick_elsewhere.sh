@@ -25,15 +25,18 @@ fi
 quick="-q -n 2 -m quick -p no:cacheprovider -W default --rootdir $root -c $root/pyproject.toml $root/tests"
 if [ "$way" = tree ]; then
   tree=${2:?usage: quick_elsewhere.sh tree DIR}
-  unshare -m --propagation private /bin/sh -c '
+  # nothing is fetched from within the tree, which knows neither this machine's mirrors nor its proxies
+  version=$(chroot "$tree" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check download -q --python-version "$version" --only-binary=:all: \
+    -c "$versions" -d "$place/wheels" "$wheel[test]"
+  exec unshare -m --propagation private /bin/sh -c '
     set -eu
     mkdir -p "$1/proc" "$1/dev" "$1/$2"
     mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"; mount --bind "$2" "$1/$2"
-    [ -x "$1/usr/bin/python3" ] && chroot "$1" python3 -m venv --help >/dev/null
-    for file in /etc/pip.conf /etc/resolv.conf; do [ ! -e "$file" ] || cp "$file" "$1$file"; done
-    chroot "$1" sh -c "cd /tmp && python3 -m venv $3/venv && $3/venv/bin/pip install -q -c $4 \"$5[test]\" && cd $3 && $3/venv/bin/python -m pytest $6"
-  ' sh "$tree" "$root" "$place" "$versions" "$wheel" "$quick"
-  exit
+    exec chroot "$1" sh -euc "cd $3; python3 -m venv venv
+      venv/bin/python -m pip --disable-pip-version-check install -q --no-index --find-links wheels -c $4 asa-client[test]
+      exec venv/bin/python -m pytest $5"
+  ' sh "$tree" "$root" "$place" "$versions" "$quick"
 fi
 "$root/.venv/bin/python" -m venv "$place/venv"
 "$place/venv/bin/python" -m pip --disable-pip-version-check install -q -c "$versions" "$wheel[test]"
