@@ -51,14 +51,14 @@ class Submitter(ABC):
     """Whoever has jobs submitted; it keeps what is found out of them before anything else is done because of that."""
 
     backend: Backend
-    # why something could not be asked or told, the last time that this was so
-    trouble_told: str = field(default="", init=False)
+    # why the batch system could not be asked, or did not take a cancellation, the last time that this was so
+    last_trouble: str = field(default="", init=False)
     # how often second jobs of a token were looked for
     _late_looks: dict[str, int] = field(default_factory=dict, init=False)
     # tokens with second jobs that could not be cancelled, and since when
     _suspects: dict[str, float] = field(default_factory=dict, init=False)
     # cancellations by job: when the batch system first took them, and last
-    _told_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    _cancelled_s: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
     # tokens whose job gave way to one that is still to be found
     _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
 
@@ -152,7 +152,7 @@ class Submitter(ABC):
         return attempt.again_s
 
     def _accept(self, token: str, status: JobStatus) -> None:
-        self._told_s.pop(status.job_id, None)  # a controller that lost its latest state gives numbers out again
+        self._cancelled_s.pop(status.job_id, None)  # a controller that lost its latest state gives numbers out again
         self.accepted(token, status)
         self.heard(status)
 
@@ -232,7 +232,7 @@ class Submitter(ABC):
         try:
             return self.backend.find(tokens)
         except BackendError as error:
-            self.trouble_told = str(error)
+            self.last_trouble = str(error)
             return None
 
     def _cancel_surplus(self, token: str, surplus: Iterable[JobStatus]) -> bool:
@@ -247,42 +247,42 @@ class Submitter(ABC):
         return all([self._cancel(status.job_id) for status in found if not status.state.is_final])  # noqa: C419 - each
 
     def _cancel(self, job_id: str) -> bool:
-        """Tell a cancellation; say whether that was taken."""
+        """Send a cancellation; say whether it was taken."""
         try:
             self.backend.cancel(job_id)
         except JobNotFoundError:
             pass  # it has ended, however
         except BackendError as error:
-            self.trouble_told = str(error)
+            self.last_trouble = str(error)
             return False
         return True
 
     # ------------------------------------------------------------------ cancelling
 
     def tell_cancellation(self, job_id: str) -> bool:
-        """Have a job cancelled; say whether the batch system took that. It is told again as long as it does not end."""
+        """Have a job cancelled; say whether the batch system took that. It is sent again until the job ends."""
         status, now_s = self.status_of(job_id), self.backend.now()
         if status is not None and status.state.is_final:
-            self._told_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
+            self._cancelled_s.pop(job_id, None)  # should it be started once more by hand, that is another matter
             return True
-        first_s, last_s = self._told_s.get(job_id, (now_s, -math.inf))
+        first_s, last_s = self._cancelled_s.get(job_id, (now_s, -math.inf))
         if 0 <= now_s - last_s < AGAIN_S[-1]:
             return True
         if not self._cancel(job_id):
             return False
-        self._told_s[job_id] = first_s, now_s
+        self._cancelled_s[job_id] = first_s, now_s
         return True
 
     def cancel(self, job_id: str) -> bool:
-        """Have a job cancelled, and hear how it stands, once that was told; say whether it has ended."""
+        """Have a job cancelled, and hear how it stands, once that is taken; say whether it has ended."""
         if self.tell_cancellation(job_id):
             self.ask([job_id])
         status = self.status_of(job_id)
         return status is not None and status.state.is_final
 
-    def told_s(self, job_id: str) -> float | None:
+    def cancelled_s(self, job_id: str) -> float | None:
         """Say since when the batch system knows that a job is to be cancelled; None if it does not."""
-        return self._told_s[job_id][0] if job_id in self._told_s else None
+        return self._cancelled_s[job_id][0] if job_id in self._cancelled_s else None
 
     def end_all(self, tokens: Collection[str]) -> bool:
         """Have all jobs of some tokens cancelled; say whether none is left."""
@@ -311,13 +311,13 @@ class Submitter(ABC):
     def ask(self, job_ids: Collection[str]) -> bool:
         """Hear how some jobs stand, as far as the batch system can be asked; tell whether it could be, for all."""
         try:
-            told = self.backend.status(job_ids)
+            statuses = self.backend.status(job_ids)
         except UnavailableError as error:
-            self.trouble_told = str(error)
+            self.last_trouble = str(error)
             return False
         except JobNotFoundError:
             return all([self._ask_one(job_id) for job_id in job_ids])  # noqa: C419 - each is asked for
-        for status in told.values():
+        for status in statuses.values():
             self.heard(status)
         return True
 
@@ -325,7 +325,7 @@ class Submitter(ABC):
         try:
             status = self.backend.status([job_id])[job_id]
         except UnavailableError as error:
-            self.trouble_told = str(error)
+            self.last_trouble = str(error)
             return False
         except JobNotFoundError:
             last = self.status_of(job_id)

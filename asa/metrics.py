@@ -148,16 +148,16 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     ValueError
         The records are not those of a completed run of this workflow, or break its order.
     """
-    told = list(records)
-    began = next((r.time_s for r in told if isinstance(r, RunStarted)), None)
-    if began is None or not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in told):
+    all_records = list(records)
+    began = next((r.time_s for r in all_records if isinstance(r, RunStarted)), None)
+    if began is None or not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in all_records):
         raise ValueError("the records are not those of a completed run")
-    idle = idle_times(told)
-    anew_s = {name: r.time_s for r in told if isinstance(r, RunResumed) for name in r.anew}
-    starts = {name: without(idle, r.time_s) for r in told if isinstance(r, StageStarted) for name in r.stages}
+    idle = idle_times(all_records)
+    anew_s = {name: r.time_s for r in all_records if isinstance(r, RunResumed) for name in r.anew}
+    starts = {name: without(idle, r.time_s) for r in all_records if isinstance(r, StageStarted) for name in r.stages}
     ends = {
         name: without(idle, r.time_s)
-        for r in told
+        for r in all_records
         if isinstance(r, StageEnded)
         for name in r.stages
         if r.time_s >= anew_s.get(name, r.time_s)  # else what it did does not count any more
@@ -165,7 +165,7 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     _check_complete(workflow, ends)
     settled = _settled(workflow, ends, began)
     critical = _critical_path(workflow, settled)
-    failures = [(without(idle, r.time_s), r.stages) for r in told if isinstance(r, Ended)]
+    failures = [(without(idle, r.time_s), r.stages) for r in all_records if isinstance(r, Ended)]
     stages = tuple(
         StageTimes(
             name,
@@ -178,28 +178,28 @@ def measure(workflow: Workflow, records: Iterable[Record]) -> RunMetrics:
     )
     if early := [stage.stage for stage in stages if stage.perceived_wait_s < 0]:
         raise ValueError(f"stage {early[0]!r} began before those that it follows had ended")
-    jobs = [r for r in told if isinstance(r, Ended)]
+    jobs = [r for r in all_records if isinstance(r, Ended)]
     of_job: dict[str, list[Record]] = {job.job_id: [] for job in jobs}
-    for record in told:
+    for record in all_records:
         if (job_id := getattr(record, "job_id", None)) in of_job:
             of_job[job_id].append(record)
     verdicts = [
-        judge(r.predicted_wait_s, r) for r in told if isinstance(r, Observed) and r.predicted_wait_s is not None
+        judge(r.predicted_wait_s, r) for r in all_records if isinstance(r, Observed) and r.predicted_wait_s is not None
     ]
     return RunMetrics(
         makespan_s=max(ends.values()) - began,
         twt_s=sum(stage.perceived_wait_s for stage in stages),
         core_hours=sum(_held(job, of_job[job.job_id]) for job in jobs),
-        overhead_core_hours=_overhead(jobs, told, of_job),
+        overhead_core_hours=_overhead(jobs, all_records, of_job),
         hits=verdicts.count("hit"),
         misses=verdicts.count("miss"),
         undecided=verdicts.count(None),
         too_short=sum(
             r.predicted_wait_s is not None and _is_too_short(r.predicted_wait_s, r)
-            for r in told
+            for r in all_records
             if isinstance(r, Observed)
         ),
-        resubmissions=sum(r.resubmission > 0 for r in told if isinstance(r, Submitted)),
+        resubmissions=sum(r.resubmission > 0 for r in all_records if isinstance(r, Submitted)),
         stages=stages,
     )
 
@@ -233,9 +233,9 @@ def idle_times(records: Iterable[Record]) -> list[tuple[float, float]]:
     list of (float, float)
         From when to when, in seconds on the scheduler's clock.
     """
-    told = list(records)
-    resumed_s = sorted(r.time_s for r in told if isinstance(r, RunResumed))
-    ends_s = [r.time_s for r in told if isinstance(r, RunEnded | StageEnded) or _ran_to_its_end(r)]
+    all_records = list(records)
+    resumed_s = sorted(r.time_s for r in all_records if isinstance(r, RunResumed))
+    ends_s = [r.time_s for r in all_records if isinstance(r, RunEnded | StageEnded) or _ran_to_its_end(r)]
     return [(max((end_s for end_s in ends_s if end_s <= time_s), default=time_s), time_s) for time_s in resumed_s]
 
 
@@ -311,20 +311,20 @@ def _critical_path(workflow: Workflow, settled: Mapping[str, float]) -> set[str]
     return path
 
 
-def _held(job: Ended, told: Sequence[Record]) -> float:
-    """Core-hours that a job held, with the cores that it gave back, as told, left out.
+def _held(job: Ended, records: Sequence[Record]) -> float:
+    """Core-hours that a job held, without the cores that it gave back, by its records.
 
     One that was put back into the queue held cores before, too, from each start to the next requeue.
     """
-    starts = [record.time_s for record in told if isinstance(record, Started)]
+    starts = [record.time_s for record in records if isinstance(record, Started)]
     times = [
         (max(before), record.time_s)
-        for record in told
+        for record in records
         if isinstance(record, Requeued) and (before := [start_s for start_s in starts if start_s <= record.time_s])
     ]
     if job.start_s is not None:
         times.append((job.start_s, job.time_s))
-    resized = [record for record in told if isinstance(record, Resized)]
+    resized = [record for record in records if isinstance(record, Resized)]
     return sum(_held_between(job.cores, start_s, end_s, resized) for start_s, end_s in times)
 
 
@@ -337,13 +337,13 @@ def _held_between(cores: int, start_s: float, end_s: float, resized: Iterable[Re
     return total + core_hours(cores, end_s - since_s)
 
 
-def _overhead(jobs: Sequence[Ended], told: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
+def _overhead(jobs: Sequence[Ended], records: Sequence[Record], of_job: Mapping[str, Sequence[Record]]) -> float:
     """Core-hours held before the payload began, or the stage that cores joined another job's for; or all of them.
 
     And those of a job that stood still between two of its stages.
     """
-    joins = {r.job_id: (r.joins, r.stages) for r in told if isinstance(r, Submitted) and r.joins}
-    began = {(r.job_id, r.stages): r.time_s for r in told if isinstance(r, StageStarted)}
+    joins = {r.job_id: (r.joins, r.stages) for r in records if isinstance(r, Submitted) and r.joins}
+    began = {(r.job_id, r.stages): r.time_s for r in records if isinstance(r, StageStarted)}
     total = 0.0
     for job in jobs:
         if job.start_s is None:
@@ -354,13 +354,13 @@ def _overhead(jobs: Sequence[Ended], told: Sequence[Record], of_job: Mapping[str
     return total
 
 
-def _stood_still(job: Ended, told: Sequence[Record]) -> float:
+def _stood_still(job: Ended, records: Sequence[Record]) -> float:
     """Core-hours of a job between an end of its stages and the begin of the next, by the records of it alone.
 
     Nothing is counted before its last start: of a job that was put back into the queue.
     """
     total, running, since_s, cores = 0.0, set[str](), None, job.cores
-    for record in (record for record in told if job.start_s is None or record.time_s >= job.start_s):
+    for record in (record for record in records if job.start_s is None or record.time_s >= job.start_s):
         if isinstance(record, Resized | StageStarted) and since_s is not None:
             total += core_hours(cores, record.time_s - since_s)
             since_s = record.time_s

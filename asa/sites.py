@@ -85,8 +85,8 @@ class SiteFile:
     @property
     def found(self) -> dict[str, Any]:
         """Settings that were found and that the user has not set."""
-        told = self.observed.get("settings", {})
-        return {key: value for key, value in told.items() if key not in self.settings}
+        observed_settings = self.observed.get("settings", {})
+        return {key: value for key, value in observed_settings.items() if key not in self.settings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,10 +363,10 @@ def _check_names(made: Any, settings: Mapping[str, Any]) -> None:
 
 def _sources(file: SiteFile | None, given: Mapping[str, Any]) -> dict[str, str]:
     """Say of each setting where it comes from."""
-    told = {}
+    sources = {}
     if file is not None:
-        told = {key: f"{_place(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
-    return told | {key: f"--set {key}" for key in given}
+        sources = {key: f"{_place(file.path, key)}: {key}" for key in (*file.found, *file.settings)}
+    return sources | {key: f"--set {key}" for key in given}
 
 
 def _place(path: Path, key: str) -> str:

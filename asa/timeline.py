@@ -134,13 +134,13 @@ class Timeline:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Timeline:
+    def from_dict(cls, document: Mapping[str, Any]) -> Timeline:
         """Make it of what `as_dict` gave, also by way of JSON."""
         lanes = tuple(
             Lane(**{**lane, "stages": tuple(lane["stages"]), "spans": tuple(Span(**span) for span in lane["spans"])})
-            for lane in told["lanes"]
+            for lane in document["lanes"]
         )
-        return cls(told["run"], told["begin_s"], told["end_s"], lanes)
+        return cls(document["run"], document["begin_s"], document["end_s"], lanes)
 
     def rows(self) -> list[dict[str, Any]]:
         """Give a flat row for each span, as a spreadsheet wants it; times count from the run's begin."""
@@ -226,20 +226,20 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     ValueError
         The run never began.
     """
-    told = list(records)
-    began = next((r for r in told if isinstance(r, RunStarted)), None)
+    all_records = list(records)
+    began = next((r for r in all_records if isinstance(r, RunStarted)), None)
     if began is None:
         raise ValueError("the records are of no run that began")
-    last_s = max(r.time_s for r in told)
-    over_s = next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), last_s)
+    last_s = max(r.time_s for r in all_records)
+    over_s = next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), last_s)
     of_job: dict[str, list[Record]] = {}
-    for record in told:
+    for record in all_records:
         if (job_id := getattr(record, "job_id", None)) is not None:
             of_job.setdefault(job_id, []).append(record)
-    submitted = [r for r in told if isinstance(r, Submitted)]
+    submitted = [r for r in all_records if isinstance(r, Submitted)]
     lanes = tuple(_lane(one, _about(one, of_job), max(last_s, over_s)) for one in submitted)
     if workflow is not None:
-        ended = [r for r in told if isinstance(r, Ended) and r.state is JobState.COMPLETED]
+        ended = [r for r in all_records if isinstance(r, Ended) and r.state is JobState.COMPLETED]
         lanes = tuple(
             _kept_back(lane, _let_go_s(one, ended, workflow), age_accrues=age_accrues) if _is_kept(one) else lane
             for one, lane in zip(submitted, lanes, strict=True)

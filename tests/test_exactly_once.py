@@ -277,7 +277,7 @@ def test_a_cancellation_is_told_until_it_is_taken_and_again_while_the_job_does_n
     owner = Owner(world)
     send(owner, Attempt())
     world.faults = 1.0
-    assert (owner.cancel("1"), world.cancelled, owner.told_s("1")) == (False, [], None)
+    assert (owner.cancel("1"), world.cancelled, owner.cancelled_s("1")) == (False, [], None)
     world.faults, became, world.become = 0.0, world.become, lambda *_, **__: None
     first_s = world.clock_s
     assert (owner.cancel("1"), world.cancelled) == (False, ["1"])
@@ -285,7 +285,7 @@ def test_a_cancellation_is_told_until_it_is_taken_and_again_while_the_job_does_n
     assert (owner.cancel("1"), world.cancelled) == (False, ["1"])
     world.become = became
     world.clock_s += 1
-    assert (owner.cancel("1"), world.cancelled, owner.told_s("1")) == (True, ["1", "1"], first_s)
+    assert (owner.cancel("1"), world.cancelled, owner.cancelled_s("1")) == (True, ["1", "1"], first_s)
     assert owner.cancel("1")
     assert world.cancelled == ["1", "1"], "it has ended"
 

@@ -122,9 +122,9 @@ class _Advised:
 
 
 def _forecast_dict(forecast: RunForecast) -> dict[str, Any]:
-    told = asdict(forecast)
-    quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), told.pop("quantiles_s"), strict=True)
-    return {**dict(quantiles), **told}
+    fields = asdict(forecast)
+    quantiles = zip(("p10_s", "p50_s", "p90_s", "p99_s"), fields.pop("quantiles_s"), strict=True)
+    return {**dict(quantiles), **fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +290,12 @@ def _less(row: _Advised) -> str:
     """Say how much less a stage would wait, as far as the bank knows."""
     from asa.units import format_duration
 
-    told = _one_line(row.advice)
+    line = _one_line(row.advice)
     if row.saved_s is None:
-        return f"{told}. By how much less it would wait, the bank does not know enough to tell."
+        return f"{line}. By how much less it would wait, the bank does not know enough to tell."
     if row.saved_s < _WORTH_S:
-        return f"{told}. By what the bank knows it would wait as long."
-    return f"{told}, and would wait {format_duration(row.saved_s)} less by what the bank knows."
+        return f"{line}. By what the bank knows it would wait as long."
+    return f"{line}, and would wait {format_duration(row.saved_s)} less by what the bank knows."
 
 
 def _one_line(advice: WalltimeAdvice) -> str:

@@ -157,7 +157,7 @@ def read_asked(
     plugins.load("asa.estimators", forecasting.estimator)
     if _is_file(workflow) and not quiet:
         _warn_of(workflow, parameters)
-    with _parameters_told(workflow):
+    with _parameter_hints(workflow):
         opened = open_facility(backend, site, given)
     check_text(str(Path.cwd()), workflow, *map(str, opened.settings.values()))
     if opened.why and not quiet:
@@ -175,8 +175,8 @@ def _nothing_submitted(else_do: str = "") -> Iterator[None]:
     try:
         yield
     except UnavailableError as error:
-        told = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
-        hint = f"{told}Nothing was submitted: try again later{else_do}."
+        prefix = "" if error.hint is None or _LATER.search(error.hint) else f"{error.hint} "
+        hint = f"{prefix}Nothing was submitted: try again later{else_do}."
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
@@ -195,7 +195,7 @@ def split_settings(workflow: str, given: dict[str, str]) -> tuple[dict[str, str]
 
 
 @contextmanager
-def _parameters_told(workflow: str) -> Iterator[None]:
+def _parameter_hints(workflow: str) -> Iterator[None]:
     """Say of a setting that the backend has not whether the workflow's file has a parameter with such a name."""
     try:
         yield

@@ -233,8 +233,8 @@ def _kind(geometry: JobGeometry, records: Sequence[WaitRecord]) -> _Kind:
 
 
 def _share(verdicts: Any) -> float | None:
-    told = [verdict for verdict in verdicts if verdict is not None]
-    return sum(told) / len(told) if told else None
+    known = [verdict for verdict in verdicts if verdict is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _is_within_2x(record: WaitRecord) -> bool | None:
@@ -250,8 +250,8 @@ def _is_within_p90(record: WaitRecord) -> bool | None:
     if record.forecast is None:
         return None
     within = record.observation.wait_s <= record.forecast[_P90]
-    untold = {"exact": None, "at_most": False, "at_least": True}[record.observation.kind]
-    return None if within is untold else within
+    undecided = {"exact": None, "at_most": False, "at_least": True}[record.observation.kind]
+    return None if within is undecided else within
 
 
 def _table(kinds: Sequence[_Kind]) -> Any:

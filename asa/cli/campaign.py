@@ -148,13 +148,13 @@ def paper(
             ),
             kept=results,
         )
-    told = conclude(campaign, outcomes)
-    _print(told, of_paper, as_json=as_json)
+    conclusions = conclude(campaign, outcomes)
+    _print(conclusions, of_paper, as_json=as_json)
     if page is not None:
         from asa.studies.paper.page import paper_page, workflow_pages
 
         how = _made(seed, seeds, estimator)
-        write_page(page, "paper", paper_page(told, made=how), lambda: workflow_pages(told, made=how))
+        write_page(page, "paper", paper_page(conclusions, made=how), lambda: workflow_pages(conclusions, made=how))
 
 
 @app.command("schedulers")
@@ -210,32 +210,34 @@ def schedulers(
             ),
             kept=results,
         )
-    told = conclude(campaign, trials, left_out)
-    _print(told, of_schedulers, as_json=as_json)
+    conclusions = conclude(campaign, trials, left_out)
+    _print(conclusions, of_schedulers, as_json=as_json)
     if page is not None:
         from asa.studies.schedulers.page import scheduler_pages, schedulers_page
 
         how = _made(seed, seeds, estimator)
-        write_page(page, "schedulers", schedulers_page(told, made=how), lambda: scheduler_pages(told, made=how))
+        write_page(
+            page, "schedulers", schedulers_page(conclusions, made=how), lambda: scheduler_pages(conclusions, made=how)
+        )
 
 
 def _made(seed: int, seeds: int, estimator: str) -> dict[str, str]:
     return made(Seeds=f"{seed} to {seed + seeds - 1}", Estimator=estimator)
 
 
-class _Told(Protocol):
+class _Results(Protocol):
     def as_dict(self) -> dict[str, Any]: ...
 
 
-_T = TypeVar("_T", bound=_Told)
+_T = TypeVar("_T", bound=_Results)
 
 
-def _print(told: _T, tables: Callable[[_T], RenderableType], *, as_json: bool) -> None:
+def _print(results: _T, tables: Callable[[_T], RenderableType], *, as_json: bool) -> None:
     """Print results as tables, or as JSON."""
     if as_json:
-        print_json(told.as_dict())
+        print_json(results.as_dict())
         sys.stdout.flush()
         return
     from rich.console import Console
 
-    Console(highlight=False).print(tables(told))
+    Console(highlight=False).print(tables(results))

@@ -88,9 +88,9 @@ def _tell(folder: RunFolder, stage: str, words: str, output: Output) -> None:
         sys.stderr.write(f"{words}\n")
         return
     state, _ = read_state(folder)
-    told = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
+    fields = {"run": folder.path.name, "folder": str(folder.path), "stage": stage or None, "told": words}
     left = {"state": state.outcome, "jobs_left": state.live_jobs()}
-    print_document({**told, **left}, indent=None)
+    print_document({**fields, **left}, indent=None)
 
 
 def _nothing_to_cancel(state: RunState, stage: str) -> str | None:

@@ -149,10 +149,10 @@ def _table(examination: Examination) -> Table:
     table.add_column(overflow="fold")
     for finding in examination.findings:
         words, style = _SYMBOLS[finding.verdict]
-        told = Text(finding.told)
+        cell = Text(finding.told)
         if finding.consequence:
-            told.append(f"\n{finding.consequence}", style="dim")
-        table.add_row(Text(words, style=style), finding.topic, told)
+            cell.append(f"\n{finding.consequence}", style="dim")
+        table.add_row(Text(words, style=style), finding.topic, cell)
     return table
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _DETACHED = 130
 _LAST_LINES = 10
-_MAX_TOLD = 3  # of the stages that failed
+_MAX_LISTED = 3  # of the stages that failed
 _LONG_S = 5.0
 _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
 _UNWINDING_S = 5.0  # until who asks once more is heeded again
@@ -408,7 +408,7 @@ def _tell_failure(folder: RunFolder, run: RunStanding) -> None:
     if about := [*failed, *state.refused]:
         named = f"explain {about[0]} --run" if len(about) == 1 else "explain --run"
         lines.append(f"  why it failed:      {command(named, folder)}")
-    lines += [f"  all that it wrote:  {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_TOLD]]
+    lines += [f"  all that it wrote:  {command(f'logs {stage} --run', folder)}" for stage in failed[:_MAX_LISTED]]
     lines.append(f"  once it is mended:  {retry_command(folder)}")
     sys.stderr.write("\n".join(lines) + "\n")
 

@@ -83,7 +83,7 @@ def evaluate(
     failures: list[AsaError] = []
     makers = (
         {} if names is None else installed(names, on_failure=failures.append)
-    )  # a slip of the finger is told before logs are read
+    )  # a typing error is reported before logs are read
     histories, estimates = _read(traces, limit)
     if plot is not None and not histories:
         raise InputError(
@@ -105,7 +105,7 @@ def evaluate(
                 on_failure=failures.append,
             )
         )
-    scores += [score_start_estimates(told, trace=trace) for trace, told in estimates.items()]
+    scores += [score_start_estimates(starts, trace=trace) for trace, starts in estimates.items()]
     order = {str(path): place for place, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
     if as_json:
@@ -163,8 +163,8 @@ def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHisto
     histories: dict[str, JobHistory] = {}
     estimates: dict[str, StartEstimates] = {}
     for path in dict.fromkeys(traces):
-        if (told := read_start_estimates(path)) is not None:
-            estimates[str(path)] = told if limit is None else told.first(limit)
+        if (starts := read_start_estimates(path)) is not None:
+            estimates[str(path)] = starts if limit is None else starts.first(limit)
         else:
             history = read_history(path)
             histories[str(path)] = history if limit is None else history.first(limit)
@@ -189,7 +189,7 @@ def _print_tables(
 def _oddities(
     histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates]
 ) -> dict[str, dict[str, int]]:
-    return {trace: told.oddities for read in (histories, estimates) for trace, told in read.items()}
+    return {trace: data.oddities for read in (histories, estimates) for trace, data in read.items()}
 
 
 def _write_page(

@@ -106,12 +106,12 @@ def strategies(
     if as_json:
         _print_json(trials)
         return
-    told = standings(trials)
-    _print_table(told, contest.starts, contest.estimator, shrink=shrink)
+    by_age = standings(trials)
+    _print_table(by_age, contest.starts, contest.estimator, shrink=shrink)
     if plot is not None:
         from asa.studies.logs.figure import frontier
 
-        frontier(told, plot)
+        frontier(by_age, plot)
         sys.stderr.write(f"Figure written to {plot}\n")
 
 
@@ -121,12 +121,12 @@ def _print_json(trials: Sequence[LogRun]) -> None:
     print_json([asdict(trial) for trial in trials])
 
 
-def _print_table(told: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:
+def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimator: str, *, shrink: bool) -> None:
     from asa.studies.present import Table, console, number
 
     headings = ["Strategy", "Makespan", "Core-hours", "Perceived", "All waits", "Dominated"]
     out = console()
-    for age, standings in told.items():
+    for age, standings in by_age.items():
         rows = [
             (
                 f"{one.strategy}{'=' if one.is_as_quick else ''}",

@@ -305,7 +305,7 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
 
     code = f", exit code {stage.exit_code}" if stage.exit_code else ""
     ran = f" after it had run {_duration(stage.run_s)}" if stage.run_s is not None else " before it began"
-    means = f": {told}" if (told := meaning(stage.exit_code)) else ""
+    means = f": {explanation}" if (explanation := meaning(stage.exit_code)) else ""
     yield f"Job {stage.job_id} {_ended_as(stage)}{ran}{code}{means}."
     is_news = not means or stage.reason not in {"", "None", "NonZeroExitCode"}
     if is_news and (stage.state != "cancelled" or stage.reason.lower() not in {"", "none", "cancelled"}):

@@ -68,16 +68,16 @@ def learn(
             "jobs are learned from a file or from a site", where="--from", hint="Leave out the one or the other."
         )
     if source is not None:
-        history, told = _from_file(source), source.name
+        history, origin = _from_file(source), source.name
     elif (backend, site, settings, since) == (None,) * 4:
         raise InputError("nothing says where to learn from", where="asa learn", hint=_WHERE_FROM)
     else:
         history = _from_site(backend, site, settings, since or "30d")
-        told = history.source
+        origin = history.source
     name = system or history.system
     if not name:
-        raise InputError("does not say which system its jobs are of", where=told, hint="Name it with --system.")
-    records = _records(history, name, told, limit)
+        raise InputError("does not say which system its jobs are of", where=origin, hint="Name it with --system.")
+    records = _records(history, name, origin, limit)
     folder = bank or default_folder()
     with WaitStore(folder) as store:
         added = store.extend(records)
@@ -107,9 +107,9 @@ def _print_json(
     folder: Path,
     history: JobHistory,
 ) -> None:
-    told = {"system": system, "waits": learned, "new": added, "median_wait_s": median_s}
+    fields = {"system": system, "waits": learned, "new": added, "median_wait_s": median_s}
     of = {"partitions": dict(partitions), "bank": str(folder), "notes": dict(history.oddities)}
-    print_document({**told, **of})
+    print_document({**fields, **of})
 
 
 def _from_file(source: Path) -> JobHistory:
@@ -174,9 +174,9 @@ def _records(history: JobHistory, system: str, source: str, limit: int | None) -
     seen: Counter[str] = Counter()
     records = []
     for record in history_records(history, most=limit, system=system):
-        told = replace(record, source=source)
-        content = repr((told.job, told.observation))
+        with_source = replace(record, source=source)
+        content = repr((with_source.job, with_source.observation))
         seen[content] += 1
         digest = blake2s(f"{content}{seen[content]}".encode(errors="surrogatepass"), digest_size=12).hexdigest()
-        records.append(replace(told, id=f"job-{digest}"))
+        records.append(replace(with_source, id=f"job-{digest}"))
     return records

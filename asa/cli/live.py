@@ -41,7 +41,7 @@ class Display(Protocol):
         ...
 
     def noticed(self, notice: Notice) -> None:
-        """Show what is no event of the run, and yet to be told."""
+        """Show what is no event of the run, and yet worth reporting."""
         ...
 
     def due_s(self) -> float | None:

@@ -22,7 +22,7 @@ _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to be told."""
+    """Something that the user is to be told."""
 
     # `trouble` and `troubleover`; `held` and `released`; `reason`: why a job is pending has changed; `leftout`: stages
     # will not run, for how those that they follow ended

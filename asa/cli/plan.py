@@ -345,10 +345,10 @@ class _Shown:
         }
 
     def _job_as_dict(self, line: _Line) -> dict[str, Any]:
-        told = line.as_dict()
+        fields = line.as_dict()
         if not self.is_informed:
-            told |= dict.fromkeys(_OF_WAITS) | {"reason": _UNKNOWN}
-        return told
+            fields |= dict.fromkeys(_OF_WAITS) | {"reason": _UNKNOWN}
+        return fields
 
     def _candidate_as_dict(self, one: Candidate) -> dict[str, Any]:
         sketch = one.sketch
@@ -575,7 +575,7 @@ def _print_weighed(console: Console, weighed: Weighed) -> None:
     console.print(table)
     price = format_duration(weighed.price_s)
     _say(console, f"\nCosts: the whole plan's expected makespan, and {price} for each core-hour.\n", "dim")
-    for sentence in weighed.told():
+    for sentence in weighed.sentences():
         _wrap(console, f"- {sentence}", indent=2)
 
 

@@ -22,9 +22,9 @@ def print_plan(
     """Print each job as it would be sent, if the backend can tell, and last of all the plan."""
     previews = [_preview(backend, job.spec, place, plan) for job in jobs]
     if as_json:
-        told = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]
+        entries = [_as_dict(job, preview) for job, preview in zip(jobs, previews, strict=True)]
         head = {"workflow": plan.workflow, "strategy": plan.strategy, "backend": plan.backend}
-        print_document({**head, "jobs": told})
+        print_document({**head, "jobs": entries})
         return
     from rich.console import Console
 

@@ -190,7 +190,7 @@ def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What is told."""
+    """What `asa predict` answers."""
 
     job: QueuedJob
     forecast: WaitForecast

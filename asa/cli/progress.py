@@ -45,12 +45,12 @@ def with_progress(work: Callable[[Callable[[str, int, int], None]], _T], *, kept
         disable=not console.is_terminal,
     ) as progress:
         tasks: dict[str, Any] = {}
-        told_s = begun_s = time.monotonic()
+        printed_s = begun_s = time.monotonic()
 
         def on_progress(what: str, done: int, of: int) -> None:
-            nonlocal told_s
-            if not console.is_terminal and (now_s := time.monotonic()) >= told_s + _EVERY_S:
-                told_s = now_s
+            nonlocal printed_s
+            if not console.is_terminal and (now_s := time.monotonic()) >= printed_s + _EVERY_S:
+                printed_s = now_s
                 sys.stderr.write(f"{what}: {done} of {of}, after {format_duration(now_s - begun_s)}\n")
                 sys.stderr.flush()
             if what not in tasks:

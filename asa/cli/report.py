@@ -85,20 +85,20 @@ def report(
     Exit codes: 0 done, 1 the run's folder cannot be read, 2 the input cannot be used.
     """
     is_comparison = Path(run).is_file() or Path(run).suffix == ".json"
-    told = _of_comparison(Path(run)) if is_comparison else _of_run(open_run(runs, run))
+    subject = _of_comparison(Path(run)) if is_comparison else _of_run(open_run(runs, run))
     if out is None and trace is None and table is None:
-        out = Path(f"{told.name}.html")
-    check_page(out, told.name, option="--out", of=told.of)
+        out = Path(f"{subject.name}.html")
+    check_page(out, subject.name, option="--out", of=subject.of)
     if trace is not None:
-        write_to(trace, "--trace", lambda file: json.dump(told.trace_events(), file, indent=1))
+        write_to(trace, "--trace", lambda file: json.dump(subject.trace_events(), file, indent=1))
     if table is not None:
-        write_to(table, "--csv", lambda file: _write_rows(told.rows(), file))
+        write_to(table, "--csv", lambda file: _write_rows(subject.rows(), file))
     if out is not None:
-        write_page(out, told.name, told.page(), option="--out", of=told.of)
+        write_page(out, subject.name, subject.page(), option="--out", of=subject.of)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Subject:
     """What can be made of a run, or of a comparison; and which it is."""
 
     name: str
@@ -108,24 +108,26 @@ class _Told:
     page: Callable[[], Page]
 
 
-def _of_comparison(file: Path) -> _Told:
+def _of_comparison(file: Path) -> _Subject:
     from asa.studies.compare.kept import KeptComparison
 
     kept = KeptComparison.read(file)
-    return _Told(kept.name, kept.of, kept.trace_events, kept.rows, kept.page)
+    return _Subject(kept.name, kept.of, kept.trace_events, kept.rows, kept.page)
 
 
-def _of_run(folder: RunFolder) -> _Told:
+def _of_run(folder: RunFolder) -> _Subject:
     from asa.timeline import timeline
 
     state, records = read_state(folder)
     try:
-        told = timeline(records, state.workflow, age_accrues=state.capabilities.age_accrues)
+        run_timeline = timeline(records, state.workflow, age_accrues=state.capabilities.age_accrues)
     except ValueError:
         raise InputError(
             "nothing happened in this run yet", where=str(folder.path), hint="Wait until its client has begun."
         ) from None
-    return _Told(folder.path.name, str(folder.path), told.trace_events, told.rows, lambda: _page(folder))
+    return _Subject(
+        folder.path.name, str(folder.path), run_timeline.trace_events, run_timeline.rows, lambda: _page(folder)
+    )
 
 
 def _page(folder: RunFolder) -> Page:

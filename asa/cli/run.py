@@ -237,8 +237,8 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
     workflow = state.workflow
     once_more = workflow.with_followers(again)
     left = [name for name in workflow.order if name not in once_more and state.stages[name].phase.value != "done"]
-    told = [f"{', '.join(workflow.in_order(once_more))} once more"] if once_more else []
-    return f" with {' and '.join([*told, *([', '.join(left)] if left else [])])}"
+    phrases = [f"{', '.join(workflow.in_order(once_more))} once more"] if once_more else []
+    return f" with {' and '.join([*phrases, *([', '.join(left)] if left else [])])}"
 
 
 def _has_loose_ends(folder: RunFolder) -> bool:

@@ -21,7 +21,7 @@ _WIDE = 110
 _GAP = 2
 _REASON = 24
 _OLD_S = 600.0
-_TOLD = {"queued (dependency)", "cancelled", "timed out"}  # states that say as much as their reasons
+_SELF_EXPLAINING = {"queued (dependency)", "cancelled", "timed out"}  # states that say as much as their reasons
 _STYLES = {
     "running": "bold green",
     "done": "green",
@@ -97,7 +97,7 @@ def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
         noted = [
             s
             for s in shown
-            if (s.reason and s.state not in _TOLD)
+            if (s.reason and s.state not in _SELF_EXPLAINING)
             or s.expected_start_s is not None
             or s.planned_s is not None
             or s.put_off
@@ -143,8 +143,8 @@ def _cost(metrics: RunMetrics) -> str:
     if metrics.hits + metrics.misses + metrics.undecided:
         unknown = f", {metrics.undecided} of which nobody knows" if metrics.undecided else ""
         right = metrics.hits - metrics.too_short
-        told = f"{right} about right, {metrics.too_short} too short, {metrics.misses} too long"
-        lines.append(f"Predicted waits: {told}{unknown}.")
+        verdicts = f"{right} about right, {metrics.too_short} too short, {metrics.misses} too long"
+        lines.append(f"Predicted waits: {verdicts}{unknown}.")
     return "\n".join(lines)
 
 

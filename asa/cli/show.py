@@ -109,7 +109,7 @@ def _print(flow: Workflow, facts: dict[str, Any]) -> None:
             console.print(Text("Lines that a longer way makes needless are not drawn.", style="dim"))
         console.print()
     console.print(_table(flow, with_edges=drawing is None))
-    console.print(Text("\n" + "\n".join(_told(facts))))
+    console.print(Text("\n" + "\n".join(_summary_lines(facts))))
 
 
 def _table(flow: Workflow, *, with_edges: bool) -> Table:
@@ -165,7 +165,7 @@ def _runs(stage: Stage) -> str:
     return text if len(text) <= _WORDS else f"{text[: _WORDS - 1]}…"
 
 
-def _told(facts: dict[str, Any]) -> list[str]:
+def _summary_lines(facts: dict[str, Any]) -> list[str]:
     path = " → ".join(facts["critical_path"])
     lines = [f"Longest way: {format_duration(facts['critical_path_s'])}, {path}"]
     if facts["peak_cores"] is None:

@@ -80,10 +80,10 @@ class StageStanding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-ready data."""
-        told = asdict(self)
-        told["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
-        del told["forecast"]
-        return told
+        fields = asdict(self)
+        fields["forecast_s"] = list(self.forecast.quantiles_s) if self.forecast is not None else None
+        del fields["forecast"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,8 @@ def stand(
 
     `expected`: when it expects jobs to start, by their ids, where that is not in the jobs' statuses.
     """
-    told = list(records)
-    predicted, put_off = predictions(told), _put_off(told)
+    all_records = list(records)
+    predicted, put_off = predictions(all_records), _put_off(all_records)
     plans = {name: job for job in (state.planned if planned is None else planned) for name in job.stages}
     is_over = state.outcome is not None
     # where nobody looks, nothing is known of what happened since
@@ -242,8 +242,8 @@ def stand(
                 for name in state.workflow.order
             ],
         ),
-        begun_s=next((r.time_s for r in told if isinstance(r, RunStarted)), None),
-        ended_s=next((r.time_s for r in reversed(told) if isinstance(r, RunEnded)), None) if is_over else None,
+        begun_s=next((r.time_s for r in all_records if isinstance(r, RunStarted)), None),
+        ended_s=next((r.time_s for r in reversed(all_records) if isinstance(r, RunEnded)), None) if is_over else None,
         reason=state.reason,
         driver=driver,
         left="" if is_over or driver else folder.last_left(),
@@ -251,7 +251,7 @@ def stand(
         trouble=condition.trouble if condition and not is_over else "",
         remedy=remedy if not is_over else "",
         next_s=next_s if not is_over else None,
-        metrics=metrics_of(state, told),
+        metrics=metrics_of(state, all_records),
     )
 
 
@@ -341,7 +341,7 @@ def _stage(
     wait_s = None if was_before else _wait_s(state, job, now_s)
     is_pending, is_running = status.state is JobState.PENDING, words == "running"
     run_s = max((until_s if until_s is not None else now_s) - began_s, 0.0) if began_s is not None else None
-    told_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
+    announced_s = status.expected_start_s if status.expected_start_s is not None else expected.get(status.job_id)
     more = _more_cores(state, job, name) if words == _IN_ITS_TURN else ""
     lacks = plan if plan is not None and plan.joins and words == _IN_ITS_TURN else None
     return StageStanding(
@@ -360,7 +360,7 @@ def _stage(
         is_growing=(is_pending and wait_s is not None) or is_running,
         predicted_wait_s=forecast.wait_s if forecast is not None else None,
         forecast=forecast,
-        expected_start_s=told_s if is_pending else None,
+        expected_start_s=announced_s if is_pending else None,
         reason=more or _reason_with_job(view, status, words),
         given_up=job.giving_up,
         exit_code=0 if words == "done" and status.exit_code is not None else status.exit_code,
@@ -464,12 +464,12 @@ def _pending_words(state: RunState, job: Job) -> str:
 
 def _shared_words(job: Job, name: str) -> str:
     """Say how one of several stages stands whose job runs."""
-    told = {step.name: step for step in job.status.steps}
-    if not told:
+    by_name = {step.name: step for step in job.status.steps}
+    if not by_name:
         return "in a running job"
-    if name not in told:
+    if name not in by_name:
         return _IN_ITS_TURN
-    return "running" if told[name].end_s is None else "done"
+    return "running" if by_name[name].end_s is None else "done"
 
 
 def _step_start(job: Job, name: str) -> float | None:

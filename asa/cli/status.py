@@ -100,10 +100,10 @@ class _Row:
     def as_dict(self) -> dict[str, Any]:
         if self.run is None:
             return {"run": self.name, "state": "damaged", "trouble": self.trouble, "created_s": self.created_s}
-        told = self.run.as_dict()
+        fields = self.run.as_dict()
         stages = {"stages": len(self.run.stages), "stages_done": self.run.done}
         kept = ("run", "folder", "workflow", "strategy", "backend", "state", "reason", "driver", "created_s")
-        return {**{key: told[key] for key in kept}, **stages}
+        return {**{key: fields[key] for key in kept}, **stages}
 
 
 def runs(

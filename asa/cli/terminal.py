@@ -69,9 +69,9 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _is_size(name: str) -> bool:
-    told = os.environ.get(name, "")
+    value = os.environ.get(name, "")
     least = 1 if name == "LINES" else _MIN_WIDTH
-    return told.isascii() and told.isdecimal() and len(told) < 9 and least <= int(told) <= _MAX_WIDTH
+    return value.isascii() and value.isdecimal() and len(value) < 9 and least <= int(value) <= _MAX_WIDTH
 
 
 def _is_of_c() -> bool:

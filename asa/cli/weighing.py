@@ -64,7 +64,7 @@ class Weighed:
     impossible: tuple[str, ...]  # sentences on the ways that there are not
     is_bound: bool  # whether a budget or a deadline decided
 
-    def told(self) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         """Say in sentences why the chosen one was taken."""
         chosen, block = self.chosen, self.chosen.job.block
         mates = [name for name in block.stages if name != self.stage]
@@ -75,12 +75,12 @@ class Weighed:
             f"Chosen: {self.stage} {with_whom}, on {cores(block.cores)}{shrinks}, {_KEPT[chosen.kept]}. It is expected "
             f"to begin in {format_duration(chosen.start_s)}, {gap} what it follows has ended."
         )
-        told = set()
+        seen = set()
         for other in self.others:
             if other.way == chosen.way:
                 yield f"The same job, {_KEPT[other.kept]}: {self._versus(other)}"
-            elif other.way not in told:
-                told.add(other.way)
+            elif other.way not in seen:
+                seen.add(other.way)
                 yield f"{_upper(other.way)}, {_KEPT[other.kept]}: {self._versus(other)}"
         yield from self.impossible
 
@@ -110,7 +110,7 @@ class Weighed:
             "price_s_per_core_hour": self.price_s,
             "chosen": self.chosen.as_dict(),
             "others": [other.as_dict() for other in self.others],
-            "told": list(self.told()),
+            "told": list(self.sentences()),
         }
 
 

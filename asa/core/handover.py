@@ -46,8 +46,8 @@ class Held(Generic[_T]):
         finally:
             os.close(descriptor)
         _, *arrays, rest = (memoryview(mapped)[begin:end] for begin, end in self.spans)
-        told: _T = pickle.loads(rest, buffers=arrays)  # noqa: S301 - this program has written it
-        return told
+        loaded: _T = pickle.loads(rest, buffers=arrays)  # noqa: S301 - this program has written it
+        return loaded
 
 
 class Memory:

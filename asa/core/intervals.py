@@ -85,10 +85,10 @@ def pooled_interval(groups: Sequence[Sequence[float]], weights: Sequence[float] 
     >>> pooled_interval([[1.0, 3.0], [10.0, 10.0]]).mean
     6.0
     """
-    told = [[value for value in values if not math.isnan(value)] for values in groups]
+    known = [[value for value in values if not math.isnan(value)] for values in groups]
     kept = [
         (np.array(values), weight)
-        for values, weight in zip(told, weights or [1.0] * len(told), strict=True)
+        for values, weight in zip(known, weights or [1.0] * len(known), strict=True)
         if values and weight
     ]
     if not kept:
@@ -176,12 +176,12 @@ def beyond_chance(family: Sequence[Interval], *, ratios: bool = False) -> list[b
     """
     chances = [chance(_of_logs(found) if ratios else found) for found in family]
     known = sorted((value, place) for place, value in enumerate(chances) if not math.isnan(value))
-    told = [False] * len(chances)
+    significant = [False] * len(chances)
     for rank, (value, place) in enumerate(known):
         if value > (1 - LEVEL) / (len(known) - rank):
             break
-        told[place] = True
-    return told
+        significant[place] = True
+    return significant
 
 
 def _of_logs(ratio: Interval) -> Interval:

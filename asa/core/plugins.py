@@ -74,8 +74,8 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
     is_ours = point.dist is not None and point.dist.name == _OURS
     if is_ours and (node := _definition(point)) is not None:
         doc = ast.get_docstring(node) or ""
-        told = [*node.args.args, *node.args.kwonlyargs] if isinstance(node, ast.FunctionDef) else []
-        parameters = [one.arg for one in told]
+        arguments = [*node.args.args, *node.args.kwonlyargs] if isinstance(node, ast.FunctionDef) else []
+        parameters = [one.arg for one in arguments]
     else:
         made = load(group, name)
         doc = inspect.getdoc(made) or ""

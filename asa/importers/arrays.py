@@ -54,10 +54,10 @@ class Array:
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
         """What all elements are told of the array."""
-        told = {
+        values = {
             "COUNT": len(self.elements), "MIN": self.elements[0], "MAX": self.elements[-1], "STEP": self.step
         }  # fmt: skip
-        return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in told.items())
+        return tuple((f"SLURM_ARRAY_TASK_{name}", str(value)) for name, value in values.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def read_array(directive: Directive) -> Array:
         elements.update(range(first, last + 1, step))
     if not elements or not (at_once.isdigit() or not at_once):
         raise InputError(f"{directive} lists no elements", where=directive.where, hint="Write 0-19 or 0-19%4.")
-    told = re.search(r":(\d+)", listed)  # Slurm tells the first of several
+    step_match = re.search(r":(\d+)", listed)  # Slurm tells the first of several
     most = min(int(at_once or 0) or len(elements), len(elements))
-    return Array(tuple(sorted(elements)), most, int(told[1]) if told else 1)
+    return Array(tuple(sorted(elements)), most, int(step_match[1]) if step_match else 1)
 
 
 def apart_because(options: Sequence[str], text: str, needs: Needs) -> str:

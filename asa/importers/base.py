@@ -154,12 +154,12 @@ def as_toml(imported: Imported, folder: Path, write: Callable[[Workflow, Mapping
     scripts = {name: os.path.relpath(path, folder) for name, path in imported.scripts.items()}
     plain = write(imported.workflow, scripts)
     lines = plain.splitlines()
-    told = [f"# {line}".rstrip() for line in imported.header] + [""] if imported.header else []
+    annotated_lines = [f"# {line}".rstrip() for line in imported.header] + [""] if imported.header else []
     for number, line in enumerate(lines):
         if line.strip() == "[[stage]]" and number + 1 < len(lines):
             name = re.fullmatch(r"\s*name\s*=\s*\"([^\"]*)\"\s*", lines[number + 1])
-            told += [f"# {comment}" for comment in imported.comments.get(name[1] if name else "", ())]
-        told.append(line)
-    annotated = "\n".join(told) + "\n"
+            annotated_lines += [f"# {comment}" for comment in imported.comments.get(name[1] if name else "", ())]
+        annotated_lines.append(line)
+    annotated = "\n".join(annotated_lines) + "\n"
     # a line of a command may look like the beginning of a stage: a comment there would change it
     return annotated if read_toml(annotated) == read_toml(plain) else plain

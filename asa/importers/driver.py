@@ -185,8 +185,8 @@ class _Driver:
 
     def _assignment(self, name: str, value: str, *, adds: bool) -> None:
         jobs = self._jobs.get(name, ()) if adds else ()
-        told = (*_KIND.findall(value), *_OTHERS.findall(value))
-        kinds = (*(self._kinds.get(name, ()) if adds else ()), *told)
+        found = (*_KIND.findall(value), *_OTHERS.findall(value))
+        kinds = (*(self._kinds.get(name, ()) if adds else ()), *found)
         for reference in _VARIABLE.finditer(value):
             jobs += self._jobs.get(reference[1] or reference[2], ())
             kinds += self._kinds.get(reference[1] or reference[2], ())

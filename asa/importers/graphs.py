@@ -40,8 +40,8 @@ def read_dot(text: str) -> Drawing:
             for end in pair:
                 drawing.nodes.setdefault(end, {})
         elif (node := _NODE.fullmatch(line)) and node[1] not in _DEFAULTS:
-            told = {name: value.strip('"') for name, value in _ATTRIBUTE.findall(node[2])}
-            drawing.nodes[node[1].strip('"')] = told
+            attributes = {name: value.strip('"') for name, value in _ATTRIBUTE.findall(node[2])}
+            drawing.nodes[node[1].strip('"')] = attributes
     return drawing
 
 

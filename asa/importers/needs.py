@@ -63,8 +63,8 @@ def read_needs(given: Mapping[str, Directive], notes: Notes) -> Needs:
     cpus, cpu_options = _cpus_per_task(given, layout, notes)
     tasks = layout.tasks
     if layout.varies and "ntasks" not in given:
-        told = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
-        notes.add(told, given["nodes"].where)
+        note = f"of a number of nodes that may vary the least is taken: {layout.nodes}"
+        notes.add(note, given["nodes"].where)
     counted = set() if cpu_options else {"cpus-per-gpu", "mincpus"}
     is_widened = any(name in given for name in _WIDENING - counted)
     memory, memory_options = _memory(given, layout, tasks * cpus, is_widened=is_widened)
@@ -94,8 +94,8 @@ class _Layout:
         self._text = text_of(given, "nodes")
 
     def _tasks(self, given: Mapping[str, Directive]) -> int:
-        if told := _count(given, "ntasks"):
-            return told
+        if tasks := _count(given, "ntasks"):
+            return tasks
         if self.gpus and "ntasks-per-gpu" in given:
             return self.gpus * _count(given, "ntasks-per-gpu")
         if "gpus" in given and "gpus-per-task" in given:
@@ -176,8 +176,8 @@ def _cpus_per_task(given: Mapping[str, Directive], layout: _Layout, notes: Notes
         return (max(cpus, least), []) if layout.tasks == 1 or not least else (cpus, [str(given["mincpus"])])
     if layout.tasks == 1 and layout.gpus:
         return max(layout.gpus * _count(given, "cpus-per-gpu"), least), []
-    told = f"{given['cpus-per-gpu']}: Slurm gives cores by the number of GPUs, asa counts one a task"
-    notes.add(told, given["cpus-per-gpu"].where)
+    note = f"{given['cpus-per-gpu']}: Slurm gives cores by the number of GPUs, asa counts one a task"
+    notes.add(note, given["cpus-per-gpu"].where)
     return 1, [str(given[name]) for name in ("cpus-per-gpu", "mincpus") if name in given]
 
 

@@ -230,7 +230,11 @@ def _by_drawing(processes: Mapping[str, _Process], dag: Path, notes: Notes) -> d
 
 def _drawn(drawing: Drawing) -> dict[str, str]:
     """Tell which nodes are processes: they have a label, and in dot no shape of their own."""
-    return {node: told["label"] for node, told in drawing.nodes.items() if told.get("label") and "shape" not in told}
+    return {
+        node: attributes["label"]
+        for node, attributes in drawing.nodes.items()
+        if attributes.get("label") and "shape" not in attributes
+    }
 
 
 def _sources(graph: nx.DiGraph[str], node: str, processes: Mapping[str, str]) -> set[str]:
@@ -278,7 +282,7 @@ def _comments(process: _Process) -> list[str]:
     middle, high, most = (format_duration(quantile(runs, share)) for share in (0.5, 0.9, 1.0))
     cpus = max(task.cpus for task in process.tasks)
     counted = f"{len(runs)} tasks" if len(runs) > 1 else "1 task"
-    told = [f"{process.name}: {counted} of {cpus} CPUs; run times p50 {middle}, p90 {high}, longest {most}"]
+    lines = [f"{process.name}: {counted} of {cpus} CPUs; run times p50 {middle}, p90 {high}, longest {most}"]
     if any(shares):
-        told.append(f"CPU in use: p50 {quantile(shares, 0.5) / 100:.1f}, p90 {quantile(shares, 0.9) / 100:.1f} a task")
-    return told
+        lines.append(f"CPU in use: p50 {quantile(shares, 0.5) / 100:.1f}, p90 {quantile(shares, 0.9) / 100:.1f} a task")
+    return lines

@@ -87,8 +87,8 @@ def import_scripts(
     ]
     for script, before, group in zip(scripts, befores, made, strict=True):
         if before and script.when != "always" and any(stage.after for stage in group):
-            told = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
-            notes.add(f"--array: {told}", script.directives["array"].where)
+            note = "an element that fails keeps those behind it in its row from beginning until `asa resume --retry`"
+            notes.add(f"--array: {note}", script.directives["array"].where)
     return Imported(
         Workflow(name or _called(paths), stages),
         scripts=translator.paths,
@@ -226,10 +226,10 @@ class _Translator:
             sentence = "--export: a stage also has the variables of the shell that asa is started in"
             self._notes.add(sentence, given["export"].where)
         pairs = [word.partition("=") for word in words if "=" in word]
-        told = tuple((name, value) for name, _, value in pairs)
+        variables = tuple((name, value) for name, _, value in pairs)
         if text_of(given, "cpus-per-task") == "1":  # asa does not ask for one, and Slurm only tells what was asked for
-            return (("SLURM_CPUS_PER_TASK", "1"), *told)
-        return told
+            return (("SLURM_CPUS_PER_TASK", "1"), *variables)
+        return variables
 
     def _array(self, script: Script, stage: Stage, needs: Needs) -> list[Stage]:
         """Make the stages of an array, in rows: each stage follows the one before it in its row."""
@@ -271,13 +271,13 @@ class _Translator:
             made = "become tasks of one stage, side by side"
         else:
             made = f"become tasks of {len(parts)} stages, at most {most} in each"
-        told = f"--array: {count} elements {made}; each keeps its walltime, and what follows waits for all"
-        self._notes.add(told, directive.where)
+        note = f"--array: {count} elements {made}; each keeps its walltime, and what follows waits for all"
+        self._notes.add(note, directive.where)
         if array.at_once < count:
-            told = (
+            note = (
                 f"--array: %{array.at_once} is kept: no more elements run at once, for stages follow each other in rows"
             )
-            self._notes.add(told, directive.where)
+            self._notes.add(note, directive.where)
 
 
 def _options(given: Mapping[str, Directive], needs: Needs) -> tuple[str, ...]:

@@ -116,7 +116,9 @@ def import_snakemake(
 def _graph(path: Path) -> tuple[dict[str, _Rule], dict[str, set[str]]]:
     text = read_text(path)
     drawing = read_dot(text)
-    label = {node: re.split(r"\\n|\n", told.get("label", ""))[0].strip() for node, told in drawing.nodes.items()}
+    label = {
+        node: re.split(r"\\n|\n", attributes.get("label", ""))[0].strip() for node, attributes in drawing.nodes.items()
+    }
     if "digraph" not in text or not drawing.nodes or not all(label.values()):
         hint = "Make it with: snakemake --rulegraph >rules.dot"
         raise InputError("is no graph of rules in the dot language", where=str(path), hint=hint)
@@ -155,14 +157,14 @@ def _take_in_line(line: str, rule: _Rule, notes: Notes) -> None:
     if threads := _THREADS.fullmatch(line):
         rule.threads = max(rule.threads, int(threads[1]))
     elif resources := _RESOURCES.fullmatch(line):
-        told = dict(re.findall(r"(\w+)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
-        rule.memory_mib = max(rule.memory_mib, _mib(told.get("mem_mb", 0)))
-        rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(told.get("mem_mb_per_cpu", 0)))
-        rule.gpus = max(rule.gpus, *(math.ceil(float(told.get(name, 0))) for name in _GPUS))
+        amounts = dict(re.findall(r"(\w+)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
+        rule.memory_mib = max(rule.memory_mib, _mib(amounts.get("mem_mb", 0)))
+        rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(amounts.get("mem_mb_per_cpu", 0)))
+        rule.gpus = max(rule.gpus, *(math.ceil(float(amounts.get(name, 0))) for name in _GPUS))
         for name in re.findall(r"(\w+)=", resources[1]):
             if name not in _READ:
                 notes.add(f"the resource `{name}` is left out: say it in the stage's `options`, if the site needs it")
-        rule.minutes = max(rule.minutes, float(told.get("runtime", 0)))
+        rule.minutes = max(rule.minutes, float(amounts.get("runtime", 0)))
 
 
 def _mib(megabytes: str | float) -> int:
@@ -237,9 +239,9 @@ def _stage(
 def _comments(known: Sequence[_Rule], stage: Stage, *, is_counted: bool) -> list[str]:
     jobs = max(rule.jobs for rule in known)
     threads = max(rule.threads for rule in known)
-    told = [f"jobs: {jobs}" + (f", threads: {threads}" if threads else "")] if jobs > 1 or threads else []
+    lines = [f"jobs: {jobs}" + (f", threads: {threads}" if threads else "")] if jobs > 1 or threads else []
     if not is_counted and not stage.local:
-        told.append("cores: a placeholder; mend it")
+        lines.append("cores: a placeholder; mend it")
     if not any(rule.minutes for rule in known):
-        told.append("walltime: a placeholder; mend it")
-    return told
+        lines.append("walltime: a placeholder; mend it")
+    return lines

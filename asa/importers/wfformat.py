@@ -178,9 +178,9 @@ def _document(path: Path) -> _Node:
         raise InputError(f"cannot be understood: {error}", where=str(path), hint=hint) from error
     version = document.get("schemaVersion") if isinstance(document, dict) else None
     if version != _VERSION:
-        told = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
+        words = f"says schemaVersion {version!r}" if version else "says no schemaVersion"
         hint = f"WfFormat {_VERSION} is read; the package wfcommons writes it."
-        raise InputError(f"{told}, so it is no instance of WfFormat {_VERSION}", where=str(path), hint=hint)
+        raise InputError(f"{words}, so it is no instance of WfFormat {_VERSION}", where=str(path), hint=hint)
     return _Node(document, "", path)
 
 
@@ -459,8 +459,8 @@ def _payload(stage: Stage, notes: Notes) -> str:
         return stage.script
     if _TAKES_TEXT.fullmatch(program):
         return f"{shlex.join(words)} -c {shlex.quote(stage.script)}"
-    told = "scripts other than of shells and Python cannot be written as a command, so it has none there"
-    notes.add(told, f"stage {stage.name!r} ({program})")
+    note = "scripts other than of shells and Python cannot be written as a command, so it has none there"
+    notes.add(note, f"stage {stage.name!r} ({program})")
     return ""
 
 

@@ -178,7 +178,7 @@ class Desk(threading.Thread):
             left = self._jobs.left_behind()
             if not left:
                 return
-            trouble = trouble or self._jobs.trouble_told
+            trouble = trouble or self._jobs.last_trouble
             if (rest_s := ends_s - time.monotonic()) <= 0:
                 break
             time.sleep(min(_HURRY_S, rest_s))

@@ -126,7 +126,7 @@ class PoolJobs(Submitter):
         self._left -= done
         if self.backend.capabilities.accepts_late:
             self._late |= dict.fromkeys(done, now_s)
-        return self.trouble_told if self._left else ""
+        return self.last_trouble if self._left else ""
 
     # ------------------------------------------------------------------ at the end
 
@@ -157,7 +157,7 @@ class PoolJobs(Submitter):
         strays = [token for token, job in unwanted.items() if job.is_open]
         strays += [t for t in self._doubtful if t not in strays and not self._has_sent(t) and self.may_turn_up(t)]
         return [
-            *(f"job {job_id}" for job_id in live if self.told_s(job_id) is None),
+            *(f"job {job_id}" for job_id in live if self.cancelled_s(job_id) is None),
             *(f"another job with the token {token}" for token in self._doubles),
             *(f"what was sent with the token {token}, if it was accepted" for token in strays),
             *(f"what an earlier pool has sent with the token {token}" for token in sorted(self._left)),

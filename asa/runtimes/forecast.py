@@ -206,9 +206,9 @@ def _power(x: _Floats, y: _Floats) -> tuple[float, float]:
     # a robust measure of the scatter, with the usual spread for as long as there are few
     scatter = (1.4826 * float(np.median(np.abs(rest)))) ** 2
     variance = (_USUAL_WEIGHT * _USUAL_SPREAD**2 + len(x) * scatter) / (_USUAL_WEIGHT + len(x))
-    told = float(np.sum((x - x.mean()) ** 2)) / variance
-    mean = (told * slope + before * 1.0) / (told + before)
-    return min(max(mean, 0.0), _MAX_POWER), 1.0 / math.sqrt(told + before)
+    precision = float(np.sum((x - x.mean()) ** 2)) / variance
+    mean = (precision * slope + before * 1.0) / (precision + before)
+    return min(max(mean, 0.0), _MAX_POWER), 1.0 / math.sqrt(precision + before)
 
 
 def _median(values: _Floats, weights: _Floats) -> float:

@@ -164,8 +164,8 @@ class RunTimes:
         """
         known = self._known()
         fresh: dict[str, RunTime] = {}
-        for told in times:
-            run = told if told.id else replace(told, id=secrets.token_hex(8))
+        for given in times:
+            run = given if given.id else replace(given, id=secrets.token_hex(8))
             if _trace(run.id) in self._forgotten:
                 continue
             before = fresh.get(run.id) or known.get(run.id)

@@ -137,14 +137,14 @@ class _Telling:
                 for name in anew:
                     self._spent_s.pop(name, None)
             case StageEnded(stages=[name], job_id=job_id, time_s=time_s):
-                if self._is_told(name, job_id):
+                if self._has_own_times(name, job_id):
                     self._ended_well(name, job_id, time_s - self._began_s.get((name, job_id), time_s), time_s)
             case Ended(state=state, job_id=job_id) if state is not JobState.COMPLETED:
                 self._ended_badly(record)
             case _:
                 pass
 
-    def _is_told(self, name: str, job_id: str) -> bool:
+    def _has_own_times(self, name: str, job_id: str) -> bool:
         """Whether a stage's own times are known: of one in a shared job they may be its expected ones."""
         status = self._jobs.get(job_id)
         return job_id in self._cores or any(step.name == name for step in (status.steps if status is not None else ()))

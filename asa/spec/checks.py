@@ -92,7 +92,7 @@ class _Checks:
         self._reading = reading
         self._flow = workflow
         self._folder = folder
-        self._told: set[Location] = set()
+        self._reported: set[Location] = set()
         self._before: dict[str, set[str]] = {}  # by stage, all that have ended when it begins
         for name in workflow.order:
             after = workflow.stages[name].after
@@ -175,7 +175,7 @@ class _Checks:
 
     def _check_programs(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         hidden: dict[str, str] = {}
-        told: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
+        reported: set[tuple[str, str]] = set()  # once a stage, however many tasks it has
         for text, found in read:
             sets_path = any(name == "PATH" for name, _ in text.stage.environment)
             hides = found.hides or ("PATH=" if sets_path else "")
@@ -183,12 +183,12 @@ class _Checks:
                 hidden.setdefault(text.stage.name, hides)
             for program in found.programs:
                 key = text.stage.name, program.name
-                if key not in told and program.name not in BUILTINS | found.functions:
-                    told.add(key)
+                if key not in reported and program.name not in BUILTINS | found.functions:
+                    reported.add(key)
                     self._check_program(text, program, found, is_hidden=bool(hides))
                 key = text.stage.name, program.file
-                if program.file and key not in told:
-                    told.add(key)
+                if program.file and key not in reported:
+                    reported.add(key)
                     self._check_file_of_program(text, program, found)
         if hidden:
             ways = ", ".join(dict.fromkeys(hidden.values()))
@@ -260,15 +260,15 @@ class _Checks:
 
     def _check_forms(self, read: Iterable[tuple[_Text, ShellText]]) -> None:
         """Tell of what bash knows and the shell that reads it does not, once a stage."""
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         for text, found in read:
             words = {p.name: p.line for p in reversed(found.programs) if p.name in BUILTINS - found.functions}
             forms = words | found.forms
             shell = shutil.which(text.shell) if forms and text.shell != "bash" else None
             for form, line in forms.items():
                 key = text.stage.name, form
-                if shell is not None and key not in told and not _knows(shell, form):
-                    told.add(key)
+                if shell is not None and key not in reported and not _knows(shell, form):
+                    reported.add(key)
                     at = text.first_line + (line if text.is_on_lines else 0)
                     message = f"stage {text.stage.name!r}: {text.shell} runs this, and does not know {form} here"
                     self._reading.problems.append(Problem(text.file, at, "warning", message, _TO_BASH))
@@ -372,8 +372,8 @@ class _Checks:
         return own if self._reading.places.has(own) else ("defaults", "environment", name)
 
     def _add_at(self, location: Location, stage: Stage, message: str, hint: str) -> None:
-        if location not in self._told:  # in the defaults it stands once for all stages
-            self._told.add(location)
+        if location not in self._reported:  # in the defaults it stands once for all stages
+            self._reported.add(location)
             self._reading.add(location, f"stage {stage.name!r}: {message}", hint, "warning")
 
     # ---------------------------------------------------------------------- what is meant for Slurm

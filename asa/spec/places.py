@@ -43,7 +43,7 @@ class Places:
         self._breaks = [match.end() for match in re.finditer("\n", text)]
         self._lines: dict[Location, int] = {}
         self._counts: dict[Location, int] = {}
-        with contextlib.suppress(RecursionError):  # too many brackets, which is told elsewhere
+        with contextlib.suppress(RecursionError):  # too many brackets, which is reported elsewhere
             self._scan()
 
     def line(self, location: Location) -> int:
@@ -167,5 +167,5 @@ def _unescaped(quoted: str) -> str:
     """Read a key in double quotes."""
     try:
         return str(read_toml(f"key = {quoted}")["key"])
-    except ValueError:  # which is told elsewhere
+    except ValueError:  # which is reported elsewhere
         return quoted[1:-1]

@@ -1,4 +1,4 @@
-"""Reading workflow files: parameters put in, defaults taken over, all checked, every mistake told with its line."""
+"""Reading workflow files: parameters put in, defaults taken over, all checked, every mistake reported with its line."""
 
 from __future__ import annotations
 
@@ -387,11 +387,11 @@ def _tell(
         location = each["loc"]
         if location[0] == "stage" and len(location) > 1 and isinstance(location[1], int):
             bad.add(location[1])
-        if location in meant or location[:3] in taken or location[:4] in taken:  # told where it stands
+        if location in meant or location[:3] in taken or location[:4] in taken:  # reported where it stands
             continue
-        if isinstance(each["input"], str) and PLACEHOLDER.search(each["input"]):  # told: no such parameter
+        if isinstance(each["input"], str) and PLACEHOLDER.search(each["input"]):  # reported: no such parameter
             continue
-        if location[0] == "parameters":  # told already, unless its name is wrong
+        if location[0] == "parameters":  # reported already, unless its name is wrong
             if location[-1] == "[key]":
                 name = str(location[1])
                 reading.add(("parameters", name), f"{name!r} is no name of a parameter", "Letters, digits and '_'.")
@@ -448,7 +448,7 @@ def _where(error: WorkflowError, number: int, reading: Reading) -> Location:
 
 
 def _script_of(reading: Reading, spec: StageSpec, here: Location) -> str | None:
-    """Read a stage's script; None if that cannot be, which is told."""
+    """Read a stage's script; None if that cannot be, which is reported."""
     if spec.script is None:
         return ""
     given = str(spec.script)
@@ -511,7 +511,7 @@ def _edges(reading: Reading, stages: list[Any], names: Mapping[str, int]) -> Ite
             continue
         for index, before in enumerate(befores):
             if not isinstance(before, str):
-                continue  # told by the model
+                continue  # reported by the model
             if before in names:
                 yield before, name
             else:

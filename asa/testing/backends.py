@@ -229,10 +229,12 @@ def _runs_steps(backend: Backend, run_s: float) -> None:
     steps = (Step("one", f"sleep {run_s / 2}"), Step("two", f"sleep {run_s / 2}"))
     status = _until(backend, backend.submit(_spec(run_s, command="", steps=steps)), _ended)
     assert status.state is JobState.COMPLETED, "a job of several steps completes when all have"
-    told = status.steps
-    assert [step.name for step in told] in ([], ["one", "two"]), f"its steps are told in order, if at all: {told}"
-    times = [time for step in told for time in (step.start_s, step.end_s) if time is not None]
-    assert times == sorted(times), f"they ran one after the other: {told}"
+    reported = status.steps
+    assert [step.name for step in reported] in ([], ["one", "two"]), (
+        f"its steps are told in order, if at all: {reported}"
+    )
+    times = [time for step in reported for time in (step.start_s, step.end_s) if time is not None]
+    assert times == sorted(times), f"they ran one after the other: {reported}"
     broken = (Step("one", "exit 5"), Step("two", "sleep 0"))
     status = _until(backend, backend.submit(_spec(run_s, command="", steps=broken, exit_code=5)), _ended)
     assert (status.state, status.exit_code) == (JobState.FAILED, 5), "a step that fails ends the job"

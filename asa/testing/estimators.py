@@ -114,7 +114,7 @@ class _Play:
         return other
 
     def through(self, events: Iterable[tuple[float, bool, int]], *, asking: int = 1) -> list[WaitForecast]:
-        told = []
+        forecasts = []
         for time, started, place in events:
             if started:
                 ticket = self.tickets.pop(place)
@@ -124,10 +124,10 @@ class _Play:
             job = _job(place, time)
             for other in range(asking - 1):
                 self.estimator.predict(_job(place + other, time))
-            told.append(_sane(self.estimator.predict(job), f"job {place} of a small trace"))
+            forecasts.append(_sane(self.estimator.predict(job), f"job {place} of a small trace"))
             # every fifth was submitted by somebody else: nobody had asked
-            self.tickets[place] = self.estimator.submitted(job, told[-1] if place % 5 else None)
-        return told
+            self.tickets[place] = self.estimator.submitted(job, forecasts[-1] if place % 5 else None)
+        return forecasts
 
 
 def _says_something_at_first(estimator: WaitEstimator) -> None:

@@ -65,12 +65,12 @@ def _believes_a_distribution(estimator: WaitLearner) -> None:
 
 
 def _predictions(estimator: WaitLearner) -> list[float]:
-    told = []
+    waits_s = []
     for wait in _WAITS:
         prediction = estimator.predict()
-        told.append(prediction.wait_s)
+        waits_s.append(prediction.wait_s)
         estimator.observe(wait, prediction)
-    return told
+    return waits_s
 
 
 def _is_its_seed(make: Callable[[int], WaitLearner]) -> None:

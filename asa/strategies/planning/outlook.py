@@ -373,7 +373,7 @@ def _start(view: RunView, first: StageView, block: Block, ready: Samples, waits:
             return ready + samples(usual)
         return aged(ready, samples(usual), samples(usual, waited_s))
     if first.keep is Keep.DEPENDENCY and not view.capabilities.age_accrues:
-        waited_s = 0.0  # since when it queues is not told: at most, since what it follows ended
+        waited_s = 0.0  # since when it queues is not known: at most, since what it follows ended
     return np.maximum(ready, samples(usual, waited_s))
 
 
