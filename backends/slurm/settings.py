@@ -129,7 +129,9 @@ class SlurmSettings(BaseModel):
     @classmethod
     def _renamed(cls, values: Any) -> Any:
         """Read settings as sites have them that were written for earlier versions."""
-        return {_RENAMED.get(name, name): value for name, value in values.items()} if isinstance(values, dict) else values
+        return (
+            {_RENAMED.get(name, name): value for name, value in values.items()} if isinstance(values, dict) else values
+        )
 
     @property
     def longest_poll_s(self) -> float:
