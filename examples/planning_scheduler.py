@@ -52,7 +52,7 @@ def main() -> None:
             plan.begin(job.id, now=HOUR)
         print("Everybody is told his start:")
         show(plan, HOUR)
-        print(*why(plan, "bobs2", now=HOUR).told(), sep="\n", end="\n\n")
+        print(*why(plan, "bobs2", now=HOUR).sentences(), sep="\n", end="\n\n")
 
         plan.end("wide", now=2 * HOUR)
         moved = plan.backfill(now=2 * HOUR)

@@ -201,18 +201,18 @@ class _Search:
         usage[0] = problem.start
         points, sets = np.empty(MAX_SOLUTIONS * goals, dtype=np.int64), np.full(MAX_SOLUTIONS, _NOT_FOUND)
         points[: known.size] = known.ravel()
-        told = np.empty(2, dtype=np.int64)
+        outcome = np.empty(2, dtype=np.int64)
         lengths = (first + 1, first + 1, width, width, goals, goals, slots * width)
         many = k.search(
             flat, width, limited, kinds, losses, jobs, limits, *self._needs, goal_parts, goals,
             seen(self._is_goal.astype(np.int64)), free, steps, *self._bounds, first, *self._tree, seen(usage.ravel()),
             *(seen(np.empty(n, dtype=np.int64)) for n in lengths), seen(np.full(slots, -1)), slots,
-            seen(points), seen(sets), len(known), MAX_SOLUTIONS, max_work - self.work, seen(told),
+            seen(points), seen(sets), len(known), MAX_SOLUTIONS, max_work - self.work, seen(outcome),
         )  # fmt: skip
-        self.work += int(told[0])
+        self.work += int(outcome[0])
         found = sets[:many][sets[:many] != _NOT_FOUND]
         picked = (found[:, None] >> np.arange(jobs)[::-1] & 1).astype(np.bool_)
-        return problem.front(picked, "exact", is_exact=not told[1], work=self.work)
+        return problem.front(picked, "exact", is_exact=not outcome[1], work=self.work)
 
 
 def _densest(what: Integers, per: Integers) -> Integers:

@@ -348,14 +348,14 @@ def search(
     table: Any, table_size: int, corner: Any,
     usage: Any, chosen: Any, stage: Any, least: Any, most: Any, values: Any, bars: Any,
     seen: Any, seen_at: Any, seen_size: int,
-    points: Any, sets: Any, count: int, max_points: int, max_work: int, told: Any,
+    points: Any, sets: Any, count: int, max_points: int, max_work: int, outcome: Any,
 ) -> int:  # fmt: skip
     """Find the front: decide on the first jobs one after another, and look the others up in the tree.
 
     A job is first taken, then left, so that sets come in order, nearest the front first. A branch is left if a point of
     the front is as good as all that it might reach, or if an earlier branch used the same and could do as well.
     `usage` begins with what is used already. If there is a table to find labels in, only a set that uses as much as the
-    corner is looked for. Returns how many points there are; `told` gets the work, and why the
+    corner is looked for. Returns how many points there are; `outcome` gets the work, and why the
     search stopped, or 0.
     """
     work, depth = 0, 0
@@ -364,13 +364,13 @@ def search(
         has_spill = has_spill or (goal_parts[g] >= losses and kinds > 1)
     stage[0] = 0
     chosen[0] = 0
-    told[1] = 0
+    outcome[1] = 0
     while depth >= 0:
         at = depth * width
         if stage[depth] == 0:
             work += _STEP
             if work > max_work:
-                told[1] = OUT_OF_WORK
+                outcome[1] = OUT_OF_WORK
                 break
             if depth == first and table_size:
                 work += _FIND
@@ -390,7 +390,7 @@ def search(
                     points, sets, count, max_points, work, max_work,
                 )  # fmt: skip
                 if count < 0 or work > max_work:
-                    told[1] = FULL if count < 0 else OUT_OF_WORK
+                    outcome[1] = FULL if count < 0 else OUT_OF_WORK
                     count = -1 - count if count < 0 else count
                     break
                 depth -= 1
@@ -451,7 +451,7 @@ def search(
                 stage[depth] = 0
         else:
             depth -= 1
-    told[0] = work
+    outcome[0] = work
     return count
 
 

@@ -57,11 +57,11 @@ class Queue:
     @property
     def notes(self) -> tuple[str, ...]:
         """Say that logs do not tell who asks for burst buffer."""
-        told = (
+        note = (
             f"made up, as logs do not tell: a burst buffer of {self.gb_per_core:,} GB a core, for which "
             f"{100 * self.share:g} % of the jobs ask in proportion to their cores"
         )
-        return (told,)
+        return (note,)
 
     def _asked(self, table: JobTable, whole_gb: int) -> Integers:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))

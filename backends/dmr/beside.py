@@ -44,9 +44,9 @@ class JobManager:
         site = self._backend.capabilities
         return isinstance(self._backend, Adjustable) and site.shrink_by > 0 and site.shrinks_from_outside
 
-    def reply(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the program; see `desk.Clerk`."""
-        request = Request.heard(told)
+        request = Request.heard(message)
         with self._lock:
             if request.job != self._job_id or request.processes > self._held:
                 why = f"job {self._job_id} has {self._held} processes, not job {request.job} {request.processes}"
@@ -55,7 +55,7 @@ class JobManager:
                 self._give_back(request.processes)
             return self._answer(request).told()
 
-    def unheard(self, told: Mapping[str, Any]) -> None:
+    def unheard(self, message: Mapping[str, Any]) -> None:
         """Take nothing back, as nothing is done before the program acknowledges; see `desk.Clerk`."""
 
     def _answer(self, request: Request) -> Reply:

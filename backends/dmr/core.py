@@ -32,7 +32,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, InPython, Told
+from asa.backends.simulated.cores.base import Fate, InPython, News
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
@@ -128,7 +128,7 @@ class DmrCore(InPython):
         rows = len(table)
         self.capacity, self.table, self.now, self.free = capacity, table, now, capacity
         self.ended: list[int] = []
-        self.told: list[Told] = []
+        self.news: list[News] = []
         self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self.end: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self._jobs, self._costs = jobs, costs or Costs()
@@ -328,7 +328,7 @@ class DmrCore(InPython):
         self._held[job] = size
         if job >= len(self._submits):
             insort(self._releases, (self.now + lasts, job))
-            self.told.append(Told(job, Fate.STARTED))
+            self.news.append(News(job, Fate.STARTED))
             return
         if (run := self._stopped.pop(job, None)) is not None:
             run.since = self.now + self._read_s(run)
@@ -601,7 +601,7 @@ class DmrCore(InPython):
 
 
 _LISTS = (
-    "ended", "told", "start", "end", "_clients", "_queue", "_options", "_held", "_releases", "_ends", "_resizers",
+    "ended", "news", "start", "end", "_clients", "_queue", "_options", "_held", "_releases", "_ends", "_resizers",
     "_events", "_leaving", "_answered", "_dormant", "_spans",
 )  # fmt: skip
 

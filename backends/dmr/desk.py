@@ -28,11 +28,11 @@ _PROBE_S = 1.0
 class Clerk(Protocol):
     """Who answers."""
 
-    def reply(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+    def reply(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer what was said. It may take its time."""
         ...
 
-    def unheard(self, told: Mapping[str, Any]) -> None:
+    def unheard(self, message: Mapping[str, Any]) -> None:
         """Take back what was answered: nobody was there any more to hear it."""
         ...
 
@@ -100,13 +100,13 @@ class _Visit(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Hear one line, and answer it with one."""
         try:
-            told = read_json(self.rfile.readline(MAX_BYTES))
-            if not isinstance(told, dict):
+            message = read_json(self.rfile.readline(MAX_BYTES))
+            if not isinstance(message, dict):
                 return
-            answer = json.dumps(self.server.clerk.reply(told)).encode()
+            answer = json.dumps(self.server.clerk.reply(message)).encode()
         except (OSError, ValueError):  # it went, or cannot be understood
             return
         try:
             self.wfile.write(answer + b"\n")
         except OSError:
-            self.server.clerk.unheard(told)
+            self.server.clerk.unheard(message)

@@ -210,11 +210,11 @@ class LocalManager:
 
     # ------------------------------------------------------------------ programs
 
-    def reply(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def reply(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a program, or who submits a job; see `Clerk`."""
-        if told.get("what") == "submit":
-            return self._take_in(told)
-        request = Request.heard(told)
+        if message.get("what") == "submit":
+            return self._take_in(message)
+        request = Request.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is None:
@@ -238,24 +238,24 @@ class LocalManager:
             return replace(granted, why=granted.why or answer.why)
         return answer
 
-    def unheard(self, told: Mapping[str, Any]) -> None:
+    def unheard(self, message: Mapping[str, Any]) -> None:
         """Take back what a program did not hear; see `Clerk`."""
-        if told.get("what") == "submit":
+        if message.get("what") == "submit":
             return  # the job was wanted, whoever has gone
-        request = Request.heard(told)
+        request = Request.heard(message)
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is not None and request.processes <= self._held(running):
                 self._settle(running, request.processes)
 
-    def _take_in(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _take_in(self, submission: Mapping[str, Any]) -> dict[str, Any]:
         try:
             number = self.submit(
-                told["command"],
-                told["nodes"],
-                name=told["name"],
-                environment=told["environment"],
-                folder=Path(told["folder"]),
+                submission["command"],
+                submission["nodes"],
+                name=submission["name"],
+                environment=submission["environment"],
+                folder=Path(submission["folder"]),
             )
         except InputError as error:
             return {"error": error.message, "where": error.where, "hint": error.hint}

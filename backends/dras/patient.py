@@ -36,9 +36,9 @@ class Pupil(Judge, Protocol):
 class Oldest:
     """A judge that takes the oldest."""
 
-    def choose(self, told: Floats) -> int:
+    def choose(self, rows: Floats) -> int:
         """Choose the first."""
-        del told
+        del rows
         return 0
 
 

@@ -1,8 +1,8 @@
 """A network that ranks waiting jobs by what they are, not by where they stand, for machines of any size.
 
 The paper's network has a fixed place for each job of the window and each node of the machine, and so has to learn every
-situation once for each order in which it can come, on one machine. Here a job is told as a few numbers that mean the
-same on every machine, all jobs are judged with the same weights, and each sees the mean of the others. So a few
+situation once for each order in which it can come, on one machine. Here a job is described by a few numbers that mean
+the same on every machine, all jobs are judged with the same weights, and each sees the mean of the others. So a few
 thousand parameters do, for any number of nodes and jobs.
 
 What it has learned is added to what it begins with, a rank by size and request: a job that is half as long, or of a
@@ -46,7 +46,7 @@ COLUMNS: Final = (
     "share of the offered jobs that fit",
     "share of the nodes that are free within an hour",
 )
-"""What a job is told as. Where there is no hole, what is said of it is 0."""
+"""What a job is described by. Where there is no hole, what is said of it is 0."""
 HIDDEN: Final = 32
 """Neurons of each layer, if not said otherwise."""
 
@@ -69,7 +69,7 @@ class Outlook:
 class Judge(Protocol):
     """What chooses by numbers."""
 
-    def choose(self, told: Floats) -> int:
+    def choose(self, rows: Floats) -> int:
         """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
         ...
 
@@ -84,35 +84,35 @@ def tell(view: QueueView, jobs: Integers, outlook: Outlook) -> Floats:
     fits = size <= free
     work = size * request
     many = len(jobs)
-    told = np.zeros((many, len(COLUMNS)), dtype=np.float32)
+    rows = np.zeros((many, len(COLUMNS)), dtype=np.float32)
     share = size / nodes
-    told[:, 0] = share
-    told[:, 1] = 0.2 * np.log(share) + 1.0
-    told[:, 2] = 0.25 * np.log(request / _HOUR)
-    told[:, 3] = 0.25 * np.log1p(wait / _HOUR)
-    told[:, 4] = 0.25 * np.log1p(wait / request)
-    told[:, 5] = np.minimum(wait / max(outlook.bound_s, _HOUR), 2.0)
-    told[:, 6] = fits
-    told[:, 7] = np.where(fits, size / max(free, 1), 0.0)
+    rows[:, 0] = share
+    rows[:, 1] = 0.2 * np.log(share) + 1.0
+    rows[:, 2] = 0.25 * np.log(request / _HOUR)
+    rows[:, 3] = 0.25 * np.log1p(wait / _HOUR)
+    rows[:, 4] = 0.25 * np.log1p(wait / request)
+    rows[:, 5] = np.minimum(wait / max(outlook.bound_s, _HOUR), 2.0)
+    rows[:, 6] = fits
+    rows[:, 7] = np.where(fits, size / max(free, 1), 0.0)
     if len(running):
         at = np.minimum(np.searchsorted(free + np.cumsum(held), size), len(running) - 1)
-        told[:, 8] = np.where(fits, 0.0, 0.25 * np.log1p(left[at] / _HOUR))
-        told[:, 21] = min(int(held @ (left <= _HOUR)), nodes) / nodes
-    told[:, 9] = 0.2 * np.log(work / (nodes * _HOUR) + 1e-4) + 1.0
+        rows[:, 8] = np.where(fits, 0.0, 0.25 * np.log1p(left[at] / _HOUR))
+        rows[:, 21] = min(int(held @ (left <= _HOUR)), nodes) / nodes
+    rows[:, 9] = 0.2 * np.log(work / (nodes * _HOUR) + 1e-4) + 1.0
     if outlook.hole is not None:
         gap = max(outlook.hole.begin - now, 1)
-        told[:, 10] = 1.0
-        told[:, 11] = request <= gap
-        told[:, 12] = np.minimum(request / (3.0 * gap), 1.0)
-        told[:, 13] = size <= outlook.hole.spare
-        told[:, 14] = 0.25 * np.log1p(gap / _HOUR)
-    told[:, 15] = free / nodes
-    told[:, 16] = np.log1p(outlook.queued) / 6.0
-    told[:, 17] = np.log1p(outlook.backlog_s / _HOUR) / 6.0
-    told[:, 18] = np.searchsorted(np.sort(request), request) / many
-    told[:, 19] = np.searchsorted(np.sort(work), work) / many
-    told[:, 20] = np.count_nonzero(fits) / many
-    return told
+        rows[:, 10] = 1.0
+        rows[:, 11] = request <= gap
+        rows[:, 12] = np.minimum(request / (3.0 * gap), 1.0)
+        rows[:, 13] = size <= outlook.hole.spare
+        rows[:, 14] = 0.25 * np.log1p(gap / _HOUR)
+    rows[:, 15] = free / nodes
+    rows[:, 16] = np.log1p(outlook.queued) / 6.0
+    rows[:, 17] = np.log1p(outlook.backlog_s / _HOUR) / 6.0
+    rows[:, 18] = np.searchsorted(np.sort(request), request) / many
+    rows[:, 19] = np.searchsorted(np.sort(work), work) / many
+    rows[:, 20] = np.count_nonzero(fits) / many
+    return rows
 
 
 def rank_arrays(hidden: int = HIDDEN) -> dict[str, tuple[int, ...]]:
@@ -148,11 +148,11 @@ def first_ranks(rng: np.random.Generator, hidden: int = HIDDEN) -> dict[str, Flo
     return parameters
 
 
-def rank(parameters: Mapping[str, Floats], told: Floats) -> Floats:
+def rank(parameters: Mapping[str, Floats], rows: Floats) -> Floats:
     """Rank jobs, the highest first: logarithms of how likely each is to be chosen while learning, up to a constant."""
-    seen = np.tanh(told @ parameters["job"] + parameters["job_bias"])
+    seen = np.tanh(rows @ parameters["job"] + parameters["job_bias"])
     around = seen.mean(axis=0) @ parameters["others"] + parameters["mixed_bias"]
-    ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + told @ parameters["straight"]
+    ranks: Floats = np.tanh(seen @ parameters["own"] + around) @ parameters["rank"] + rows @ parameters["straight"]
     return ranks[:, 0]
 
 
@@ -162,9 +162,9 @@ class RankJudge:
     def __init__(self, parameters: Mapping[str, Floats]) -> None:
         self._parameters = {name: array.copy() for name, array in parameters.items()}
 
-    def choose(self, told: Floats) -> int:
+    def choose(self, rows: Floats) -> int:
         """Choose one of some jobs, each a row of `COLUMNS`: say its place among them."""
-        return int(rank(self._parameters, told).argmax())
+        return int(rank(self._parameters, rows).argmax())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RankJudge:
         """Share what does not change."""

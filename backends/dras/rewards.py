@@ -3,8 +3,9 @@
 The agent selects one job at a time, and is rewarded for each: the paper's means over the jobs selected are of one job.
 Every job is selected once, so that the rewards of all schedules of a load have equally many terms.
 
-What users want is told otherwise, as what waiting costs while it lasts (`Cost`). A reward for a selection comes when a
-job has waited; a cost comes at the time, to whoever keeps the job waiting. A reward can be told as a cost (`Forgone`).
+What users want is expressed otherwise, as what waiting costs while it lasts (`Cost`). A reward for a selection comes
+when a job has waited; a cost comes at the time, to whoever keeps the job waiting. A reward can be expressed as a cost
+(`Forgone`).
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 A job is four numbers: its nodes as a share of the machine, the time it asks for, 1 or 0 for whether its quality of
 service is above 0, and the time that it has waited. A node is two: 1 or 0 for whether it is free, and the time until it
-is expected to be. A time t is told as t / (t + a), with a scale a of some hours: from 0 to 1, in order, and alike for
+is expected to be. A time t is given as t / (t + a), with a scale a of some hours: from 0 to 1, in order, and alike for
 all three, so that they can be compared; days still differ, and nothing is too long. Nodes that are away are not free,
-and told as if for as long as the scale.
+and given as if for as long as the scale.
 
-Nodes are told in a fixed order: those that are free, then the others by the time at which they are expected to be, then
-those that are away. The engine gives out nodes by count, and so does the agent: nothing that can happen depends on
+Nodes are given in a fixed order: those that are free, then the others by the time at which they are expected to be,
+then those that are away. The engine gives out nodes by count, and so does the agent: nothing that can happen depends on
 which node is which. To tell them apart would show the network one situation in as many guises as nodes have orders,
 each of which it had to learn. In this order the n-th row says when n nodes will be free, which is what a job of n nodes
 has to know. It also is made from the running jobs alone, in the order in which the engine keeps them, so that nothing
@@ -43,12 +43,12 @@ class State:
     def rows(self, jobs: int, *, only: int | None = None) -> NDArray[np.float32]:
         """Write it as the network's input: so many jobs, of which those that are missing are 0, then all nodes.
 
-        `only`: the place of the one job that is told; the first ones if not given.
+        `only`: the place of the one job that is described; the first ones if not given.
         """
-        told = self.jobs if only is None else self.jobs[only : only + 1]
+        shown = self.jobs if only is None else self.jobs[only : only + 1]
         nodes = int(self.edges[-1])
         rows = np.zeros((2 * jobs + nodes, 2), dtype=np.float32)
-        rows[: 2 * len(told)] = told.reshape(-1, 2)
+        rows[: 2 * len(shown)] = shown.reshape(-1, 2)
         rows[2 * jobs :] = np.repeat(self.groups, np.diff(self.edges), axis=0)
         return rows
 
@@ -71,11 +71,11 @@ class Encoder:
         if not self._fits:
             self._check(int(view.capacity[0]))
         now, running = view.now, view.running
-        told = np.empty((len(jobs), 4), dtype=np.float32)
-        told[:, 0] = view.demand[jobs, 0] / self.nodes
-        told[:, 1] = self._scaled(view.request[jobs])
-        told[:, 2] = view.qos[jobs] > 0
-        told[:, 3] = self._scaled(now - view.submit[jobs])
+        features = np.empty((len(jobs), 4), dtype=np.float32)
+        features[:, 0] = view.demand[jobs, 0] / self.nodes
+        features[:, 1] = self._scaled(view.request[jobs])
+        features[:, 2] = view.qos[jobs] > 0
+        features[:, 3] = self._scaled(now - view.submit[jobs])
         edges = np.zeros(len(running) + 3, dtype=np.int64)
         edges[1] = max(int(view.free[0]), 0)
         edges[2:-1] = view.demand[running, 0]
@@ -85,7 +85,7 @@ class Encoder:
         groups[0, 0] = 1.0
         groups[1:-1, 1] = self._scaled(view.expected_end[running] - now)
         groups[-1, 1] = 0.5
-        return State(told, edges, groups)
+        return State(features, edges, groups)
 
     def _check(self, capacity: int) -> None:
         if capacity != self.nodes:

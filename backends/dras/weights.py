@@ -149,8 +149,8 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
     if header.get("content") != "agent":
         raise StateError("is no trained agent", where=str(path), hint="Training writes agents as best.npz.")
     try:
-        told = _Header.model_validate(header)
-        shape = Shape(told.kind, told.nodes, told.window, told.hidden)
+        parsed = _Header.model_validate(header)
+        shape = Shape(parsed.kind, parsed.nodes, parsed.window, parsed.hidden)
     except (ValidationError, ValueError) as error:
         raise StateError(f"has a header that makes no sense: {error}", where=str(path), hint=_DAMAGED) from error
     if nodes is not None and shape.nodes != nodes:
@@ -160,7 +160,7 @@ def load_agent(path: str | Path, *, nodes: int | None = None) -> Agent | Ranked:
             hint=f"Take an agent that was trained for {nodes} nodes, or train one.",
         )
     _check(path, arrays, shape.arrays)
-    known = told.model_dump(exclude={"content", "kind", "nodes", "window", "hidden"})
+    known = parsed.model_dump(exclude={"content", "kind", "nodes", "window", "hidden"})
     return Agent(shape, arrays, **known)
 
 
@@ -173,15 +173,15 @@ def shipped() -> Ranked:
 
 def _judge(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Ranked:
     try:
-        told = _RankedHeader.model_validate(header)
+        parsed = _RankedHeader.model_validate(header)
     except ValidationError as error:
         raise StateError(f"has a header that makes no sense: {error}", where=str(path), hint=_DAMAGED) from error
-    if told.columns != COLUMNS:
+    if parsed.columns != COLUMNS:
         raise StateError(
             "was trained to look at jobs in another way", where=str(path), hint="Train anew with this version."
         )
     _check(path, arrays, rank_arrays())
-    return Ranked(arrays, **told.model_dump(exclude={"content", "columns"}))
+    return Ranked(arrays, **parsed.model_dump(exclude={"content", "columns"}))
 
 
 def _check(path: str | Path, arrays: Mapping[str, NDArray[Any]], wanted: Mapping[str, tuple[int, ...]]) -> None:

@@ -41,7 +41,7 @@ JOB_VARIABLE = "ASA_JOB_ID"
 
 _MIN_LOOK_S, _MAX_LOOK_S = 0.02, 0.1
 _MARKS_S = 0.5  # between looks at the marks of a job that runs
-_ALL_S = 10.0  # between looks at everything, should a change not have been told
+_ALL_S = 10.0  # between looks at everything, in case a change was not announced
 _ELSEWHERE_S = 5.0  # between looks at jobs of another host
 _OVERDUE_S = 120.0  # a job of a container that is no more is lost so long after its last sign, or its latest end
 _SERVER_S = 1.0  # between looks whether there is a server
@@ -62,7 +62,7 @@ class _Known:
     host: str
     kept: Kept
     status: JobStatus
-    told: JobStatus | None = None
+    reported: JobStatus | None = None
     marks_s: float = -math.inf
 
     @property
@@ -71,7 +71,7 @@ class _Known:
 
     @property
     def is_news(self) -> bool:
-        return self.told is None or _essence(self.told) != _essence(self.status)
+        return self.reported is None or _essence(self.reported) != _essence(self.status)
 
     @property
     def has_marks(self) -> bool:
@@ -84,7 +84,7 @@ class _Known:
         return self.has_marks and self.status.state is JobState.RUNNING
 
     def tell(self) -> JobStatus:
-        self.told = self.status
+        self.reported = self.status
         return self.status
 
 
@@ -163,9 +163,9 @@ class LocalBackend:
             return ""
         if elsewhere := [job for job in self._live.values() if job.host != self._host]:
             job = elsewhere[0]
-            told = f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
+            words = f"job {job.job_id} runs on {job.host}, and this is {self._host}: resume the run there"
             is_near = is_same_machine(job.host, self._host)
-            return f"{told}; if that container is no more, its jobs count as lost in their time" if is_near else told
+            return f"{words}; if that container is no more, its jobs count as lost in their time" if is_near else words
         if self._start_pause_s > 2 * _SERVER_S:
             return f"the queue's server does not start; what it said is in {self._spool.log}"
         with suppress(OSError):
@@ -362,12 +362,12 @@ class LocalBackend:
             if kept is not None and kept.token in found and (job := self._if_known(job_id)) is not None:
                 found[kept.token].append(job)
         self._look()
-        told = {}
+        statuses = {}
         for token, jobs in found.items():
             holder = self._folder.holder(token)
             jobs.sort(key=lambda job: (job.job_id != holder, job.number))
-            told[token] = [job.tell() for job in jobs]
-        return told
+            statuses[token] = [job.tell() for job in jobs]
+        return statuses
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until jobs changed or the clock reads `until_s`; see `asa.backend.Backend.wait`."""
@@ -389,7 +389,7 @@ class LocalBackend:
                 return self._news()
 
     def _news(self) -> list[JobStatus]:
-        """Tell of the jobs that changed since they were told of."""
+        """Tell of the jobs that changed since they were reported."""
         changed, self._changed_jobs = self._changed_jobs, {}
         return [job.tell() for job in changed.values() if job.is_news]
 
@@ -500,8 +500,8 @@ class LocalBackend:
         Its processes are not to be seen from here. So it is judged by its marks and, where nobody serves its queue, by
         its age.
         """
-        if (told := self._by_marks(job)).state.is_final or spool.is_served():
-            return told if told.state.is_final else job.status
+        if (by_marks := self._by_marks(job)).state.is_final or spool.is_served():
+            return by_marks if by_marks.state.is_final else job.status
         start_s = job.status.start_s
         if start_s is None:
             last_s = max(job.kept.submit_s, spool.sign_s(job.number))

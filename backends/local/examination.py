@@ -90,11 +90,11 @@ def _past(spool: Spool, since_s: float) -> Iterator[_Row]:
 
 def _cores(machine: LocalMachine) -> Iterator[Finding]:
     here, there, slots = cores_here(), os.cpu_count() or 1, machine.settings.cores
-    told = f"{here}" if here == there else f"{here} of {there} may be used"
+    words = f"{here}" if here == there else f"{here} of {there} may be used"
     if slots > here:
-        yield Finding("cores", told, "note", f"jobs may have {slots} at a time by your settings, so they will share")
+        yield Finding("cores", words, "note", f"jobs may have {slots} at a time by your settings, so they will share")
     else:
-        yield Finding("cores", told, "good", f"jobs may have {slots} at a time; who asks for more is refused")
+        yield Finding("cores", words, "good", f"jobs may have {slots} at a time; who asks for more is refused")
     if (share := _share()) is not None and share < here:
         yield Finding(
             "CPU share",
@@ -119,20 +119,20 @@ def _group(pid: str = "self") -> Path:
 
 def _load(machine: LocalMachine) -> Finding:
     load = os.getloadavg()[0]
-    told = f"{load:.1f} processes want to run"
+    words = f"{load:.1f} processes want to run"
     if load > _BUSY * cores_here():
-        return Finding("load", told, "note", "others are at work here: jobs will take longer than alone")
+        return Finding("load", words, "note", "others are at work here: jobs will take longer than alone")
     free = max(int(cores_here() - load), 0)
-    return Finding("load", told, "good", f"about {min(free, machine.settings.cores)} cores are idle")
+    return Finding("load", words, "good", f"about {min(free, machine.settings.cores)} cores are idle")
 
 
 def _memory() -> Finding:
-    told = {}
+    amounts = {}
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             name, _, amount = line.partition(":")
-            told[name] = int(amount.split()[0]) * 1024
-    total, free = told.get("MemTotal", 0), told.get("MemAvailable", 0)
+            amounts[name] = int(amount.split()[0]) * 1024
+    total, free = amounts.get("MemTotal", 0), amounts.get("MemAvailable", 0)
     limit = total
     with suppress(OSError, ValueError):
         limit = int((_group() / "memory.max").read_text(encoding="ascii"))
@@ -180,9 +180,9 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
         pid = int(spool.pid.read_text(encoding="ascii"))
         there, here = _limits(str(pid)), _limits("self")
         if differing := [name for name in here if there.get(name) != here[name]]:
-            told = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
+            words = ", ".join(f"{name} {there.get(name, 'unlimited')}, here {here[name]}" for name in differing)
             yield Finding(
-                "server's limits", told, "note", f"jobs have those of the session that started the server: {another}"
+                "server's limits", words, "note", f"jobs have those of the session that started the server: {another}"
             )
         if (nice := os.getpriority(os.PRIO_PROCESS, pid)) > os.getpriority(os.PRIO_PROCESS, 0):
             yield Finding("server's priority", f"nice {nice}", "note", f"jobs have no better one: {another}")
@@ -190,11 +190,11 @@ def _of_the_server(spool: Spool) -> Iterator[Finding]:
 
 def _limits(pid: str) -> dict[str, str]:
     """Tell what a process's control group may use; nothing where there are no such groups."""
-    told = {}
+    limits = {}
     for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"):
         with suppress(OSError):
-            told[name] = (_group(pid) / name).read_text(encoding="ascii").strip()
-    return told
+            limits[name] = (_group(pid) / name).read_text(encoding="ascii").strip()
+    return limits
 
 
 def _logout() -> Iterator[Finding]:

@@ -15,11 +15,11 @@ _What = Literal["submitted", "started", "left", "ended"]
 
 
 class QueueFeed:
-    """Events of jobs, each told once. A job queues since it was eligible, and is not told of before."""
+    """Events of jobs, each reported once. A job queues since it was eligible, and is not reported before."""
 
     def __init__(self, system: str) -> None:
         self._system = system
-        self._told: dict[int, set[str]] = {}  # of jobs that may still do something
+        self._reported: dict[int, set[str]] = {}  # of jobs that may still do something
         self._over: set[int] = set()
         self._is_first = True
 
@@ -38,7 +38,7 @@ class QueueFeed:
         return sorted(events, key=lambda event: event.time_s)
 
     def _of(self, number: int, order: Order, standing: Standing, *, ends: bool) -> Iterator[QueueEvent]:
-        told = self._told.setdefault(number, set())
+        reported = self._reported.setdefault(number, set())
         times: list[tuple[_What, float | None]] = []
         if standing.eligible_s is not None:
             left_s = standing.end_s if standing.start_s is None else None
@@ -50,12 +50,12 @@ class QueueFeed:
                 ("ended", ended_s),
             ]
         for what, time_s in times:
-            if time_s is not None and what not in told:
-                told.add(what)
+            if time_s is not None and what not in reported:
+                reported.add(what)
                 yield QueueEvent(what, str(number), time_s, self._job(order, time_s) if what == "submitted" else None)
         if standing.is_final:
             self._over.add(number)
-            del self._told[number]
+            del self._reported[number]
 
     def _job(self, order: Order, since_s: float) -> QueuedJob:
         return QueuedJob(since_s, order.cores, order.walltime_s, getpass.getuser(), self._system)

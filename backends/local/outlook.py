@@ -39,7 +39,7 @@ def foresee(
     heap = [(ends[number], cores) for number, (_, _, cores) in running.items()]
     heapq.heapify(heap)
     taken = sum(cores for _, _, cores in running.values())
-    waiting, told = list(pending)[:MAX_JOBS], {}
+    waiting, foreseen = list(pending)[:MAX_JOBS], {}
     clock_s = now_s
     while waiting:
         while heap and heap[0][0] <= clock_s:
@@ -52,7 +52,7 @@ def foresee(
                 later_s = min(later_s, ready_s if ready_s > clock_s else math.inf)
                 left.append(job)
                 continue
-            told[job.number] = starts[job.number] = clock_s
+            foreseen[job.number] = starts[job.number] = clock_s
             ends[job.number] = clock_s + job.walltime_s
             heapq.heappush(heap, (ends[job.number], job.cores))
             taken += job.cores
@@ -60,7 +60,7 @@ def foresee(
         clock_s = min(later_s, heap[0][0] if heap else math.inf)
         if clock_s == math.inf:
             break
-    return told
+    return foreseen
 
 
 def _ready_s(job: Awaited, starts: Mapping[int, float], ends: Mapping[int, float]) -> float:

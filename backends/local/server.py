@@ -110,7 +110,7 @@ class Server:
     queue: list[int] = field(default_factory=list)
     pending: dict[int, Job] = field(default_factory=dict)
     _over: dict[int, Standing] = field(default_factory=dict)
-    _untold: set[int] = field(default_factory=set)
+    _unwritten: set[int] = field(default_factory=set)
     _heard: set[int] = field(default_factory=set)
     _bell: int = -1
     _changes: int = -1
@@ -233,20 +233,20 @@ class Server:
 
     def _numbers_with_news(self) -> set[int]:
         """Tell which jobs are new, or had a file written into their folder."""
-        told = set()
+        changed = set()
         for number in self.spool.numbers():
             job = self.running.get(number) or self.pending.get(number)
             try:
                 changed_ns = (self.spool.jobs / str(number)).stat().st_mtime_ns
             except FileNotFoundError:
-                told.add(number)
+                changed.add(number)
                 continue
             if job is None:
                 if (self.spool.jobs / str(number) / "order.json").exists():
-                    told.add(number)
+                    changed.add(number)
             elif job.seen_ns != changed_ns:
-                told.add(number)
-        return told | {n for n in (*self.pending, *self.running) if not (self.spool.jobs / str(n)).exists()}
+                changed.add(number)
+        return changed | {n for n in (*self.pending, *self.running) if not (self.spool.jobs / str(n)).exists()}
 
     def _listen(self, busy_s: float) -> None:
         """Sleep until a bell is rung, a process ends, or it is time."""
@@ -351,7 +351,7 @@ class Server:
         del self.blocked[number]
         insort(self.queue, number)
         job.standing = replace(job.standing, eligible_s=now if was_held else since, reason="Priority")
-        self._untold.add(number)  # it may start at once
+        self._unwritten.add(number)  # it may start at once
         self._is_outlook_old = True
 
     def _conditions(self, job: Job) -> Iterator[tuple[float | None, str]]:
@@ -401,10 +401,10 @@ class Server:
             if may:
                 taken, beside = taken + order.cores, beside + order.is_beside
                 self._care(number, self._start)
-        for number in list(self._untold):
+        for number in list(self._unwritten):
             if number in self.pending:
                 self._care(number, self._tell_of)
-            self._untold.discard(number)
+            self._unwritten.discard(number)
 
     def _tell_of(self, number: int) -> None:
         self._write(self.pending[number])
@@ -498,7 +498,7 @@ class Server:
             self._conclude(job, code, self._written_s(job))
 
     def _keep_time(self, job: Job) -> None:
-        """Tell a job to end that has run for too long, and end one that was told and goes on."""
+        """Tell a job to end that has run for too long, and end one that was told to and goes on."""
         now = self.clock()
         if now < job.due_s:
             return
@@ -559,7 +559,7 @@ class Server:
     def _forget(self, number: int) -> None:
         self.pending.pop(number, None)
         self.blocked.pop(number, None)
-        self._untold.discard(number)
+        self._unwritten.discard(number)
         with suppress(ValueError):
             self.queue.remove(number)
         if (job := self.running.pop(number, None)) is not None:
@@ -578,7 +578,7 @@ class Server:
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)
 
-    # ------------------------------------------------------------------ what is told beside
+    # ------------------------------------------------------------------ what else clients are told
 
     def _tell_outlook(self) -> None:
         """Tell when pending jobs are to be expected to start, not too often."""

@@ -297,11 +297,11 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _order(text: bytes) -> Order:
-    told = _fields(text)
+    fields = _fields(text)
     try:
-        told["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in told["dependencies"])
-        told["affinity"] = tuple(int(core) for core in told.get("affinity", ()))
-        return Order(**told)
+        fields["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in fields["dependencies"])
+        fields["affinity"] = tuple(int(core) for core in fields.get("affinity", ()))
+        return Order(**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from error
 
@@ -315,9 +315,9 @@ def _standing(text: bytes) -> Standing:
 
 def _fields(text: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(text)  # noqa: TID251 - the queue's server has nothing of asa's but this folder
+        fields = json.loads(text)  # noqa: TID251 - the queue's server has nothing of asa's but this folder
     except RecursionError as error:
         raise ValueError("is nested too deep") from error
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise ValueError("is no object")  # noqa: TRY004 - it is about a file's content
-    return told
+    return fields

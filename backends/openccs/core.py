@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, InPython, Told
+from asa.backends.simulated.cores.base import Fate, InPython, News
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
 from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ class OpenCcsCore(InPython):
         rows = len(table)
         self.capacity, self.table, self.now = capacity, table, now
         self.ended: list[int] = []
-        self.told: list[Told] = []
+        self.news: list[News] = []
         self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self.promised: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
         self.free = capacity
@@ -60,7 +60,7 @@ class OpenCcsCore(InPython):
         twin = copy.copy(self)
         for name in ("start", "promised", "_widths", "_lasts", "_starts", "_since", "_queue", "_used"):
             setattr(twin, name, getattr(self, name).copy())
-        twin.ended, twin.told, twin._ends = list(self.ended), list(self.told), list(self._ends)
+        twin.ended, twin.news, twin._ends = list(self.ended), list(self.news), list(self._ends)
         return twin
 
     @property
@@ -116,7 +116,7 @@ class OpenCcsCore(InPython):
             self.start[index] = self.now
             self.push_end(index, self.now + int(self.table.run[index]))
         else:
-            self.told.append(Told(index, Fate.STARTED))
+            self.news.append(News(index, Fate.STARTED))
 
     # ------------------------------------------------------------------ the loop
 

@@ -76,13 +76,13 @@ def entry_of(job: Job, now: int) -> Entry:
 
 def job_of(entry: Entry, kinds: Mapping[str, Kind]) -> Job:
     """Read a job again that `entry_of` wrote."""
-    told = entry["placement"]
-    placement = told and Placement(
-        told["start"],
-        told["end"],
-        np.array(told["nodes"], dtype=np.int64),
-        np.array(told["amounts"], dtype=np.int64),
-        told["totals"],
+    fields = entry["placement"]
+    placement = fields and Placement(
+        fields["start"],
+        fields["end"],
+        np.array(fields["nodes"], dtype=np.int64),
+        np.array(fields["amounts"], dtype=np.int64),
+        fields["totals"],
     )
     return Job(
         entry["id"],

@@ -61,8 +61,8 @@ def open_plan(path: Path, system: System, limits: Sequence[Limit] = (), pools: S
 def _header(system: System) -> Entry:
     """Say whose plan it is: entries name nodes by their places."""
     nodes = [[node.name, sorted(node.resources.items())] for node in system.nodes]
-    told = json.dumps([nodes, sorted(system.licences.items())]).encode()
-    return {"kind": "plan", "version": 1, "system": system.name, "nodes": hashlib.sha256(told).hexdigest()[:16]}
+    content = json.dumps([nodes, sorted(system.licences.items())]).encode()
+    return {"kind": "plan", "version": 1, "system": system.name, "nodes": hashlib.sha256(content).hexdigest()[:16]}
 
 
 def _read(path: Path, header: Entry) -> list[Entry]:

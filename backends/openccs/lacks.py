@@ -199,8 +199,10 @@ class Meeting:
             return None
         second, name = min(met)
         job = self.job
-        told = self.world.consumers.explain(self.ask, job.user, job.group, self.start, self.end - 1)
-        words = f"{'' if second == self.start else f'{self._from(second)} '}it meets {told[0] if told else 'a limit'}"
+        phrases = self.world.consumers.explain(self.ask, job.user, job.group, self.start, self.end - 1)
+        words = (
+            f"{'' if second == self.start else f'{self._from(second)} '}it meets {phrases[0] if phrases else 'a limit'}"
+        )
         own = self._holders(second, lambda other: _total(other, name) if _is_kin(job, other) else 0)
         if own:
             words += f"; its user or group has then {self._named(own, lambda items: amount(name, items, self.kinds))}"
@@ -289,11 +291,11 @@ class Meeting:
         return tuple(sorted(found, key=lambda holder: -holder.items))
 
     def _named(self, holders: Sequence[Holder], words: Callable[[int], str]) -> str:
-        told = [f"{one.job} ({words(one.items)} until {self.world.clock(one.until_s)})" for one in holders[:_FEW]]
+        phrases = [f"{one.job} ({words(one.items)} until {self.world.clock(one.until_s)})" for one in holders[:_FEW]]
         if len(holders) > _FEW:
-            told.append(f"{len(holders) - _FEW} more")
-        listed = f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
-        return f"job{'s' if len(told) > 1 else ''} {listed}"
+            phrases.append(f"{len(holders) - _FEW} more")
+        listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
+        return f"job{'s' if len(phrases) > 1 else ''} {listed}"
 
 
 def amount(resource: str, items: int, kinds: Mapping[str, Kind]) -> str:

@@ -306,8 +306,8 @@ class Consumers:
     a day, up to `HORIZON_S` and a little more; from then on they bind always. To see what a consumer sees costs
     O(slots of the system + slots of the consumer + windows of the validities) for each resource.
 
-    A job that leaves early is told by `revoke`, one that has its time by `forget_before`: until then it counts among
-    the jobs in the plan, and in areas.
+    A job that leaves early is reported by `revoke`, one that has its time by `forget_before`: until then it counts
+    among the jobs in the plan, and in areas.
 
     Examples
     --------
@@ -430,19 +430,21 @@ class Consumers:
             for name, items in (*ask.totals.items(), (_JOBS, 1)):
                 for bound in account.bounds.get(name, ()):
                     if windows := list(bound.limit.validity.windows(start, end)):
-                        found += self._told(account, bound, items, ask.lasts_s, windows)
+                        found += self._explain_limit(account, bound, items, ask.lasts_s, windows)
         for pool in self._pools:
             windows = list(pool.validity.windows(start, end)) if pool.binds(ask, user, group) else []
             if windows:
                 vector = self._used[pool.resource]
                 keeps = pool.keeps(vector.available)
                 least = min(vector.least_free(since, until) for since, until in windows)
-                told = f"the pool {pool.name!r} keeps {_items(pool.resource, keeps)} of {pool.resource} free for others"
+                words = (
+                    f"the pool {pool.name!r} keeps {_items(pool.resource, keeps)} of {pool.resource} free for others"
+                )
                 left = _items(pool.resource, max(least, 0))
-                found.append((least - keeps < ask.totals[pool.resource], f"{told}, and {left} are free then"))
-        return [told for _, told in sorted(found, key=lambda one: not one[0])]
+                found.append((least - keeps < ask.totals[pool.resource], f"{words}, and {left} are free then"))
+        return [words for _, words in sorted(found, key=lambda one: not one[0])]
 
-    def _told(
+    def _explain_limit(
         self, account: _Account, bound: _Bound, items: int, lasts_s: int, windows: Sequence[tuple[int, int]]
     ) -> Iterable[tuple[bool, str]]:
         """Say what each part of a limit lets a request, and whether that is too little."""
@@ -450,8 +452,8 @@ class Consumers:
         about = f"the limit of {account.who} on {name}"
         if name == _JOBS:
             if limit.items.number is not None:
-                told = f"{about}: {limit.items}, of which {account.jobs} are in the plan"
-                yield account.jobs >= limit.items.number, told
+                words = f"{about}: {limit.items}, of which {account.jobs} are in the plan"
+                yield account.jobs >= limit.items.number, words
             return
         most = limit.items.of(self._used[name].available)
         if most is not None:
@@ -462,9 +464,9 @@ class Consumers:
             longest, lasts = format_walltime(limit.duration_s), format_walltime(lasts_s)
             yield lasts_s > limit.duration_s, f"{about}: no longer than {longest}, and the request lasts {lasts}"
         if limit.area is not None:
-            told = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
+            words = f"{about}: an area of {_hours(limit.area)}, of which jobs in the plan hold {_hours(bound.area)}"
             own_area = items * lasts_s
-            yield bound.area + own_area > limit.area, f"{told}, and the request asks for {_hours(own_area)}"
+            yield bound.area + own_area > limit.area, f"{words}, and the request asks for {_hours(own_area)}"
 
     # ------------------------------------------------------------------ what they use
 

@@ -53,26 +53,26 @@ def load_limits(path: str | Path) -> tuple[tuple[Limit, ...], tuple[FreePool, ..
 class _Table:
     """A table of the file, which knows where it stands."""
 
-    def __init__(self, told: object, where: str, known: Sequence[str]) -> None:
-        if not isinstance(told, dict):
+    def __init__(self, values: object, where: str, known: Sequence[str]) -> None:
+        if not isinstance(values, dict):
             raise InputError("is no table", where=where, hint=f"Give it {', '.join(known)}.")
-        self.told: Mapping[str, Any] = told
+        self.values: Mapping[str, Any] = values
         self.where = where
-        for key in told:
+        for key in values:
             if key not in known:
                 hint = f"{near(key, known)}Known: {', '.join(known)}."
                 raise InputError(f"does not know {key!r}", where=where, hint=hint)
 
     def __contains__(self, key: str) -> bool:
-        return key in self.told
+        return key in self.values
 
     def tables(self, key: str, known: Sequence[str]) -> list[_Table]:
         """Give the tables of an array."""
-        told = self.read(key, _list) or []
-        return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(told, 1)]
+        entries = self.read(key, _list) or []
+        return [_Table(one, f"{self.where}: {key} {number}", known) for number, one in enumerate(entries, 1)]
 
     def read(self, key: str, convert: Callable[[Any], _T]) -> _T | None:
-        """Convert a value, if it is there; what is wrong with it is told with its place."""
+        """Convert a value, if it is there; what is wrong with it is reported with its place."""
         return self.need(key, convert) if key in self else None
 
     def need(self, key: str, convert: Callable[[Any], _T]) -> _T:
@@ -80,7 +80,7 @@ class _Table:
         if key not in self:
             raise InputError(f"has no {key}", where=self.where, hint=f"Give it {key} = ...")
         try:
-            return convert(self.told[key])
+            return convert(self.values[key])
         except InputError as error:
             error.where = f"{self.where}: {key}"
             raise

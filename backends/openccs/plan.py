@@ -525,7 +525,7 @@ class Plan:
         *,
         on_entry: Callable[[Entry], None] | None = None,
     ) -> Plan:
-        """Make the plan again of what was told of it: the same jobs at the same times on the same nodes."""
+        """Make the plan again from what its entries say: the same jobs at the same times on the same nodes."""
         plan = cls(system, limits, pools)
         past = None
         for entry in entries:
@@ -554,7 +554,7 @@ class Plan:
             "step": self._take_step,
             "job": self._take_job,
             "forgotten": self._take_forgotten,
-            "node": lambda told: self.cluster.set_up(told["name"], up=told["up"]),
+            "node": lambda node: self.cluster.set_up(node["name"], up=node["up"]),
             "reservation": self._take_reservation,
             "moved": self._take_moved,
             "inside": self._take_inside,

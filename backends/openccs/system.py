@@ -192,15 +192,15 @@ def load_system(path: str | Path) -> System:
     ``properties``, ``priority``, ``admits``), and if wanted ``[licences]``, ``[[reserves]]``, ``walltime``. Sizes
     are text with a unit, as ``"64G"``; a bare number is one of bytes, or of items.
     """
-    told = read_toml(path)
+    document = read_toml(path)
     reader = _Reader()
     try:
-        nodes = [node for kind in told.pop("nodes") for node in reader.kind(dict(kind))]
-        reserves = tuple(reader.reserve(dict(one)) for one in told.pop("reserves", []))
-        walltime_s = int(parse_duration(str(told.pop("walltime", "1h"))))
-        licences = reader.items(told.pop("licences", {}))
-        name = str(told.pop("name", Path(path).stem))
-        _all_read(told, "a system")
+        nodes = [node for kind in document.pop("nodes") for node in reader.kind(dict(kind))]
+        reserves = tuple(reader.reserve(dict(one)) for one in document.pop("reserves", []))
+        walltime_s = int(parse_duration(str(document.pop("walltime", "1h"))))
+        licences = reader.items(document.pop("licences", {}))
+        name = str(document.pop("name", Path(path).stem))
+        _all_read(document, "a system")
         return System(name, tuple(nodes), licences, reserves, walltime_s, frozenset({"mem", "vmem", *reader.sizes}))
     except InputError as error:
         raise InputError(error.message, where=str(path), hint=error.hint) from error
@@ -215,40 +215,40 @@ class _Reader:
     def __init__(self) -> None:
         self.sizes: set[str] = set()
 
-    def kind(self, told: dict[str, Any]) -> Iterable[Node]:
-        name, count = str(told.pop("name")), _whole(told.pop("count", 1), "count")
-        resources = self.items(told.pop("resources"))
-        properties = {key: _text(value) for key, value in told.pop("properties", {}).items()}
-        admits = tuple(self.admission(dict(one)) for one in told.pop("admits", []))
-        priority = _whole(told.pop("priority", 0), "priority")
+    def kind(self, table: dict[str, Any]) -> Iterable[Node]:
+        name, count = str(table.pop("name")), _whole(table.pop("count", 1), "count")
+        resources = self.items(table.pop("resources"))
+        properties = {key: _text(value) for key, value in table.pop("properties", {}).items()}
+        admits = tuple(self.admission(dict(one)) for one in table.pop("admits", []))
+        priority = _whole(table.pop("priority", 0), "priority")
         if count < 1:
             raise ValueError(f"count = {count}")
-        _all_read(told, "nodes")
+        _all_read(table, "nodes")
         numbers = range(1, count + 1)
         names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]
         return [Node(one, resources, properties, priority, admits) for one in names]
 
-    def admission(self, told: dict[str, Any]) -> Admission:
-        lasts_s = int(parse_duration(str(told.pop("walltime")))) if "walltime" in told else 0
-        return Admission(self.items(told), lasts_s)
+    def admission(self, table: dict[str, Any]) -> Admission:
+        lasts_s = int(parse_duration(str(table.pop("walltime")))) if "walltime" in table else 0
+        return Admission(self.items(table), lasts_s)
 
-    def reserve(self, told: dict[str, Any]) -> Reserve:
-        made = Reserve(str(told.pop("resource")), self.items(told.pop("keeps")))
-        _all_read(told, "reserves")
+    def reserve(self, table: dict[str, Any]) -> Reserve:
+        made = Reserve(str(table.pop("resource")), self.items(table.pop("keeps")))
+        _all_read(table, "reserves")
         return made
 
-    def items(self, told: Mapping[str, Any]) -> dict[str, int]:
+    def items(self, amounts: Mapping[str, Any]) -> dict[str, int]:
         """Read items: numbers, or sizes of memory such as ``64g``."""
-        texts = {name: value for name, value in told.items() if isinstance(value, str) and not value.isdecimal()}
+        texts = {name: value for name, value in amounts.items() if isinstance(value, str) and not value.isdecimal()}
         self.sizes |= texts.keys()
         sizes = {name: int(parse_memory(value)) for name, value in texts.items()}
-        others = {name: value for name, value in told.items() if name not in texts}
+        others = {name: value for name, value in amounts.items() if name not in texts}
         return sizes | {name: _whole(int(v) if isinstance(v, str) else v, name) for name, v in others.items()}
 
 
 def _whole(value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - it is told as such
+        raise ValueError(f"{name} = {value!r} is no whole number")  # noqa: TRY004 - it is reported as such
     return value
 
 
@@ -256,6 +256,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _all_read(told: Mapping[str, Any], whose: str) -> None:
-    if told:
-        raise ValueError(f"{whose} have no {min(told)!r}")
+def _all_read(left: Mapping[str, Any], whose: str) -> None:
+    if left:
+        raise ValueError(f"{whose} have no {min(left)!r}")

@@ -65,7 +65,7 @@ class Why:
         """Whether it starts as early as it can."""
         return self.job.start_s is not None and self.job.start_s <= self.since_s
 
-    def told(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Say it in words."""
         return [self._stands(), *self._lacks(), *self._binds()]
 
@@ -119,7 +119,7 @@ def why(plan: Plan, job: str | Job, *, now: int, at: int | None = None) -> Why:
     >>> plan = Plan(System("one", (Node("a", {"ncpus": 4}),)))
     >>> for text in ("rset=ncpus=3,walltime=1h", "rset=ncpus=2,walltime=1h"):
     ...     [job] = plan.submit(Request.parse(text), now=0)
-    >>> for sentence in why(plan, job.id, now=0).told():
+    >>> for sentence in why(plan, job.id, now=0).sentences():
     ...     print(sentence)
     2 is planned to run from 1:00:00 to 2:00:00 on a, in 1h00m.
     At 0:00:00: it needs 2 cores for 1h00m; then only 1 is free: job 1 (3 cores until 1:00:00) holds what is used.

@@ -120,8 +120,8 @@ class RunFolder:
     def kept_job(self, job_id: str) -> Kept | None:
         """Tell what a job is that was submitted from here, the latest of that number."""
         try:
-            told = read_json(read_file(self._jobs / job_id))
-            return Kept(**{**told, "steps": tuple(told["steps"])})
+            fields = read_json(read_file(self._jobs / job_id))
+            return Kept(**{**fields, "steps": tuple(fields["steps"])})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -153,12 +153,12 @@ class RunFolder:
 
     def steps(self, job_id: str, token: str, count: int) -> list[tuple[Mark, Mark | None]]:
         """Tell when each of a job's steps began and ended, of those that began."""
-        told = []
+        marks = []
         for number in range(1, count + 1):
             if (began := self._mark(job_id, token, f"step-{number}-began")) is None:
                 break
-            told.append((began, self._mark(job_id, token, f"step-{number}-ended")))
-        return told
+            marks.append((began, self._mark(job_id, token, f"step-{number}-ended")))
+        return marks
 
     def _mark(self, job_id: str, token: str, kind: str) -> Mark | None:
         path = self.marks / (token or f"job.{job_id}") / kind

@@ -120,7 +120,7 @@ def fit(
     sample = model.generate(span_s, seed)
     near = distances(marginals(table, clock_s=log.clock_s), marginals(sample))
     itself = halves(log)
-    told = {
+    document = {
         "log": str(trace),
         "cores": log.cores,
         "days": span_s / 86400,
@@ -133,9 +133,9 @@ def fit(
         "oddities": log.oddities,
     }
     if as_json:
-        print_json(told)
+        print_json(document)
     else:
-        _show_fit(log.path.name, told)
+        _show_fit(log.path.name, document)
 
 
 @app.command()
@@ -225,7 +225,7 @@ def _show(title: str, measured: Sequence[Measured]) -> None:
     Console().print(table)
 
 
-def _show_fit(name: str, told: dict[str, Any]) -> None:
+def _show_fit(name: str, document: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -233,8 +233,8 @@ def _show_fit(name: str, told: dict[str, Any]) -> None:
     from asa.units import format_duration
 
     console = Console()
-    fitted = told["fitted"]
-    jobs, load = told["jobs"], told["load"]
+    fitted = document["fitted"]
+    jobs, load = document["jobs"], document["load"]
     table = Table(title=f"{name}: what was fitted", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     headings = ("Cores", "Jobs", "Work", "Jobs a campaign", "Mean cores", "Mean request h", "Mean run h", "At limit")
     for heading in headings:
@@ -281,12 +281,12 @@ def _show_fit(name: str, told: dict[str, Any]) -> None:
     )
     for heading in ("", "Log to sample", "Log's odd to even weeks"):
         table.add_column(heading, justify="right" if heading else "left")
-    for marginal, row in told["distances"].items():
+    for marginal, row in document["distances"].items():
         itself = row["odd_to_even_weeks"]
         table.add_row(marginal, f"{row['log_to_sample']:.3f}", "-" if itself is None else f"{itself:.3f}")
     console.print()
     console.print(table)
-    for words, count in told["oddities"].items():
+    for words, count in document["oddities"].items():
         console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
 
 

@@ -304,13 +304,13 @@ class Engine:
         """
         core, timers = self._core, self._timers
         core.schedule()  # what the client did since may have changed something
-        self._take_told()
+        self._take_news()
         while not self._changed:
             core.run(min(until, timers[0][0] - 1) if timers else until)
             if core.ended:
                 self._go_on_with_the_second()
-            elif core.told:
-                self._take_told()
+            elif core.news:
+                self._take_news()
             elif timers and timers[0][0] <= until:
                 core.begin_second(timers[0][0])
                 self._go_on_with_the_second()
@@ -393,12 +393,12 @@ class Engine:
             self._consider(job)
             self._reach(job)
         core.end_second()
-        self._take_told()
+        self._take_news()
 
-    def _take_told(self) -> None:
+    def _take_news(self) -> None:
         """Take up what became of the client's jobs, other than that their payloads ended."""
         rows = len(self.table)
-        news, self._core.told[:] = list(self._core.told), []
+        news, self._core.news[:] = list(self._core.news), []
         news.sort(key=lambda one: self.clients[one.job - rows].joins is None)  # no job loses what is lost already
         for job_index, fate, again in news:
             job = self.clients[job_index - rows]

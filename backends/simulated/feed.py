@@ -17,7 +17,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class QueueFeed:
-    """Events of the background's jobs, each told once.
+    """Events of the background's jobs, each reported once.
 
     `users`: whose jobs the rows of its table are; -1 where that is not known.
 

@@ -99,8 +99,8 @@ def simulate(
     if starts is not None:
         _write_starts(starts, log, done.start)
     if as_json:
-        told = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
-        print_json(told)
+        document = {"scheduler": scheduler, "settings": given, "preset": preset} | summary(done)
+        print_json(document)
     else:
         _print(done, f"{log.path.name}: {scheduler}, {preset} conventions")
     if plot is not None:
@@ -317,27 +317,27 @@ def _print(done: Schedule, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    told = summary(done)
+    measures = summary(done)
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for heading in ("Cores", "Jobs", "Wait s", "Median", "95 %", "Slowdown", "Busy %", "Queue"):
         table.add_column(heading, justify="right")
-    for size in told["sizes"]:
+    for size in measures["sizes"]:
         few = size["most_cores"] // 2 + 1
         label = f"{few}-{size['most_cores']}" if few < size["most_cores"] else str(size["most_cores"])
         table.add_row(label, f"{size['jobs']:,}", *_shown(size))
     table.add_section()
-    table.add_row("all", f"{told['started']:,}", *_shown(told), style="bold")
+    table.add_row("all", f"{measures['started']:,}", *_shown(measures), style="bold")
     console = Console()
     console.print(table)
     console.print("waits are means; slowdown is bounded at 10 s; queue is the mean number of waiting jobs", style="dim")
     busy, waiting, _ = _over_time(done, max(min(console.width - 28, 100), 10))
     console.print(f"busy cores   {_spark(busy, 1.0)}  of {done.log.cores}", highlight=False)
     console.print(f"waiting jobs {_spark(waiting, waiting.max())}  up to {waiting.max():.0f}", highlight=False)
-    for name, usage in told["usages"].items():
+    for name, usage in measures["usages"].items():
         console.print(f"{name}: {100 * usage:.1f} % used", highlight=False)
-    for words in told["notes"]:
+    for words in measures["notes"]:
         console.print(f"[dim]{words}[/]", highlight=False)
-    for words, count in told["oddities"].items():
+    for words, count in measures["oddities"].items():
         console.print(f"[dim]Log: {count} jobs {words}[/]", highlight=False)
 
 
@@ -347,20 +347,25 @@ def _draw(done: Schedule, title: str, path: Path) -> None:
 
     busy, waiting, edges = _over_time(done, _PARTS_OF_A_FIGURE)
     days = (edges - edges[0]) / 86400
-    told = summary(done)
+    measures = summary(done)
     figure = new_figure(9.0, 4.8)
     above, below = figure.subplots(2, 1, sharex=True)
     above.stairs(100 * busy, days, fill=True, color="#0072b2", alpha=0.85)
-    above.axhline(100 * told["utilisation"], color="#444444", linewidth=0.8, linestyle="--")
+    above.axhline(100 * measures["utilisation"], color="#444444", linewidth=0.8, linestyle="--")
     above.annotate(
-        f"mean {100 * told['utilisation']:.0f} %", (days[-1], 100 * told["utilisation"]), ha="right", va="bottom"
+        f"mean {100 * measures['utilisation']:.0f} %",
+        (days[-1], 100 * measures["utilisation"]),
+        ha="right",
+        va="bottom",
     )
     above.set(ylabel=f"% of {done.log.cores:,} cores", ylim=(0, 105))
     below.stairs(waiting, days, fill=True, color="#d55e00", alpha=0.85)
     below.set(ylabel="waiting jobs", xlabel="days since the first submission", xlim=(0, days[-1]))
     for panel in (above, below):
         panel.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{title}; mean wait {told['mean_wait_s'] / 3600:.1f} h, {told['jobs']:,} jobs", x=0.01, ha="left")
+    figure.suptitle(
+        f"{title}; mean wait {measures['mean_wait_s'] / 3600:.1f} h, {measures['jobs']:,} jobs", x=0.01, ha="left"
+    )
     save_figure(figure, path)
 
 

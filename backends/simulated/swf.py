@@ -26,9 +26,9 @@ _ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S = 0, 1, 2, 3, 4, 7
 _MEMORY, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION = 9, 10, 11, 12, 14, 15
 _SMALL = (_WAIT, _STATUS, _USER, _GROUP, _QUEUE, _PARTITION)  # of 32 bits; the others are of 64
 _TO_REPLAY = (_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
-_TO_REPLAY_TOLD = (_WAIT, _MEMORY, _USER, _GROUP, _QUEUE, _PARTITION)
+_TO_REPLAY_OPTIONAL = (_WAIT, _MEMORY, _USER, _GROUP, _QUEUE, _PARTITION)
 _TO_LEARN = (_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUEST_S)
-_TO_LEARN_TOLD = (_WAIT, _STATUS, _USER, _QUEUE, _PARTITION)
+_TO_LEARN_OPTIONAL = (_WAIT, _STATUS, _USER, _QUEUE, _PARTITION)
 _FIELDS_NEEDED = 9
 _CANCELLED = 5
 _PARTS = (2, 3, 4)  # statuses of lines that tell one stretch of a job that was swapped out
@@ -135,7 +135,7 @@ def read_swf(path: str | Path, *, cores: int | None = None, exceed: Exceed = "ra
     Linear in the length of the file, which is read in blocks: about half a second and 150 MB for a million jobs.
     """
     file = Path(path)
-    log = _read(file, _Log(_TO_REPLAY, _TO_REPLAY_TOLD))
+    log = _read(file, _Log(_TO_REPLAY, _TO_REPLAY_OPTIONAL))
     cores = cores or _machine_size(file, log.header)
     if cores > MAX_CORES:
         raise TraceError(
@@ -189,7 +189,7 @@ def read_history(path: str | Path) -> JobHistory | None:
         begin = _newlines(stream.read(_BLOCK_BYTES).removeprefix(_MARK))
     if not any(_HEADER.match(line) or _is_job(line) for line in begin.split(b"\n")):
         return None
-    return _history(file, _read(file, _Log(_TO_LEARN, _TO_LEARN_TOLD)))
+    return _history(file, _read(file, _Log(_TO_LEARN, _TO_LEARN_OPTIONAL)))
 
 
 read_history.how_to_make = (  # type: ignore[attr-defined]  # what `asa.history` tells of this reader
@@ -250,7 +250,7 @@ class _Log:
     """The columns of a log, as they are read: those that every line must have, and those that need not be there."""
 
     needed: tuple[int, ...]
-    told: tuple[int, ...]
+    optional: tuple[int, ...]
     header: dict[bytes, int] = field(default_factory=dict)
     rows: int = 0
     unknown: int = 0
@@ -258,7 +258,7 @@ class _Log:
     _in_header: bool = True
 
     def __post_init__(self) -> None:
-        self.columns = {column: [] for column in self.needed + self.told}
+        self.columns = {column: [] for column in self.needed + self.optional}
 
     def add(self, block: bytes) -> None:
         if self._in_header:
@@ -296,7 +296,7 @@ class _Log:
         self, column: int, values: NDArray[np.int64], broken: NDArray[np.bool_], missing: NDArray[np.bool_]
     ) -> None:
         small = column in _SMALL
-        if column in self.told:
+        if column in self.optional:
             if small:
                 broken |= values > _LARGEST_SMALL
             self.unknown += int(np.count_nonzero(broken & ~missing))
@@ -623,9 +623,9 @@ def write_swf(
     file = Path(path)
     _refuse_what_would_not_return(file, table, cores)
     ids = np.arange(1, len(table) + 1) if job_ids is None else job_ids
-    told = [("job_ids", ids), ("waits_s", waits_s), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
-    told += [("queues", queues), ("partitions", partitions)]
-    extra = [_told_column(file, name, given, len(table)) for name, given in told]
+    optional = [("job_ids", ids), ("waits_s", waits_s), ("memory_kb", memory_kb), ("users", users), ("groups", groups)]
+    optional += [("queues", queues), ("partitions", partitions)]
+    extra = [_optional_column(file, name, given, len(table)) for name, given in optional]
     file = followed(file)
     try:
         with writing(file) as raw, compressed(raw, file) as stream:
@@ -647,7 +647,7 @@ def _refuse_what_would_not_return(file: Path, table: JobTable, cores: int) -> No
             raise InputError(words, where=str(file), hint="`read_swf` would leave it out; mend the table.")
 
 
-def _told_column(
+def _optional_column(
     file: Path, name: str, given: Sequence[int] | NDArray[np.integer] | None, rows: int
 ) -> NDArray[np.int64]:
     column = np.full(rows, -1, dtype=np.int64) if given is None else np.asarray(given, dtype=np.int64)

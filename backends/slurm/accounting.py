@@ -48,7 +48,7 @@ _KINDS = {
     "REVOKED": _REVOKED,
 }
 _HELD = frozenset({"JobArrayTaskLimit", "JobHeldUser", "JobHeldAdmin"})
-_KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # told by Eligible, too
+_KEPT_BACK = frozenset({"Dependency", "BeginTime"})  # shown by Eligible, too
 _CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)")
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMG]?)")
 _NO_LIMIT_S = 7 * 86400.0
@@ -79,7 +79,7 @@ def read_history(path: str | Path, *, zone: tzinfo | None = None) -> JobHistory 
     - more or fewer fields than the first line, as a name with a ``|`` or a line end in it makes, or no number at the
       begin of its id: left out;
     - parts of heterogeneous jobs, which wait for each other: left out;
-    - told more than once, as ``sacct -D`` tells jobs that were requeued: the first record by submission is kept;
+    - listed more than once, as ``sacct -D`` lists jobs that were requeued: the first record by submission is kept;
     - still pending: left out, there is no telling until when it waits;
     - revoked, since another cluster of a federation started the job: left out;
     - in a reservation: left out, it did not queue;
@@ -167,7 +167,7 @@ def _places(file: Path, names: list[str]) -> dict[str, int]:
         "ReqCPUS": _WIDTHS + _NODES,
         "TimelimitRaw": _LIMIT,
     }
-    missing = [told for told, known in needed.items() if not places.keys() & set(known)]
+    missing = [column for column, known in needed.items() if not places.keys() & set(known)]
     if missing:
         raise TraceError(
             f"has no column {' and no column '.join(missing)}",
@@ -238,7 +238,7 @@ class _Records:
             "left out: not the fields of the first line": 0,
             "left out: part of a heterogeneous job": 0,
         }
-        self.eligible_is_told = "eligible" in places
+        self.has_eligible_column = "eligible" in places
 
         def place(*known: str) -> int:
             return next((places[name] for name in known if name in places), -1)
@@ -251,7 +251,7 @@ class _Records:
         widths = [places[name] for name in _WIDTHS if name in places]
         self._nodes = not widths
         self._widths = widths or [places[name] for name in _NODES if name in places]
-        self._reasons = _HELD if self.eligible_is_told else _HELD | _KEPT_BACK
+        self._reasons = _HELD if self.has_eligible_column else _HELD | _KEPT_BACK
 
     def add(self, line: str, number: int) -> None:
         line = line.rstrip("\r\n")
@@ -365,22 +365,22 @@ def _history(file: Path, records: _Records) -> JobHistory:
         )
     names = _COLUMNS + _FLAGS
     table = np.asarray(records.numbers).reshape(-1, len(names)).T
-    told = dict(zip(names, table, strict=True))
-    submit, eligible, start, end, kind = (told[name] for name in ("submit", "eligible", "start", "end", "kind"))
-    flags = {name: told[name] > 0 for name in _FLAGS}
-    run = np.where(np.isnan(end), told["elapsed"], end - start)
+    columns = dict(zip(names, table, strict=True))
+    submit, eligible, start, end, kind = (columns[name] for name in ("submit", "eligible", "start", "end", "kind"))
+    flags = {name: columns[name] > 0 for name in _FLAGS}
+    run = np.where(np.isnan(end), columns["elapsed"], end - start)
     started = ~np.isnan(start)
     stillborn = started & (kind == _CANCELLED) & (run == 0)
     started &= ~stillborn
     since = np.fmax(submit, eligible)
     left = np.where(np.isnan(start) & (kind != _RAN) & (kind != _RUNNING), end, start)
     wait = left - since
-    never_eligible = ~started & (np.isnan(eligible) | (left < since)) & records.eligible_is_told
+    never_eligible = ~started & (np.isnan(eligible) | (left < since)) & records.has_eligible_column
 
     keep = np.ones(len(submit), dtype=np.bool_)
     oddities = dict(records.oddities)
     for words, odd in {
-        "left out: told again, as sacct -D tells what was requeued": ~_first_records(told),
+        "left out: told again, as sacct -D tells what was requeued": ~_first_records(columns),
         "left out: still pending": kind == _PENDING,
         "left out: revoked, another cluster started it": kind == _REVOKED,
         "left out: in a reservation": flags["reserved"],
@@ -389,7 +389,7 @@ def _history(file: Path, records: _Records) -> JobHistory:
         "left out: never eligible": never_eligible,
         "left out: submission, or both start and end, unknown": np.isnan(submit) | np.isnan(wait),
         "left out: wait below 0, as if a clock was set": wait < 0,
-        "left out: width 0 or unknown": told["cores"] < 1,
+        "left out: width 0 or unknown": columns["cores"] < 1,
     }.items():
         oddities[words] = int(np.count_nonzero(odd & keep))
         keep &= ~odd
@@ -400,15 +400,15 @@ def _history(file: Path, records: _Records) -> JobHistory:
             where=str(file),
             hint=f"Make it with: {SACCT_COMMAND}",
         )
-    partition = told["partition"].astype(np.int32)
-    limitless = np.isnan(told["limit"])
-    walltime_s = np.where(limitless, _NO_LIMIT_S, told["limit"])
+    partition = columns["partition"].astype(np.int32)
+    limitless = np.isnan(columns["limit"])
+    walltime_s = np.where(limitless, _NO_LIMIT_S, columns["limit"])
     known_run = started & (kind != _RUNNING) & (run >= 0)
     oddities |= {
         words: int(np.count_nonzero(odd & keep))
         for words, odd in {
             "kept back at first: waits from when it was eligible": eligible > submit,
-            "no column Eligible: waits from its submission": np.full(len(keep), not records.eligible_is_told),
+            "no column Eligible: waits from its submission": np.full(len(keep), not records.has_eligible_column),
             "ended before it started: waited at least so long": ~started & ~stillborn,
             "cancelled in the second of its start: never started, waited at least so long": stillborn,
             "no limit of its own: 7 days taken": limitless,
@@ -420,11 +420,11 @@ def _history(file: Path, records: _Records) -> JobHistory:
     return JobHistory(
         submit_s=since[order],
         wait_s=wait[order],
-        cores=told["cores"][order].astype(np.int64),
+        cores=columns["cores"][order].astype(np.int64),
         walltime_s=walltime_s[order],
         started=started[order],
         run_s=np.where(known_run, run, -1.0)[order],
-        user=told["user"][order].astype(np.int32),
+        user=columns["user"][order].astype(np.int32),
         partition=partition[order],
         users=list(records.users)[1:],
         partitions=list(records.partitions)[1:],
@@ -434,14 +434,14 @@ def _history(file: Path, records: _Records) -> JobHistory:
     )
 
 
-def _first_records(told: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+def _first_records(columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
     """Tell which rows are the first record of their job.
 
     Slurm keeps one record for each submission of a job, and requeueing submits it anew. Rows of one submission are the
     same record, printed at different times: of them the one that knows most.
     """
-    order = np.lexsort((told["end"], told["start"], told["submit"], told["key"]))
-    keys = told["key"][order]
+    order = np.lexsort((columns["end"], columns["start"], columns["submit"], columns["key"]))
+    keys = columns["key"][order]
     first = np.empty(len(keys), dtype=np.bool_)
     first[order] = np.diff(keys, prepend=-1.0) > 0
     return first

@@ -374,8 +374,8 @@ class SlurmBackend:
     def _present(self, records: Iterable[SlurmRecord]) -> set[str]:
         """Say which jobs that have not ended the controller knows: accounting keeps some that it has lost, for ever."""
         names = {record.job_id: record.name for record in records if ended_as(record) is None}
-        told = self._link.jobs(list(names)) if names else {}
-        return {job_id for job_id, record in told.items() if record.name == names[job_id]}
+        found = self._link.jobs(list(names)) if names else {}
+        return {job_id for job_id, record in found.items() if record.name == names[job_id]}
 
     def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
         """Take up the job that holds a token's claim, of which Slurm does not tell any more: its marks do."""
@@ -400,8 +400,8 @@ class SlurmBackend:
         names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
         if missing := {token for token in tokens if token not in names}:
             names |= {token: r.name for r in self._link.queue() if (token := _token_of(r.name)) in missing}
-        told = self._link.named(set(names.values())) if names else []
-        of_tokens = [record for record in told if _token_of(record.name) in tokens]
+        records = self._link.named(set(names.values())) if names else []
+        of_tokens = [record for record in records if _token_of(record.name) in tokens]
         return list({record.job_id: record for record in sorted(of_tokens, key=_moment)}.values())
 
     def _is_mine(self, record: SlurmRecord) -> bool:

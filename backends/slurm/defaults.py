@@ -48,15 +48,15 @@ class JobDefaults:
 
     def submission(self) -> dict[str, str]:
         """Give the variables that a job is submitted with: the payload's, and what tells Slurm of the client."""
-        told = {"SLURM_SUBMIT_DIR": str(self.folder), "SLURM_SUBMIT_HOST": socket.gethostname()}
-        return (_told_of_this_process() if self.inherit else {}) | told | carried(self.variables())
+        client = {"SLURM_SUBMIT_DIR": str(self.folder), "SLURM_SUBMIT_HOST": socket.gethostname()}
+        return (_process_variables() if self.inherit else {}) | client | carried(self.variables())
 
 
-def _told_of_this_process() -> dict[str, str]:
+def _process_variables() -> dict[str, str]:
     """Say as sbatch does what a job takes over where the site lets it: soft limits, umask, priority."""
     limits = {f"SLURM_RLIMIT_{name}": resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in _LIMITS}
-    told = {name: str(_ENDLESS if limit == resource.RLIM_INFINITY else limit) for name, limit in limits.items()}
-    return told | {"SLURM_UMASK": f"{_umask():04o}", "SLURM_PRIO_PROCESS": str(os.getpriority(os.PRIO_PROCESS, 0))}
+    variables = {name: str(_ENDLESS if limit == resource.RLIM_INFINITY else limit) for name, limit in limits.items()}
+    return variables | {"SLURM_UMASK": f"{_umask():04o}", "SLURM_PRIO_PROCESS": str(os.getpriority(os.PRIO_PROCESS, 0))}
 
 
 def _umask() -> int:

@@ -76,8 +76,8 @@ class _Found:
     settings: dict[str, Setting] = field(default_factory=dict)
     observed: dict[str, Setting] = field(default_factory=dict)
 
-    def add(self, topic: str, told: str, verdict: Verdict = "good", consequence: str = "") -> None:
-        self.findings.append(Finding(topic, told, verdict, consequence))
+    def add(self, topic: str, text: str, verdict: Verdict = "good", consequence: str = "") -> None:
+        self.findings.append(Finding(topic, text, verdict, consequence))
 
     def add_error(self, topic: str, error: AsaError, verdict: Verdict = "bad") -> None:
         words = f"{error.where}: {error.message}" if error.where else error.message
@@ -114,16 +114,16 @@ class Examiner:
         return Examination(tuple(found.findings), found.settings, found.observed)
 
     def _look_around(self, found: _Found, about: SlurmAbout, *, probe: bool) -> None:
-        told = self._link.settings()
+        config = self._link.settings()
         self._partitions(found, self._link.partitions(), self._link.nodes(), about)
         queue, queue_s = self._timed(self._link.queue)
-        probed = self._probe(found, told) if probe else None
+        probed = self._probe(found, config) if probe else None
         if probed is not None and probed.partition and not found.observed.get("partition"):
             found.settings["partition"] = probed.partition  # else waits had another name than accounting gives them
-        self._age(found, told, probed, asked=probe)
-        self._configuration(found, told)
+        self._age(found, config, probed, asked=probe)
+        self._configuration(found, config)
         self._accounting(found, about)
-        self._own_limits(found, told, about)
+        self._own_limits(found, config, about)
         self._clocks(found, probed, asked=probe)
         self._estimates(found, queue)
         self._cost(found, queue, queue_s)
@@ -133,17 +133,20 @@ class Examiner:
     def _reach(self, found: _Found) -> SlurmAbout | None:
         about, took_s = self._timed(self._link.about)
         name = f"Slurm {about.version}".strip() + (f", cluster {about.cluster}" if about.cluster else "")
-        told = f"{name}; {about.means}, {_milliseconds(took_s)}"
+        words = f"{name}; {about.means}, {_milliseconds(took_s)}"
         found.observed["version"] = about.version
         found.observed["means"] = about.means
         if about.cluster:
             found.observed["cluster"] = about.cluster
         if not about.controller_up:
             found.add(
-                "Reachable", f"{told}; its controller does not answer", "bad", "Nothing can be submitted until it does."
+                "Reachable",
+                f"{words}; its controller does not answer",
+                "bad",
+                "Nothing can be submitted until it does.",
             )
             return None
-        found.add("Reachable", told)
+        found.add("Reachable", words)
         self._access(found, about)
         return about
 
@@ -181,13 +184,13 @@ class Examiner:
     def _partitions(
         self, found: _Found, partitions: Sequence[SlurmPartition], nodes: Sequence[SlurmNode], about: SlurmAbout
     ) -> None:
-        told = _partition_lines(partitions, nodes)
+        lines = _partition_lines(partitions, nodes)
         try:
             site = capabilities(
                 self._settings.system or about.cluster or self._place, partitions, nodes, self._settings, accrues=False
             )
         except InputError as error:
-            found.add("Partitions", "\n".join([*told, error.message]), "bad", error.hint or "")
+            found.add("Partitions", "\n".join([*lines, error.message]), "bad", error.hint or "")
             return
         found.observed["partitions"] = len(partitions)
         found.observed["max_cores"] = site.max_cores
@@ -197,17 +200,17 @@ class Examiner:
         sizes = f"A node has {site.cores_per_node} cores, the largest job {site.max_cores:,}."
         if not site.partition:
             unknown = "Which is the default is not told by these means: set partition to where your jobs go."
-            found.add("Partitions", "\n".join(told), "note", f"{unknown} {sizes}")
+            found.add("Partitions", "\n".join(lines), "note", f"{unknown} {sizes}")
         elif chosen is not None and not chosen.is_up:
             closed = f"{site.partition!r}, where jobs go, takes none now: set another partition, or wait."
-            found.add("Partitions", "\n".join(told), "bad", closed)
+            found.add("Partitions", "\n".join(lines), "bad", closed)
         else:
-            found.add("Partitions", "\n".join(told), "good", f"Jobs go to {site.partition!r}. {sizes}")
+            found.add("Partitions", "\n".join(lines), "good", f"Jobs go to {site.partition!r}. {sizes}")
 
     # ------------------------------------------------------------------ by which rules
 
-    def _age(self, found: _Found, told: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
-        topic, configured, known = "Age of dependents", age_accrues(told), self._settings.age_accrues
+    def _age(self, found: _Found, config: Mapping[str, str], probed: Revelation | None, *, asked: bool) -> None:
+        topic, configured, known = "Age of dependents", age_accrues(config), self._settings.age_accrues
         seen = configured if configured is not None else (probed.accrues if probed else None)
         source = "by the configuration" if configured is not None else "by the probe"
         if seen is not None:
@@ -233,19 +236,19 @@ class Examiner:
                 ' `strategy = "asa-plan"` at the top of the site file, or --strategy asa-plan.',
             )
 
-    def _configuration(self, found: _Found, told: Mapping[str, str]) -> None:
-        if not told:
+    def _configuration(self, found: _Found, config: Mapping[str, str]) -> None:
+        if not config:
             found.add(
                 "Configuration",
                 "not shown by these means: MinJobAge, kill_invalid_depend and limits are not known",
                 "note",
                 "Slurm's defaults are taken; what you know of the site can be set (min_job_age, kill_invalid_depend).",
             )
-        self._invalid_dependencies(found, told)
-        self._memory(found, told)
-        self._message_time(found, told)
+        self._invalid_dependencies(found, config)
+        self._memory(found, config)
+        self._message_time(found, config)
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
-        if known := [f"{told[name]} {words}" for name, words in limits.items() if told.get(name)]:
+        if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             found.add("Limits", f"the controller takes {', '.join(known)}")
         if not self._link.can_shrink:
             found.add(
@@ -255,8 +258,8 @@ class Examiner:
                 "" if self._settings.shrink else "shrink = false says that jobs keep their nodes here.",
             )
 
-    def _invalid_dependencies(self, found: _Found, told: Mapping[str, str]) -> None:
-        topic, seen, known = "Hopeless jobs", kills_invalid(told), self._settings.kill_invalid_depend
+    def _invalid_dependencies(self, found: _Found, config: Mapping[str, str]) -> None:
+        topic, seen, known = "Hopeless jobs", kills_invalid(config), self._settings.kill_invalid_depend
         if seen is not None:
             found.settings["kill_invalid_depend"] = seen
         kills = known if seen is None else seen
@@ -267,8 +270,8 @@ class Examiner:
         else:
             found.add(topic, _KILLS[kills], "good" if kills else "note", "" if kills else "asa cancels its own.")
 
-    def _memory(self, found: _Found, told: Mapping[str, str]) -> None:
-        seen_s, known_s = _seconds(told.get("MinJobAge", "")), self._settings.min_job_age
+    def _memory(self, found: _Found, config: Mapping[str, str]) -> None:
+        seen_s, known_s = _seconds(config.get("MinJobAge", "")), self._settings.min_job_age
         if seen_s:
             found.settings["min_job_age"] = f"{seen_s:.0f}s"
         age_s = seen_s or known_s
@@ -286,8 +289,8 @@ class Examiner:
             f"Looks at the queue are at most {format_duration(looks_s)} apart.",
         )
 
-    def _message_time(self, found: _Found, told: Mapping[str, str]) -> None:
-        message_s = _seconds(told.get("MessageTimeout", ""))
+    def _message_time(self, found: _Found, config: Mapping[str, str]) -> None:
+        message_s = _seconds(config.get("MessageTimeout", ""))
         timeout_s = getattr(self._settings, "timeout", None)
         if message_s is None or timeout_s is None:
             return
@@ -327,7 +330,7 @@ class Examiner:
             "`asa learn --since 30d` learns from it how long jobs wait here.",
         )
 
-    def _own_limits(self, found: _Found, told: Mapping[str, str], about: SlurmAbout) -> None:
+    def _own_limits(self, found: _Found, config: Mapping[str, str], about: SlurmAbout) -> None:
         topic = "Your limits"
         if self._settings.accounting is False or not about.accounting:
             return
@@ -343,17 +346,17 @@ class Examiner:
             found.add(topic, "accounting knows no account of yours on this cluster", "note")
         elif not lines:
             found.add(topic, "none is set for you, your accounts or qualities of service")
-        elif (enforced := told.get("AccountingStorageEnforce")) is not None and not _ENFORCED.search(enforced):
+        elif (enforced := config.get("AccountingStorageEnforce")) is not None and not _ENFORCED.search(enforced):
             found.add(topic, "\n".join(lines), "good", "The site does not enforce them.")
         else:
             found.add(topic, "\n".join(lines), "good", _REACHED)
 
     # ------------------------------------------------------------------ a job that never runs
 
-    def _probe(self, found: _Found, told: Mapping[str, str]) -> Revelation | None:
+    def _probe(self, found: _Found, config: Mapping[str, str]) -> Revelation | None:
         prober = Prober(self._link, self._settings, clock=self._clock, sleep=self._sleep)
         try:
-            revealed = prober.probe(age=age_accrues(told) is None)
+            revealed = prober.probe(age=age_accrues(config) is None)
         except BackendError as error:
             found.add_error("Probe", error, "note")
             return None
@@ -388,11 +391,11 @@ class Examiner:
 
     def _estimates(self, found: _Found, queue: Sequence[SlurmRecord]) -> None:
         waiting = [r for r in queue if r.states[:1] == ("PENDING",) and r.reason in _WAITING]
-        told = sum(record.expected_start_s is not None for record in waiting)
+        estimated = sum(record.expected_start_s is not None for record in waiting)
         if not waiting:
             found.add("Start estimates", "nobody's job waits for resources now, so none can be seen")
-        elif told:
-            found.add("Start estimates", f"Slurm has one for {told:,} of {len(waiting):,} jobs that wait")
+        elif estimated:
+            found.add("Start estimates", f"Slurm has one for {estimated:,} of {len(waiting):,} jobs that wait")
         else:
             found.add(
                 "Start estimates",
@@ -455,11 +458,11 @@ def _partition_line(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> st
     return f"{partition.name}: {', '.join(words)}"
 
 
-def _whose(told: SlurmLimits) -> str:
-    if told.quality:
-        return f"QOS {told.quality}"
-    where = f" in partition {told.partition}" if told.partition else ""
-    return f"{'you, with' if told.user else 'all of'} account {told.account}{where}"
+def _whose(limits: SlurmLimits) -> str:
+    if limits.quality:
+        return f"QOS {limits.quality}"
+    where = f" in partition {limits.partition}" if limits.partition else ""
+    return f"{'you, with' if limits.user else 'all of'} account {limits.account}{where}"
 
 
 def _limit(name: str, value: str) -> str:
@@ -470,9 +473,9 @@ def _conflict(words: str) -> str:
     return f"What is set, or was found before, says: {words}; and that wins. Change it, or --save this."
 
 
-def _seconds(told: str) -> float | None:
+def _seconds(text: str) -> float | None:
     """Read a time of slurm.conf, as in ``300 sec``."""
-    number = told.split(maxsplit=1)[0] if told.strip() else ""
+    number = text.split(maxsplit=1)[0] if text.strip() else ""
     return float(number) if number.isdecimal() else None
 
 
@@ -481,7 +484,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _accounts(text: str) -> tuple[int, int]:
-    """Count the records and the users in what sacct told."""
+    """Count the records and the users in what sacct printed."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return 0, 0

@@ -62,15 +62,15 @@ class SlurmFacility:
     @property
     def notes(self) -> Sequence[str]:
         """What a user should know about it; more once it was connected to."""
-        told = []
+        phrases = []
         if self.settings.kill_invalid_depend:
-            told.append("the site itself cancels jobs whose dependency can never be met")
+            phrases.append("the site itself cancels jobs whose dependency can never be met")
         if self.settings.min_job_age is not None and self.settings.longest_poll_s < self.settings.max_poll:
-            told.append(
+            phrases.append(
                 f"it forgets jobs {self.settings.min_job_age:.0f} s after their end,"
                 f" and is asked every {self.settings.longest_poll_s:.0f} s at least"
             )
-        return [*told, *self._learned]
+        return [*phrases, *self._learned]
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
         """Open it for one run, whose scripts, output and marks are kept in a folder that compute nodes see.

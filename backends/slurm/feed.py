@@ -16,14 +16,14 @@ _NO_LIMIT_S = 7 * 86400.0  # stands for no limit, as it does in histories
 
 
 class _Phase(IntEnum):
-    """How much of a job was told."""
+    """How much of a job was reported."""
 
-    UNTOLD, WAITS, RUNS, OVER = range(4)
+    UNREPORTED, WAITS, RUNS, OVER = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A job as it was at the last look: which attempt of it, what was told, under which key."""
+    """A job as it was at the last look: which attempt of it, what was reported, under which key."""
 
     attempt: tuple[float, int]
     phase: _Phase
@@ -32,11 +32,11 @@ class _Seen:
 
 
 class QueueFeed:
-    """Events of everybody's jobs, each told once.
+    """Events of everybody's jobs, each reported once.
 
-    A job queues since it was eligible; one that waits for something else than the queue is not told of until then, nor
-    one that stands for elements of an array. A job that Slurm put back into the queue is told as submitted again, under
-    another key.
+    A job queues since it was eligible; one that waits for something else than the queue is not reported until then, nor
+    one that stands for elements of an array. A job that Slurm put back into the queue is reported as submitted again,
+    under another key.
     """
 
     def __init__(self, system: str) -> None:
@@ -48,7 +48,7 @@ class QueueFeed:
     ) -> Sequence[QueueEvent]:
         """Tell what happened since the last look; see `asa.backend.Backend.queue_events`.
 
-        `most`: so many jobs that do not wait any more are told at the first look.
+        `most`: so many jobs that do not wait any more are reported at the first look.
         """
         jobs = {
             record.job_id: (record, status)
@@ -59,40 +59,40 @@ class QueueFeed:
         seen: dict[str, _Seen] = {}
         events: list[tuple[str, list[QueueEvent]]] = []
         for job_id, (record, status) in jobs.items():
-            seen[job_id], told = self._compare(was.get(job_id), record, status, now_s, ends=ends)
-            events.append((job_id, told))
+            seen[job_id], of_job = self._compare(was.get(job_id), record, status, now_s, ends=ends)
+            events.append((job_id, of_job))
         events += [(job_id, list(_gone(was[job_id], now_s, ends=ends))) for job_id in was.keys() - jobs.keys()]
         self._seen = seen
         if first:
             events = _latest(events, seen, most, ends=ends)
-        return sorted((event for _, told in events for event in told), key=lambda event: event.time_s)
+        return sorted((event for _, of_job in events for event in of_job), key=lambda event: event.time_s)
 
     def _compare(
         self, was: _Seen | None, record: SlurmRecord, status: JobStatus, now_s: float, *, ends: bool
     ) -> tuple[_Seen, list[QueueEvent]]:
         """Tell how a job went on since the last look."""
         attempt = (status.submit_s, status.restarts)
-        told: list[QueueEvent] = []
+        events: list[QueueEvent] = []
         if was is not None and was.attempt != attempt:
-            told += _gone(was, status.submit_s, ends=ends)
-            was = replace(was, attempt=attempt, phase=_Phase.UNTOLD)
-        now = was or _Seen(attempt, _Phase.UNTOLD, record.job_id, 0)
+            events += _gone(was, status.submit_s, ends=ends)
+            was = replace(was, attempt=attempt, phase=_Phase.UNREPORTED)
+        now = was or _Seen(attempt, _Phase.UNREPORTED, record.job_id, 0)
         eligible_s = status.eligible_s
-        if now.phase is _Phase.UNTOLD and eligible_s is not None:
+        if now.phase is _Phase.UNREPORTED and eligible_s is not None:
             key = f"{record.job_id}+{now.submissions}" if now.submissions else record.job_id
             now = replace(now, phase=_Phase.WAITS, key=key, submissions=now.submissions + 1)
-            told.append(QueueEvent("submitted", key, eligible_s, self._queued(record, eligible_s)))
+            events.append(QueueEvent("submitted", key, eligible_s, self._queued(record, eligible_s)))
         if now.phase is _Phase.WAITS:
             if status.start_s is not None:
                 now = replace(now, phase=_Phase.RUNS)
-                told.append(QueueEvent("started", now.key, status.start_s))
+                events.append(QueueEvent("started", now.key, status.start_s))
             elif status.state.is_final or (eligible_s is None and status.state is JobState.PENDING):
-                told += _gone(now, now_s if status.end_s is None else status.end_s, ends=ends)
-                now = replace(now, phase=_Phase.OVER if status.state.is_final else _Phase.UNTOLD)
+                events += _gone(now, now_s if status.end_s is None else status.end_s, ends=ends)
+                now = replace(now, phase=_Phase.OVER if status.state.is_final else _Phase.UNREPORTED)
         if now.phase is _Phase.RUNS and status.end_s is not None:
-            told += _gone(now, status.end_s, ends=ends)
+            events += _gone(now, status.end_s, ends=ends)
             now = replace(now, phase=_Phase.OVER)
-        return now, told
+        return now, events
 
     def _queued(self, record: SlurmRecord, eligible_s: float) -> QueuedJob:
         return QueuedJob(
@@ -116,8 +116,10 @@ def _gone(job: _Seen, time_s: float, *, ends: bool) -> Iterator[QueueEvent]:
 def _latest(
     events: list[tuple[str, list[QueueEvent]]], seen: dict[str, _Seen], most: int, *, ends: bool
 ) -> list[tuple[str, list[QueueEvent]]]:
-    """Of the past, keep what waits, what runs if its end will be told, and the latest of the others."""
+    """Of the past, keep what waits, what runs if its end will be reported, and the latest of the others."""
     lasting = {_Phase.WAITS, _Phase.RUNS} if ends else {_Phase.WAITS}
-    past = sorted((told[0].time_s, job_id) for job_id, told in events if told and seen[job_id].phase not in lasting)
+    past = sorted(
+        (of_job[0].time_s, job_id) for job_id, of_job in events if of_job and seen[job_id].phase not in lasting
+    )
     kept = {job_id for _, job_id in past[max(len(past) - most, 0) :]}
-    return [(job_id, told) for job_id, told in events if seen[job_id].phase in lasting or job_id in kept]
+    return [(job_id, of_job) for job_id, of_job in events if seen[job_id].phase in lasting or job_id in kept]

@@ -119,10 +119,10 @@ def rest_keys(
         if name not in keys:
             raise _no_word(name, value, version, job)
         try:
-            told = keys[name](value or "")
+            fields = keys[name](value or "")
         except (ValueError, InputError) as error:
             raise _no_word(name, value, version, job) from error
-        for key, word in told.items():
+        for key, word in fields.items():
             both = isinstance(word, str) and key.startswith("tres_per_") and key in said
             said[key] = f"{said[key]},{word}" if both else word
     return said
@@ -147,19 +147,19 @@ def variables(options: Iterable[str], job: str, free: Collection[str] = frozense
     >>> variables(["--ntasks-per-node=4", "--distribution=plane=2"], "align")
     {'SLURM_NTASKS_PER_NODE': '4', 'SLURM_DISTRIBUTION': 'plane', 'SLURM_DIST_PLANESIZE': '2'}
     """
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, value in checked(options, job, free):
         if name == "distribution":
             how, _, size = (value or "").partition("=")
-            told |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})
+            values |= {"SLURM_DISTRIBUTION": how} | ({"SLURM_DIST_PLANESIZE": size} if size else {})
         elif name == "hint":
-            told |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}  # the one hint that is said by REST
-        elif name in _TOLD:
-            told[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
-    return told
+            values |= {"SLURM_HINT": value or "", "SLURM_THREADS_PER_CORE": "1"}  # the one hint that is said by REST
+        elif name in _AS_VARIABLES:
+            values[f"SLURM_{name.replace('-', '_').upper()}"] = value or ""
+    return values
 
 
-_TOLD: Final = frozenset(
+_AS_VARIABLES: Final = frozenset(
     {
         "cpus-per-gpu", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "mem-per-gpu", "ntasks-per-core",
         "ntasks-per-node", "ntasks-per-socket", "threads-per-core",

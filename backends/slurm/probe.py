@@ -34,7 +34,7 @@ def clock_offset_s(before_s: float, dated_s: float, after_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Revelation:
-    """What a job told that never ran."""
+    """What a job revealed that never ran."""
 
     job_id: str
     offset_s: float | None  # by how much Slurm's clock is ahead of this computer's; None if the job was never listed

@@ -272,7 +272,7 @@ def _spelling(reason: str) -> str:
 
 def _what(spelling: str) -> str:
     rest = re.sub(r"limit$|per(user|account|job|node)", "", spelling)
-    return next((told for part, told in _WHAT.items() if part in rest), "resources")
+    return next((what for part, what in _WHAT.items() if part in rest), "resources")
 
 
 def _whose(spelling: str) -> str:
@@ -283,4 +283,4 @@ def _whose(spelling: str) -> str:
     return "its quality of service (QOS)" if spelling.startswith("qos") else "its user or account"
 
 
-_BY_SPELLING = {_spelling(reason): told for reason, told in _KNOWN.items()}
+_BY_SPELLING = {_spelling(reason): explanation for reason, explanation in _KNOWN.items()}

@@ -112,15 +112,15 @@ def _eligible_s(
     *,
     kept_back: bool,
 ) -> float | None:
-    told = record.eligible_s or None
+    noted_s = record.eligible_s or None
     if start_s is not None:
-        if told is None:
+        if noted_s is None:
             return None if kept_back else record.submit_s
-        return min(max(told, record.submit_s), start_s)
-    if state is JobState.RUNNING or told is None or record.reason in _KEPT_BACK:
+        return min(max(noted_s, record.submit_s), start_s)
+    if state is JobState.RUNNING or noted_s is None or record.reason in _KEPT_BACK:
         return None
     latest_s = now_s if end_s is None else end_s
-    return max(told, record.submit_s) if told <= latest_s else None
+    return max(noted_s, record.submit_s) if noted_s <= latest_s else None
 
 
 def _exit_code(record: SlurmRecord, state: JobState) -> int | None:

@@ -12,7 +12,7 @@ from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
 
-def age_accrues(told: Mapping[str, str]) -> bool | None:
+def age_accrues(config: Mapping[str, str]) -> bool | None:
     """Say whether a job gains rank while a dependency keeps it back, from slurm.conf; None if it does not tell.
 
     By ``priority/basic`` a job's rank is its place in the order of submission, whatever keeps it back. Else age begins
@@ -23,19 +23,19 @@ def age_accrues(told: Mapping[str, str]) -> bool | None:
     >>> age_accrues({"PriorityType": "priority/multifactor", "PriorityFlags": "ACCRUE_ALWAYS,NO_FAIR_TREE"})
     True
     """
-    if told.get("PriorityType", "").endswith("basic"):
+    if config.get("PriorityType", "").endswith("basic"):
         return True
-    if "ACCRUE_ALWAYS" in told.get("PriorityFlags", "").upper():
+    if "ACCRUE_ALWAYS" in config.get("PriorityFlags", "").upper():
         return True
-    return False if "PriorityType" in told else None
+    return False if "PriorityType" in config else None
 
 
-def kills_invalid(told: Mapping[str, str]) -> bool | None:
+def kills_invalid(config: Mapping[str, str]) -> bool | None:
     """Say whether Slurm cancels jobs whose dependency can never be met; None if slurm.conf does not tell.
 
     The flag is one of ``DependencyParameters``, and was one of ``SchedulerParameters`` before that.
     """
-    places = [told[name] for name in ("DependencyParameters", "SchedulerParameters") if name in told]
+    places = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
     return any("kill_invalid_depend" in place for place in places) if places else None
 
 

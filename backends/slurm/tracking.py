@@ -45,7 +45,7 @@ class TrackedJob:
     held_here: bool = False  # it is on hold because this client wants it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
     cancelled_s: float | None = None
-    _told: JobStatus | None = None
+    _reported: JobStatus | None = None
     _ran: bool = False
     _missed: int = 0
     _missed_since_s: float = field(default=0.0)
@@ -62,12 +62,12 @@ class TrackedJob:
 
     @property
     def is_news(self) -> bool:
-        """It changed since it was last told of."""
-        return self._told is None or _essence(self._told) != _essence(self.status)
+        """It changed since it was last reported."""
+        return self._reported is None or _essence(self._reported) != _essence(self.status)
 
     def tell(self) -> JobStatus:
-        """Give the status away; what was told is no news any more."""
-        self._told = self.status
+        """Give the status away; what was reported is no news any more."""
+        self._reported = self.status
         return self.status
 
     def is_ours(self, record: SlurmRecord) -> bool:
@@ -82,12 +82,12 @@ class TrackedJob:
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
-        told = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
+        by_slurm = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
         self._missed, self.heard_s, self.record = 0, clock_s, record
-        if told is None:
+        if by_slurm is None:
             raise ValueError(" ".join(record.states))
-        self._ran |= told.state is JobState.RUNNING
-        return self._become(self._refined(told, record, folder, clock_s))
+        self._ran |= by_slurm.state is JobState.RUNNING
+        return self._become(self._refined(by_slurm, record, folder, clock_s))
 
     def miss(self, folder: RunFolder, now_s: float, clock_s: float, *, certain: bool) -> bool:
         """Take in that Slurm does not know the job, and return whether something changed.
@@ -142,12 +142,12 @@ class TrackedJob:
         """Say whether a job that had ended was started once more, as `scontrol requeue` does."""
         return not status.state.is_final and status.restarts > self.status.restarts
 
-    def _refined(self, told: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
+    def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
         """Add what Slurm does not tell."""
-        job_id, kept = told.job_id, self.kept
-        status = replace(told, held=self.status.held or self._is_held_by_others(record, told, clock_s))
+        job_id, kept = by_slurm.job_id, self.kept
+        status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
         try:
-            payload_start_s, steps = self._payload_start_s(told, folder), self._steps(told, folder)
+            payload_start_s, steps = self._payload_start_s(by_slurm, folder), self._steps(by_slurm, folder)
         except UnavailableError:
             if status.state.is_final:
                 raise
@@ -169,7 +169,7 @@ class TrackedJob:
         is_twin = code == TWIN_EXIT and bool(kept.token) and folder.holder(kept.token) != job_id
         return replace(status, exit_code=code, reason=TWIN if is_twin else status.reason)
 
-    def _is_held_by_others(self, record: SlurmRecord, told: JobStatus, clock_s: float) -> bool:
+    def _is_held_by_others(self, record: SlurmRecord, by_slurm: JobStatus, clock_s: float) -> bool:
         """Say whether the job is on hold, or was, though this client does not want that, nor did a moment ago.
 
         A hold that was over before anybody looked shows in that the job was eligible late though nothing of ours kept
@@ -179,7 +179,7 @@ class TrackedJob:
             lately = self.released_s is not None and clock_s - self.released_s < _SETTLE_S
             return not (self.held_here or lately)
         ours = self.kept.kept_back or self.held_here or self.released_s is not None or record.restarts
-        return not ours and told.eligible_s is not None and told.eligible_s > told.submit_s + _SETTLE_S
+        return not ours and by_slurm.eligible_s is not None and by_slurm.eligible_s > by_slurm.submit_s + _SETTLE_S
 
     def _payload_start_s(self, status: JobStatus, folder: RunFolder) -> float | None:
         if status.start_s is None or not self.kept.awaits:

@@ -284,7 +284,7 @@ def _print_why(told: Why) -> None:
     from asa.units import format_duration
 
     out = console()
-    first, *others = told.told()
+    first, *others = told.sentences()
     out.print(Text(first, style="bold"), *map(Text, others), sep="\n")
     if not told.constraints:
         return
@@ -313,5 +313,5 @@ def _why_as_dict(told: Why, made: Made) -> dict[str, Any]:
         and {"at_s": moment.at_s, "fits": not moment.lacks, "lacks": [asdict(one) for one in moment.lacks]},
         "constraints": [asdict(one) | {"binds": one.start_s is not None} for one in told.constraints],
         "together": [asdict(one) for one in told.together],
-        "words": told.told(),
+        "words": told.sentences(),
     }

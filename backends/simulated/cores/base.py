@@ -22,7 +22,7 @@ class Fate(IntEnum):
     PREEMPTED = 2
 
 
-class Told(NamedTuple):
+class News(NamedTuple):
     """News of a client's job."""
 
     job: int
@@ -33,17 +33,17 @@ class Told(NamedTuple):
 class Core(Protocol):
     """The part of the engine that knows machine, queue and clock, and nothing of dependencies.
 
-    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `told` are what
+    Jobs are numbered: the background's by their rows, the client's from ``len(table)`` on. `ended` and `news` are what
     the last call met of the client's jobs: those whose payloads ended, and whatever else became of any; whoever reads
-    them empties them. An end that was foreseen twice, or of a job that was cancelled meanwhile, is told all the same:
-    the client knows which counts.
+    them empties them. An end that was foreseen twice, or of a job that was cancelled meanwhile, is reported all the
+    same: the client knows which counts.
     """
 
     now: int
     capacity: int
     table: JobTable
     ended: list[int]
-    told: list[Told]
+    news: list[News]
 
     @property
     def start(self) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ class InPython(ABC):
 
     now: int
     ended: list[int]
-    told: list[Told]
+    news: list[News]
 
     def run(self, until: int) -> None:
         """See `Core.run`."""
@@ -124,7 +124,7 @@ class InPython(ABC):
             if self.ended:
                 return
             self.end_second()
-            if self.told:
+            if self.news:
                 return
         if until < NEVER - 1:
             self.now = max(self.now, until)

@@ -14,7 +14,7 @@ from asa.errors import InputError
 
 from ..table import NEVER, UNSTARTED, JobTable
 from . import fast_kernel as k
-from .base import Fate, Told
+from .base import Fate, News
 from .heap import BITS, MASK, push
 
 _MAX_JOBS = MASK // 2  # of the background, that can be numbered beside a client's
@@ -40,7 +40,7 @@ class FastCore:
         self.capacity = capacity
         self.backfill = backfill
         self.ended: list[int] = []
-        self.told: list[Told] = []
+        self.news: list[News] = []
         self._clients: list[tuple[int, int, int]] = []  # (cores, request, age since)
         self._s = np.zeros(k.SCALARS, dtype=np.int64)
         self._s[[k.NOW, k.FREE]] = now, capacity
@@ -65,7 +65,7 @@ class FastCore:
 
     def fork(self) -> FastCore:
         twin = copy.copy(self)
-        twin.ended, twin.told, twin._clients = list(self.ended), list(self.told), list(self._clients)
+        twin.ended, twin.news, twin._clients = list(self.ended), list(self.news), list(self._clients)
         twin.start, twin._s = self.start.copy(), self._s.copy()
         head, tail, running, ends = (int(self._s[place]) for place in (k.HEAD, k.TAIL, k.RUNNING, k.ENDS))
         twin._widths = np.full_like(self._widths, k.GONE)
@@ -150,7 +150,7 @@ class FastCore:
             self.ended += self._over[: s[k.ENDED]].tolist()
             s[k.ENDED] = 0
         if s[k.STARTED]:
-            self.told += [Told(job, Fate.STARTED) for job in self._begun[: s[k.STARTED]].tolist()]
+            self.news += [News(job, Fate.STARTED) for job in self._begun[: s[k.STARTED]].tolist()]
             s[k.STARTED] = 0
 
     # ------------------------------------------------------------------ the client's jobs

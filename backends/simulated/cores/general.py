@@ -30,13 +30,13 @@ from ..policies import (
 )
 from ..table import NEVER, UNSTARTED
 from . import general_kernel as k
-from .base import Fate, Told
+from .base import Fate, News
 from .heap import BITS, MASK, push
 
 _MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
-_SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "told")
+_SMALL = ("free", "capacity", "usage", "rate", "blocked", "room", "over", "news")
 
 
 class GeneralCore:
@@ -62,7 +62,7 @@ class GeneralCore:
         self.capacity = cluster.cores
         self.policy = policy
         self.ended: list[int] = []
-        self.told: list[Told] = []
+        self.news: list[News] = []
         self._clients = 0
         self._shared = False  # columns that do not change, with a fork
         self._room = 0
@@ -90,7 +90,7 @@ class GeneralCore:
             "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
-            "told": np.zeros(0, dtype=np.int64),
+            "news": np.zeros(0, dtype=np.int64),
             **_outages(load),
             **self._set_policy(policy, len(cluster.partitions)),
         }
@@ -157,7 +157,7 @@ class GeneralCore:
 
     def fork(self) -> GeneralCore:
         twin = copy.copy(self)
-        twin.ended, twin.told = list(self.ended), list(self.told)
+        twin.ended, twin.news = list(self.ended), list(self.news)
         own = not isinstance(self.policy, Policy) or self._s[k.ORDER] == k.CUSTOM
         twin.policy = copy.deepcopy(self.policy) if own else self.policy
         twin._s = self._s.copy()
@@ -174,7 +174,7 @@ class GeneralCore:
         self._arrays |= self._copied((*_FROM_LOAD, "demand", *_OF_THE_RUN), more)
         self._arrays |= self._listed()
         self._arrays["over"] = np.zeros(self._room, dtype=np.int64)
-        self._arrays["told"] = np.zeros(8 * self._room, dtype=np.int64)
+        self._arrays["news"] = np.zeros(8 * self._room, dtype=np.int64)
         self._shared = False
         self._show()
 
@@ -295,15 +295,15 @@ class GeneralCore:
         while k.run_events(self._seen, self._a, until, phase) == k.WANTED:
             self._wanted()
             phase = k.RUN
-            if s[k.TOLD]:
+            if s[k.NEWS]:
                 break
         if s[k.ENDED]:
             self.ended += self._arrays["over"][: s[k.ENDED]].tolist()
             s[k.ENDED] = 0
-        if s[k.TOLD]:
-            for news in self._arrays["told"][: s[k.TOLD]].tolist():
-                self.told.append(Told(news >> 3, Fate(news >> 1 & 3), bool(news & 1)))
-            s[k.TOLD] = 0
+        if s[k.NEWS]:
+            for news in self._arrays["news"][: s[k.NEWS]].tolist():
+                self.news.append(News(news >> 3, Fate(news >> 1 & 3), bool(news & 1)))
+            s[k.NEWS] = 0
 
     def _wanted(self) -> None:
         """Do the part of a pass that is not the kernel's."""
@@ -315,7 +315,7 @@ class GeneralCore:
             k.in_order_of_age(self._seen, self._a)
             self._arrays["score"][queue] = self._scores(order)
             while k.schedule(self._seen, self._a, int(s[k.BACKFILL])):
-                if s[k.TOLD] > len(self._arrays["told"]) // 2:
+                if s[k.NEWS] > len(self._arrays["news"]) // 2:
                     break
                 k.in_order_of_age(self._seen, self._a)
                 self._arrays["score"][self.view.queue] = self._scores(order)

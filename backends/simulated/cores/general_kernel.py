@@ -35,7 +35,7 @@ from .heap import BITS, MASK, forget, pop, push
     WAKE,
     TICK,
     ENDED,
-    TOLD,
+    NEWS,
     ROWS,
     ORDER,
     BACKFILL,
@@ -108,7 +108,7 @@ class Arrays(NamedTuple):
     blocked: Any  # by partition, within a pass
     room: Any  # by pool, what would be idle, within a preemption
     over: Any  # the client's jobs that ended
-    told: Any  # what else became of the client's: job x 8 + cause x 2 + again
+    news: Any  # what else became of the client's: job x 8 + cause x 2 + again
 
 
 @kernel
@@ -218,8 +218,8 @@ def take(a: Any, job: int, sign: int) -> None:
 @kernel
 def _tell(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
     """Note that a client's job started (cause 0), or why it was ended, and whether it is queued again."""
-    a.told[At(s[TOLD])] = job * 8 + cause * 2 + (1 if again else 0)
-    s[TOLD] += 1
+    a.news[At(s[NEWS])] = job * 8 + cause * 2 + (1 if again else 0)
+    s[NEWS] += 1
 
 
 @kernel
@@ -638,7 +638,7 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
         else:
             again = _in_order(s, a)
         drop_started(s, a)
-        if again and (s[ORDER] == CUSTOM or s[TOLD] > len(a.told) // 2):
+        if again and (s[ORDER] == CUSTOM or s[NEWS] > len(a.news) // 2):
             return True  # or let the client hear that much first; the pass goes on from here
     if mode == PERIODIC:
         interval = s[INTERVAL]
@@ -751,5 +751,5 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
             s[WAKE] = NEVER
             schedule(s, a, s[BACKFILL])
         phase = RUN
-        if s[TOLD] > 0:
+        if s[NEWS] > 0:
             return DONE

@@ -68,8 +68,8 @@ class QueueFormat:
     def read(self, printed: str) -> Iterator[SlurmRecord]:
         """Read what squeue printed; what cannot be understood is left out."""
         parts = printed.split(self._mark)
-        for job_id, told, comment in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
-            values = told.split("|", len(self._FIELDS))
+        for job_id, line, comment in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+            values = line.split("|", len(self._FIELDS))
             if (number := _NUMBER.search(job_id)) is None or len(values) <= len(self._FIELDS):
                 continue
             fields = dict(zip(self._FIELDS, values, strict=False))
@@ -199,15 +199,15 @@ def read_limits(printed: str) -> list[SlurmLimits]:
     headings = [_SHORT_LIMITS.get(name, name) for name in lines[0]] if lines else []
     found = []
     for line in lines[1:]:
-        told = {name: value for name, value in zip(headings, line, strict=False) if value}
+        fields = {name: value for name, value in zip(headings, line, strict=False) if value}
         found.append(
             SlurmLimits(
-                account=told.pop("Account", "").strip(),
-                user=told.pop("User", ""),
-                partition=told.pop("Partition", ""),
-                quality=told.pop("Name", ""),
-                qualities=tuple(filter(None, told.pop("QOS", "").split(","))),
-                limits=told,
+                account=fields.pop("Account", "").strip(),
+                user=fields.pop("User", ""),
+                partition=fields.pop("Partition", ""),
+                quality=fields.pop("Name", ""),
+                qualities=tuple(filter(None, fields.pop("QOS", "").split(","))),
+                limits=fields,
             )
         )
     return found
@@ -231,17 +231,17 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
     """Read what ``scontrol show partition -o`` printed."""
     return [
         SlurmPartition(
-            name=told["PartitionName"],
-            is_default=told.get("Default") == "YES",
-            is_up=told.get("State", "UP") == "UP",
-            max_walltime_s=_limit_s(told.get("MaxTime", "")),
-            default_walltime_s=_limit_s(told.get("DefaultTime", "")),
-            max_nodes=_count(told.get("MaxNodes", "")) or None,
-            min_nodes=_count(told.get("MinNodes", "")) or None,
-            nodes=_count(told.get("TotalNodes", "")),
-            cores=_count(told.get("TotalCPUs", "")),
+            name=fields["PartitionName"],
+            is_default=fields.get("Default") == "YES",
+            is_up=fields.get("State", "UP") == "UP",
+            max_walltime_s=_limit_s(fields.get("MaxTime", "")),
+            default_walltime_s=_limit_s(fields.get("DefaultTime", "")),
+            max_nodes=_count(fields.get("MaxNodes", "")) or None,
+            min_nodes=_count(fields.get("MinNodes", "")) or None,
+            nodes=_count(fields.get("TotalNodes", "")),
+            cores=_count(fields.get("TotalCPUs", "")),
         )
-        for told in _lines("PartitionName", printed)
+        for fields in _lines("PartitionName", printed)
     ]
 
 
@@ -249,14 +249,14 @@ def read_nodes(printed: str) -> list[SlurmNode]:
     """Read what ``scontrol show node -o`` printed."""
     return [
         SlurmNode(
-            name=told["NodeName"],
-            cores=_count(told.get("CPUTot", "")),
-            memory_bytes=_count(told.get("RealMemory", "")) << 20,
-            states=tuple(re.findall("[A-Z_]+", told.get("State", "").upper())),
-            partitions=tuple(name for name in told.get("Partitions", "").split(",") if name),
-            gpus=count_gpus(told.get("Gres", "")),
+            name=fields["NodeName"],
+            cores=_count(fields.get("CPUTot", "")),
+            memory_bytes=_count(fields.get("RealMemory", "")) << 20,
+            states=tuple(re.findall("[A-Z_]+", fields.get("State", "").upper())),
+            partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name),
+            gpus=count_gpus(fields.get("Gres", "")),
         )
-        for told in _lines("NodeName", printed)
+        for fields in _lines("NodeName", printed)
     ]
 
 
@@ -271,33 +271,33 @@ def _new_mark() -> str:
     return f"@{secrets.token_hex(8)}@"  # a digit would belong to the width before it
 
 
-def _text(told: str) -> str:
-    return "" if told in _NOTHING else told
+def _text(text: str) -> str:
+    return "" if text in _NOTHING else text
 
 
-def _time_s(told: str) -> float | None:
-    return float(told) if told.isdecimal() and told.strip("0") else None
+def _time_s(text: str) -> float | None:
+    return float(text) if text.isdecimal() and text.strip("0") else None
 
 
-def _limit_s(told: str) -> float | None:
+def _limit_s(text: str) -> float | None:
     try:
-        return parse_duration(told) or None
+        return parse_duration(text) or None
     except InputError:  # UNLIMITED, NONE, NOT_SET, Partition_Limit
         return None
 
 
-def _count(told: str) -> int:
+def _count(text: str) -> int:
     """Read a number, or the least of a range; Slurm may write thousands with a letter."""
-    match = _COUNT.match(told)
+    match = _COUNT.match(text)
     return round(float(match[1]) * _UNITS[match[2]]) if match else 0
 
 
-def _exit(told: str, state: str) -> tuple[int | None, int | None]:
+def _exit(text: str, state: str) -> tuple[int | None, int | None]:
     """Read how a script ended: ``code:signal``, or what wait() returned, as 22.05 and older write it.
 
     Accounting notes 0 for a job that ran out of time; so a 0 counts only where the job was completed.
     """
-    code, colon, signal = told.partition(":")
+    code, colon, signal = text.partition(":")
     if not code.isdecimal() or (colon and not signal.isdecimal()):
         return None, None
     status, killed_by = (int(code), int(signal)) if colon else (int(code) >> 8 & 0xFF, int(code) & 0x7F)

@@ -116,7 +116,7 @@ def refused(program: str, job_id: str, done: Done) -> BackendError:
 
 
 def submission(name: str, done: Done) -> BackendError:
-    """Say why a submission told no job id, and whether the job may have been accepted all the same."""
+    """Say why a submission gave no job id, and whether the job may have been accepted all the same."""
     said = words(done)
     if done.returncode == 0 or _is_killed(done):
         return in_doubt(name, said)

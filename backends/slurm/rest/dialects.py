@@ -117,12 +117,12 @@ class Dialect(ABC):
         What sbatch sets itself overrides what the user has set, as there.
         """
         given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
-        told = variables(job.options, job.name, unsaid(job))
+        own = variables(job.options, job.name, unsaid(job))
         if job.cpus_per_task > 1:
-            told["SLURM_CPUS_PER_TASK"] = str(job.cpus_per_task)
+            own["SLURM_CPUS_PER_TASK"] = str(job.cpus_per_task)
         if job.gpus:
-            told["SLURM_GPUS"] = str(job.gpus)
-        return {"PATH": _PATH} | given | told
+            own["SLURM_GPUS"] = str(job.gpus)
+        return {"PATH": _PATH} | given | own
 
     @abstractmethod
     def environment(self, variables: dict[str, str]) -> Any:
@@ -248,8 +248,8 @@ class _Dialect42(_Dialect40):
     tells_deletions = True
 
     def variables(self, job: SlurmJob) -> dict[str, str]:
-        told = super().variables(job)
-        return told | ({"SLURM_TRES_PER_TASK": f"cpu={job.cpus_per_task}"} if job.cpus_per_task > 1 else {})
+        common = super().variables(job)
+        return common | ({"SLURM_TRES_PER_TASK": f"cpu={job.cpus_per_task}"} if job.cpus_per_task > 1 else {})
 
 
 _UNCUT: Sequence[tuple[str, str]] = (("disable_truncate_usage_time", "true"), ("skip_steps", "true"))

@@ -17,7 +17,7 @@ _SEPARATORS = str.maketrans({"|": "?", "\n": " ", "\r": " "})
 
 
 def as_sacct(jobs: Iterable[Mapping[str, Any]]) -> str:
-    """Write jobs in the form that `asa.backends.slurm.accounting.read_history` reads; a job told twice is told once.
+    """Write jobs as `asa.backends.slurm.accounting.read_history` reads them; a job listed twice is written once.
 
     Returns: the line of column names, then a line a job. Times are seconds since 1970.
     """

@@ -34,9 +34,9 @@ _QUALITY: Final[Mapping[str, _Place]] = {
 }
 
 
-def of_associations(told: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
+def of_associations(associations: Iterable[Mapping[str, Any]], user: str, cluster: str) -> list[SlurmLimits]:
     """Read the limits of a user's associations, and those of their accounts as a whole."""
-    here = [one for one in told if cluster in ("", reading.text(one.get("cluster")))]
+    here = [one for one in associations if cluster in ("", reading.text(one.get("cluster")))]
     own = [one for one in here if reading.text(one.get("user")) == user]
     accounts = {reading.text(one.get("account")) for one in own}
     theirs = [one for one in here if not reading.text(one.get("user")) and reading.text(one.get("account")) in accounts]
@@ -52,20 +52,20 @@ def of_associations(told: Iterable[Mapping[str, Any]], user: str, cluster: str) 
     ]
 
 
-def of_qualities(told: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
+def of_qualities(qualities: Iterable[Mapping[str, Any]], names: Iterable[str]) -> list[SlurmLimits]:
     """Read the limits of some qualities of service."""
     wanted = set(names)
     return [
         SlurmLimits(quality=name, limits=_read(reading.nested(one, "limits", "max"), _QUALITY))
-        for one in told
+        for one in qualities
         if (name := reading.text(one.get("name"))) in wanted
     ]
 
 
-def _read(told: Any, places: Mapping[str, _Place]) -> dict[str, str]:
+def _read(record: Any, places: Mapping[str, _Place]) -> dict[str, str]:
     found = {}
     for name, place in places.items():
-        value = reading.nested(told, *place)
+        value = reading.nested(record, *place)
         if "TRES" in name:
             text = ",".join(_resource(one) for one in reading.listed(value) if isinstance(one, Mapping))
         else:
@@ -78,6 +78,6 @@ def _read(told: Any, places: Mapping[str, _Place]) -> dict[str, str]:
     return found
 
 
-def _resource(told: Mapping[str, Any]) -> str:
-    kind, name = reading.text(told.get("type")), reading.text(told.get("name"))
-    return f"{kind}{f'/{name}' if name else ''}={reading.text(told.get('count'))}"
+def _resource(resource: Mapping[str, Any]) -> str:
+    kind, name = reading.text(resource.get("type")), reading.text(resource.get("name"))
+    return f"{kind}{f'/{name}' if name else ''}={reading.text(resource.get('count'))}"

@@ -37,7 +37,7 @@ from .refusals import (
     complaints,
     refusal,
     submit_refusal,
-    told,
+    summary,
     unreadable,
 )
 from .scan import find, parse
@@ -158,12 +158,12 @@ class RestLink:
         document = answer.document()
         if not _lacks_resources_only(document):
             document = self._checked(answer, "the partitions cannot be read")
-        return [reading.partition(told) for told in _objects(document, "partitions")]
+        return [reading.partition(entry) for entry in _objects(document, "partitions")]
 
     def nodes(self) -> Sequence[SlurmNode]:
         """Tell the nodes."""
         document = self._read("nodes", "/nodes", "the nodes cannot be read")
-        return [reading.node(told) for told in _objects(document, "nodes")]
+        return [reading.node(entry) for entry in _objects(document, "nodes")]
 
     def submit(self, job: SlurmJob) -> str:
         """Submit a job; it is accepted if, and only if, the answer names a job."""
@@ -293,7 +293,7 @@ class RestLink:
             raise UnavailableError(f"{what}: the answer is no JSON", where=self._exchange.url)
         ignored = [warning for warning in complaints(document, "warnings") if "gnoring" in warning.words]
         if ignored:
-            raise BackendError(f"{what}: {told(ignored)}")
+            raise BackendError(f"{what}: {summary(ignored)}")
 
     def close(self) -> None:
         """Close the connection; the next call would open it anew."""
@@ -415,7 +415,7 @@ class RestLink:
         if NOTHING_FOUND in numbers:
             return []
         if TOO_WIDE in numbers:
-            raise _TooWideError(f"accounting cannot be read: {told(found)}", where=self._exchange.url)
+            raise _TooWideError(f"accounting cannot be read: {summary(found)}", where=self._exchange.url)
         storage = reading.nested(document, "meta", "plugin", "accounting_storage")
         if (answer.status == 404 and not found) or ACCESS_DENIED in numbers or (found and storage in _NO_STORAGE):
             return None
@@ -495,7 +495,7 @@ def _deletions(document: Mapping[str, Any]) -> list[Complaint]:
 
 
 def _lacks_resources_only(document: Mapping[str, Any]) -> bool:
-    """Say whether all is told of partitions but names of resources, for which newer versions ask accounting.
+    """Say whether nothing is missing of partitions but names of resources, for which newer versions ask accounting.
 
     While that is away the answer has HTTP status 500, and is whole all the same.
     """

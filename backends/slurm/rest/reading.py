@@ -138,32 +138,32 @@ def accounted(job: Mapping[str, Any]) -> SlurmRecord | None:
     )
 
 
-def partition(told: Mapping[str, Any]) -> SlurmPartition:
+def partition(entry: Mapping[str, Any]) -> SlurmPartition:
     """Read a partition: flat in v0.0.38, in groups later."""
-    states = words(told.get("state")) or words(nested(told, "partition", "state"))
-    flags = {flag.upper() for flag in words(told.get("flags"))}
+    states = words(entry.get("state")) or words(nested(entry, "partition", "state"))
+    flags = {flag.upper() for flag in words(entry.get("flags"))}
     return SlurmPartition(
-        name=text(told.get("name")),
+        name=text(entry.get("name")),
         is_default="DEFAULT" in flags,
         is_up=not states or "UP" in states,
-        max_walltime_s=_minutes(_first(told, ("max_time_limit",), ("maximums", "time"))),
-        default_walltime_s=_minutes(_first(told, ("default_time_limit",), ("defaults", "time"))),
-        max_nodes=_limit(_first(told, ("maximum_nodes_per_job",), ("maximums", "nodes"))),
-        min_nodes=_limit(_first(told, ("min nodes per job",), ("minimums", "nodes"))),
-        nodes=_count(_first(told, ("total_nodes",), ("nodes", "total"))),
-        cores=_count(_first(told, ("total_cpus",), ("cpus", "total"))),
+        max_walltime_s=_minutes(_first(entry, ("max_time_limit",), ("maximums", "time"))),
+        default_walltime_s=_minutes(_first(entry, ("default_time_limit",), ("defaults", "time"))),
+        max_nodes=_limit(_first(entry, ("maximum_nodes_per_job",), ("maximums", "nodes"))),
+        min_nodes=_limit(_first(entry, ("min nodes per job",), ("minimums", "nodes"))),
+        nodes=_count(_first(entry, ("total_nodes",), ("nodes", "total"))),
+        cores=_count(_first(entry, ("total_cpus",), ("cpus", "total"))),
     )
 
 
-def node(told: Mapping[str, Any]) -> SlurmNode:
+def node(entry: Mapping[str, Any]) -> SlurmNode:
     """Read a node."""
     return SlurmNode(
-        name=text(told.get("name")),
-        cores=_count(told.get("effective_cpus")) or _count(told.get("cpus")),
-        memory_bytes=_count(told.get("real_memory")) * _MIB,
-        states=tuple(word.upper() for word in (*words(told.get("state")), *words(told.get("state_flags")))),
-        partitions=words(told.get("partitions")),
-        gpus=count_gpus(text(told.get("gres"))),
+        name=text(entry.get("name")),
+        cores=_count(entry.get("effective_cpus")) or _count(entry.get("cpus")),
+        memory_bytes=_count(entry.get("real_memory")) * _MIB,
+        states=tuple(word.upper() for word in (*words(entry.get("state")), *words(entry.get("state_flags")))),
+        partitions=words(entry.get("partitions")),
+        gpus=count_gpus(text(entry.get("gres"))),
     )
 
 
@@ -178,14 +178,14 @@ def states_of(value: Any) -> tuple[str, ...]:
     return tuple(sorted(states, key=lambda state: state not in _BASE_STATES))
 
 
-def _first(told: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
+def _first(entry: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
     """Give the first of some values that is there."""
-    found: Iterable[Any] = (nested(told, *path) for path in paths)
+    found: Iterable[Any] = (nested(entry, *path) for path in paths)
     return next((value for value in found if value is not None), None)
 
 
 def _time(value: Any) -> float | None:
-    """Read a time; 0 and the marks for never are no times, though they are told as set."""
+    """Read a time; 0 and the marks for never are no times, though they are marked as set."""
     found = number(value)
     return found if found is not None and math.isfinite(found) and found > 0 and found not in _NOT_SET else None
 

@@ -58,7 +58,7 @@ def _complaint(entry: Any) -> Complaint:
     return Complaint(number, words)
 
 
-def told(found: list[Complaint]) -> str:
+def summary(found: list[Complaint]) -> str:
     """Say complaints in a line, in Slurm's words."""
     return "; ".join(dict.fromkeys(complaint.words for complaint in found if complaint.words)) or "no reason given"
 
@@ -71,7 +71,7 @@ def has_unauthorised(found: list[Complaint]) -> bool:
 def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
     """Make the error for an answer that is no success, to anything but a submission."""
     numbers = [complaint.number for complaint in found]
-    message = f"{what}: {told(found)}" if found else f"{what}: HTTP status {status}"
+    message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
     if UNKNOWN_JOB in numbers:
         return JobNotFoundError(message)
     if has_unauthorised(found):
@@ -83,7 +83,7 @@ def refusal(status: int, found: list[Complaint], what: str) -> BackendError:
 
 def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableError:
     """Make the error for an answer that does not tell what was asked."""
-    message = f"{what}: {told(found)}" if found else f"{what}: HTTP status {status}"
+    message = f"{what}: {summary(found)}" if found else f"{what}: HTTP status {status}"
     if has_unauthorised(found) or any(complaint.number == ACCESS_DENIED for complaint in found):
         return AccessError(message)
     return UnavailableError(message)
@@ -91,7 +91,7 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
     """Make the error for a submission that was not accepted, or of which that is not sure."""
-    words = "; ".join(_unique((told(found) if found else f"HTTP status {status}", user_message)))
+    words = "; ".join(_unique((summary(found) if found else f"HTTP status {status}", user_message)))
     meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}
     if status == 429 or Meaning.LATER in meanings:
         return SubmitDeferredError(f"Slurm does not accept the job now: {words}")

@@ -72,7 +72,7 @@ def test_other_jobs_hold_what_it_needs():
     assert (short.cause, short.of, short.at_s, short.needed, short.free) == (Cause.JOBS, "ncpus", 0, 16, 8)
     [holder] = short.holders
     assert (holder.job, holder.user, holder.items, holder.until_s) == ("big", "ann", 24, 2 * HOUR)
-    assert told.told()[1] == (
+    assert told.sentences()[1] == (
         "At 0:00:00: it needs 16 cores for 1h00m; then only 8 are free: job big (24 cores until 2:00:00) holds what is "
         "used."
     )
@@ -90,7 +90,7 @@ def test_it_would_fit_in_here():
     assert told.job.start_s == 5 * HOUR
     short = lack(told)
     assert (short.at_s, short.free, [holder.job for holder in short.holders]) == (3 * HOUR, 8, ["2"])
-    assert "At 2:00:00: it needs 16 cores for 4h00m; from 3:00:00 on only 8 are free" in told.told()[1]
+    assert "At 2:00:00: it needs 16 cores for 4h00m; from 3:00:00 on only 8 are free" in told.sentences()[1]
 
 
 def test_a_licence_binds():
@@ -223,7 +223,7 @@ def test_a_job_refused_for_its_deadline():
     assert told.is_refused
     assert binding(told) == {(Cause.DEADLINE, ""), (Cause.JOBS, "ncpus")}
     assert without(told, Cause.DEADLINE) == 3 * HOUR
-    assert told.told()[0] == "late was refused: there is no room for it before its deadline."
+    assert told.sentences()[0] == "late was refused: there is no room for it before its deadline."
     assert [one.cause for one in why(plan, refused, now=0, at=HOUR + 1).moment.lacks] == [Cause.JOBS, Cause.DEADLINE]
 
 
@@ -281,7 +281,7 @@ def test_a_limit_and_other_jobs_bind_together():
     assert not told.binding
     assert [(one.cause, one.of, one.start_s) for one in told.together] == [(Cause.CONSUMER, "", 0), (Cause.JOBS, "", 0)]
     assert [one.cause for one in told.moment.lacks] == [Cause.JOBS, Cause.CONSUMER]
-    assert "It would start at 0:00:00 but for all of: limits of alice" in told.told()[-1]
+    assert "It would start at 0:00:00 but for all of: limits of alice" in told.sentences()[-1]
 
 
 def test_an_area_that_is_used_up_binds_who_waits():
@@ -319,7 +319,7 @@ def test_a_job_that_starts_at_once():
     told = why(planned(cluster(), "rset=ncpus=1,walltime=1h"), "1", now=0)
     assert told.is_at_once
     assert told.constraints == ()
-    assert told.told()[1:] == ["It starts as early as it can: nothing keeps it."]
+    assert told.sentences()[1:] == ["It starts as early as it can: nothing keeps it."]
 
 
 def test_room_that_came_up_after_it_was_planned():
@@ -330,7 +330,7 @@ def test_room_that_came_up_after_it_was_planned():
     told = why(plan, "2", now=HOUR)
     assert told.free_s == HOUR
     assert told.constraints == ()
-    assert told.told()[1:] == [
+    assert told.sentences()[1:] == [
         "At 1:00:00 it would fit in.",
         "Nothing keeps it from 1:00:00 any more: backfilling will move it.",
     ]
@@ -345,7 +345,7 @@ def test_a_job_that_runs_is_asked_about_from_when_it_came():
     told = why(plan, "2", now=HOUR + 60)
     assert told.since_s == 0
     assert binding(told) == {(Cause.JOBS, "ncpus")}
-    assert told.told()[0] == "2 runs from 1:00:00 to 2:00:00 on n1."
+    assert told.sentences()[0] == "2 runs from 1:00:00 to 2:00:00 on n1."
 
 
 def test_a_time_before_the_job_came():
