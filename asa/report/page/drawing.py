@@ -54,7 +54,7 @@ class _Canvas:
     def svg(self) -> str:
         """Give all as one element."""
         return (
-            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._told)}">'
+            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._label)}">'
             f"{''.join(self._shapes)}</svg>"
         )
 
