@@ -67,8 +67,8 @@ def blocks(items: int, processes: int) -> tuple[int, ...]:
 def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
     """Say which items go where, between any two block distributions, in the order of the items.
 
-    Items that stay with a rank are told too, as their place in its block may change. There are fewer moves than old and
-    new processes together.
+    Items that stay with a rank are listed too, as their place in its block may change. There are fewer moves than old
+    and new processes together.
 
     Parameters
     ----------
@@ -99,15 +99,15 @@ def moves(before: Sequence[int], after: Sequence[int]) -> list[Move]:
             f"blocks of {list(before)} and of {list(after)} items do not have the same items",
             hint="Give two distributions of equally many items.",
         )
-    told: list[Move] = []
+    listed: list[Move] = []
     source = target = taken = put = 0
     while source < len(before) and target < len(after):
         many = min(before[source] - taken, after[target] - put)
         if many:
-            told.append(Move(source, slice(taken, taken + many), target, slice(put, put + many)))
+            listed.append(Move(source, slice(taken, taken + many), target, slice(put, put + many)))
         taken, put = taken + many, put + many
         if taken == before[source]:
             source, taken = source + 1, 0
         if put == after[target]:
             target, put = target + 1, 0
-    return told
+    return listed

@@ -331,9 +331,9 @@ class Pool:
         if quarrel:
             raise RunError(quarrel, where="the pool", hint="All processes must exchange equally often.")
         if failures:
-            rank, told = min((rank, told) for rank, told in failures.items() if told)
-            failed = RunError(told.strip().splitlines()[-1], where=f"process {rank} of the pool")
-            failed.add_note(told)
+            rank, trace = min((rank, trace) for rank, trace in failures.items() if trace)
+            failed = RunError(trace.strip().splitlines()[-1], where=f"process {rank} of the pool")
+            failed.add_note(trace)
             raise failed
         return [results[rank] for rank in range(processes)]
 
@@ -348,8 +348,8 @@ def _rows(arrays: Mapping[str, NDArray[Any]]) -> int:
         if array.dtype.hasobject:
             raise InputError("has objects, which processes cannot share", where=f"array {name!r}", hint="Use numbers.")
     if len(rows := {len(array) for array in arrays.values()}) > 1:
-        told = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
-        raise InputError(f"arrays have different numbers of rows: {told}", where="arrays", hint="Give all the same.")
+        lengths = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
+        raise InputError(f"arrays have different numbers of rows: {lengths}", where="arrays", hint="Give all the same.")
     return rows.pop()
 
 

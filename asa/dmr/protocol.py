@@ -115,26 +115,26 @@ class Request:
     to: int = 0  # how many it wants, for an expansion
     wait_s: float = 0.0  # for how long that is to be waited for
 
-    def told(self) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """Give what is sent."""
         return {"v": _VERSION, **asdict(self)}
 
     @classmethod
-    def heard(cls, told: Mapping[str, Any]) -> Request:
+    def heard(cls, message: Mapping[str, Any]) -> Request:
         """Read what was sent."""
         try:
-            wish = told["wish"]
+            wish = message["wish"]
             request = cls(
-                told["what"],
-                str(told["job"]),
-                whole(told["processes"], "processes"),
+                message["what"],
+                str(message["job"]),
+                whole(message["processes"], "processes"),
                 None if wish is None else Wish(**wish),
-                whole(told["to"], "to"),
-                float(told["wait_s"]),
+                whole(message["to"], "to"),
+                float(message["wait_s"]),
             )
         except (KeyError, TypeError, InputError) as error:
             raise ValueError(f"cannot be understood: {error}") from error
-        is_known = told.get("v") == _VERSION and request.what in get_args(_What)
+        is_known = message.get("v") == _VERSION and request.what in get_args(_What)
         if not is_known or (request.wish is None) != (request.what in ("expand", "done")):
             raise ValueError("is of another version of asa")
         if request.processes < 1 or not 0 <= request.wait_s < math.inf:
@@ -150,16 +150,16 @@ class Reply:
     processes: int  # how many it has then
     why: str = ""
 
-    def told(self) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """Give what is sent."""
         return {"v": _VERSION, **asdict(self)}
 
     @classmethod
-    def heard(cls, told: Mapping[str, Any]) -> Reply:
+    def heard(cls, message: Mapping[str, Any]) -> Reply:
         """Read what was sent."""
         try:
-            if told["v"] == _VERSION:
-                return cls(Action(told["action"]), whole(told["processes"], "processes"), str(told["why"]))
+            if message["v"] == _VERSION:
+                return cls(Action(message["action"]), whole(message["processes"], "processes"), str(message["why"]))
         except (KeyError, TypeError, InputError) as error:
             raise ValueError(f"cannot be understood: {error}") from error
         raise ValueError("is of another version of asa")

@@ -109,16 +109,16 @@ class Session:
         InputError
             A variable makes no sense; `where` is its name.
         """
-        told = os.environ if environment is None else environment
-        processes = told.get(PROCESSES, "")
+        variables = os.environ if environment is None else environment
+        processes = variables.get(PROCESSES, "")
         session = cls(
-            told.get(ADDRESS, ""),
-            told.get(JOB, ""),
+            variables.get(ADDRESS, ""),
+            variables.get(JOB, ""),
             _at_least_one(processes, PROCESSES) if processes else None,
-            period_s=_seconds(told.get(PERIOD) or 0.0, PERIOD),
-            expand_s=_seconds(told.get(TIMEOUT) or _EXPAND_S, TIMEOUT),
+            period_s=_seconds(variables.get(PERIOD) or 0.0, PERIOD),
+            expand_s=_seconds(variables.get(TIMEOUT) or _EXPAND_S, TIMEOUT),
         )
-        session._is_period_set = bool(told.get(PERIOD))
+        session._is_period_set = bool(variables.get(PERIOD))
         return session
 
     @property
@@ -277,7 +277,7 @@ class _Call:
         try:
             self._socket.settimeout(within_s)
             self._socket.connect(address)
-            self._socket.sendall(json.dumps(request.told()).encode() + b"\n")
+            self._socket.sendall(json.dumps(request.message()).encode() + b"\n")
         except BaseException:
             self._socket.close()
             raise
@@ -294,10 +294,10 @@ class _Call:
             if not piece or len(self._heard) > MAX_BYTES:
                 raise ConnectionError("the connection ended")
             self._heard += piece
-        told = read_json(self._heard)
-        if not isinstance(told, dict):
+        message = read_json(self._heard)
+        if not isinstance(message, dict):
             raise ValueError("is no object")  # noqa: TRY004 - it is about what was sent
-        return Reply.heard(told)
+        return Reply.heard(message)
 
     def close(self) -> None:
         """Be done with it, answered or not."""

@@ -156,14 +156,14 @@ class WaitBank:
         if self.store is not None:
             self.store.append(self._record(own.job, own.forecast, observation, token))
 
-    def keep(self, told: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]]) -> int:
+    def keep(self, waits: Iterable[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]]) -> int:
         """Have waits of this client's in the store, each with its token, unless they are; return how many were not.
 
         After a crash: what was observed may or may not have reached the store.
         """
         if self.store is None:
             return 0
-        return self.store.extend(self._record(job, forecast, wait, token) for job, forecast, wait, token in told)
+        return self.store.extend(self._record(job, forecast, wait, token) for job, forecast, wait, token in waits)
 
     def withdrawn(self, own: OwnJob) -> None:
         """Forget a job of this client whose wait will never be known."""
@@ -185,7 +185,7 @@ class WaitBank:
     def follow(self, events: Iterable[QueueEvent]) -> int:
         """Learn what a site tells of everybody's jobs; return how many waits became known.
 
-        A job that was never told to be submitted is passed over.
+        A job whose submission was never reported is passed over.
         """
         known = 0
         for event in events:
@@ -250,7 +250,7 @@ class WaitBank:
         return replace(job, user=user_in_store(job.user))
 
     def take(self, records: Sequence[WaitRecord], *, until_s: float = math.inf) -> None:
-        """Learn what a store told, in the order of time until `until_s`, after whatever was learned before."""
+        """Learn what a store holds, in the order of time until `until_s`, after whatever was learned before."""
         systems: dict[str, list[WaitRecord]] = {}
         for record in records:
             systems.setdefault(record.job.system, []).append(record)
@@ -317,7 +317,7 @@ def replay(
     observations
         What became known of each.
     until_s
-        What happened after this is not told: who waited then is left waiting.
+        What happened after this is left out: who waited then is left waiting.
 
     Returns
     -------

@@ -204,8 +204,8 @@ class Calibrator:
             moved = [factor * one * other for factor, one, other in pairs]
         else:
             step: float = max(_FIRST_STEP / learned**0.5, _STEP)
-            told = _paid(then, factors, max(wait_s, FLOOR_S) / base) if apart else _ERRORS[then]
-            pairs = zip(factors, told, _ERRORS[now], strict=True)
+            errors = _paid(then, factors, max(wait_s, FLOOR_S) / base) if apart else _ERRORS[then]
+            pairs = zip(factors, errors, _ERRORS[now], strict=True)
             moved = [factor * 10.0 ** (step * (_STATED * one + _CURRENT * other)) for factor, one, other in pairs]
         moved.sort()
         least = max(_BELOW_FLOOR * FLOOR_S / base, 1 / _WIDEST)

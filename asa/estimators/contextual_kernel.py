@@ -125,9 +125,9 @@ def _look(
     for group in range(GROUPS):
         row = rows[group]
         count = stats[row, COUNT]
-        told = row if count > 0.0 else site
-        if stats[told, COUNT] > 0.0:
-            last, fast, slow = stats[told, LAST], stats[told, FAST], stats[told, SLOW]
+        source = row if count > 0.0 else site
+        if stats[source, COUNT] > 0.0:
+            last, fast, slow = stats[source, LAST], stats[source, FAST], stats[source, SLOW]
         else:
             last = fast = slow = 2.8
         x[at] = _centred(last)
@@ -583,13 +583,13 @@ def learn(
     `wait` is the logarithm of its `seconds`. In the rows of `slot` lies what was seen and believed when the job was
     submitted.
     """
-    x, e, both, told = seen[slot], named[slot], parts[slot], stated[slot]
+    x, e, both, forecast = seen[slot], named[slot], parts[slot], stated[slot]
     _dequeue(slot, rows, stats, active, scalars, links)
     scalars[SINCE] = 0.0
     if low == 0 and high == K - 1:
         return
     # jobs that were submitted one after the other, before anything was learned, teach one lesson and not as many
-    weight = 1.0 / math.sqrt(1.0 + told[9])
+    weight = 1.0 / math.sqrt(1.0 + forecast[9])
     p = scratch[0]
     target = scratch[2]
     _sum_up(x, e, own_rows, own, net, top, profiles, scratch[1], p)
@@ -617,11 +617,11 @@ def learn(
         # what is at the floor covers a wait at the floor with a share, as `calibration.coverage` has it
         at_floor = 0
         for i in range(9):
-            if wait <= FLOOR and told[i] <= 10.0:
+            if wait <= FLOOR and forecast[i] <= 10.0:
                 at_floor += 1
         mass = 1.0 if at_floor == 9 else 0.1 * at_floor + 0.05
         for i in range(9):
-            whole = 1.0 if seconds <= told[i] or wait <= FLOOR else 0.0
+            whole = 1.0 if seconds <= forecast[i] or wait <= FLOOR else 0.0
             covered = min(1.0, 0.1 * (i + 1) / mass) if i < at_floor else whole
             for j in range(2):
                 row = WIDTHS if j == 0 else width_class

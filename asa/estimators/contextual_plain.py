@@ -25,9 +25,9 @@ def sum_up(x: Any, e: Any, own_rows: Any, own: Any, net: Any, top: Any, profiles
     h[h < 0.0] *= 0.01
     present = np.flatnonzero(e >= 0)
     rows = own_rows[own_rows >= 0]
-    told = sliding_window_view(profiles[0], count, axis=1)[present, count - e[present]]
+    shifted = sliding_window_view(profiles[0], count, axis=1)[present, count - e[present]]
     logs = np.add.reduce(
-        np.concatenate([top[0, units:], top[0, :units] * h[:, None], told, own[rows, _JOINT]]),
+        np.concatenate([top[0, units:], top[0, :units] * h[:, None], shifted, own[rows, _JOINT]]),
         axis=0,
     )
     most = float(logs.max())

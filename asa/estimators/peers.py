@@ -127,13 +127,13 @@ class SiteEstimator(Generic[_M]):
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue, as JSON-ready data; linear in what is kept."""
         waiting = {memory.geometry for memory, *_ in self._waiting.values()}
-        told = sorted(g for g, memory in self._memories.items() if memory.known or g in waiting)
-        place = {geometry: number for number, geometry in enumerate(told)}
+        geometries = sorted(g for g, memory in self._memories.items() if memory.known or g in waiting)
+        place = {geometry: number for number, geometry in enumerate(geometries)}
         return {
             "estimator": type(self).__name__,
             "tickets": self._tickets,
             "site": self._site.state(),
-            "geometries": [[*_words(geometry), self._memories[geometry].state()] for geometry in told],
+            "geometries": [[*_words(geometry), self._memories[geometry].state()] for geometry in geometries],
             "waiting": [
                 [ticket, place[memory.geometry], point_s, list(stated_s), list(facts)]
                 for ticket, (memory, point_s, stated_s, facts) in self._waiting.items()
@@ -523,14 +523,14 @@ class Algorithm1:
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue, as JSON-ready data; linear in the geometries and waiting jobs."""
-        told = sorted(self._beliefs)
-        place = {geometry: number for number, geometry in enumerate(told)}
+        geometries = sorted(self._beliefs)
+        place = {geometry: number for number, geometry in enumerate(geometries)}
         return {
             "estimator": type(self).__name__,
             "policy": self.policy,
             "seed": self._seed,
             "tickets": self._tickets,
-            "geometries": [[*_words(geometry), self._beliefs[geometry].learner.state()] for geometry in told],
+            "geometries": [[*_words(geometry), self._beliefs[geometry].learner.state()] for geometry in geometries],
             "waiting": [
                 [ticket, place[belief.geometry], *((drawn.wait_s, drawn.alternative) if drawn else ())]
                 for ticket, (belief, drawn) in self._waiting.items()

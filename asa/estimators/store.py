@@ -335,12 +335,12 @@ class WaitStore:
         Returns
         -------
         list of WaitRecord
-            In the order of `read`. Each record is told once; what this object appended is not told.
+            In the order of `read`. Each record is given once; what this object appended is not.
 
         Notes
         -----
         Costs what is new, and some 50 us a segment. A segment that others were merged into is read once, unless all
-        that it holds was told before.
+        that it holds was given before.
         """
         self._heed_fork()
         found = self._collect(self._done, own=self._own, seen=self._seen)
@@ -799,9 +799,9 @@ def _exported(path: Path) -> list[WaitRecord]:
                 f"is no record: {line[:80].decode(errors='replace')}", where=f"{path}:{number}", hint=_HINT_DAMAGED
             ) from error
         records.append(record)
-    told = header.get("records", len(records))
-    if told != len(records):
-        raise StateError(f"has {len(records)} of its {told} records", where=str(path), hint="Fetch it again.")
+    expected = header.get("records", len(records))
+    if expected != len(records):
+        raise StateError(f"has {len(records)} of its {expected} records", where=str(path), hint="Fetch it again.")
     return records
 
 

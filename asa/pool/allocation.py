@@ -114,7 +114,7 @@ class Allocation:
             self.shape,
             self.asked_s,
             self.forecast,
-            told_start_s=self.expected_s,
+            expected_start_s=self.expected_s,
             start_s=self.start_s,
             until_s=None if ends_s is None else ends_s - margin_s,
             idle_s=0.0 if self.idle_since_s is None else max(now_s - self.idle_since_s, 0.0),
@@ -139,7 +139,7 @@ def workers_by_allocation(workers: Iterable[Any]) -> dict[str, list[Any]]:
 
     Returns: by the allocation's name in the pool; what is on none is by its own name.
     """
-    told: dict[str, list[Any]] = {}
+    groups: dict[str, list[Any]] = {}
     for worker in workers:
-        told.setdefault(str(worker.name).partition("-")[0], []).append(worker)
-    return told
+        groups.setdefault(str(worker.name).partition("-")[0], []).append(worker)
+    return groups

@@ -52,7 +52,7 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
         return {}
     place = folder / "tls"
     place.mkdir(mode=0o700, exist_ok=True)
-    told = {}
+    paths = {}
     for option, content in (
         ("tls-ca-file", security.tls_ca_file),
         ("tls-cert", security.tls_worker_cert),
@@ -61,12 +61,12 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
         if not content:
             raise InputError(f"lacks what `dask worker` calls --{option}", where="security", hint="Give all of it.")
         if "\n" not in content:
-            told[option] = Path(content).absolute()
+            paths[option] = Path(content).absolute()
             continue
-        told[option] = place / f"{option}.pem"
-        with open(told[option], "w", encoding="ascii", opener=_private) as file:
+        paths[option] = place / f"{option}.pem"
+        with open(paths[option], "w", encoding="ascii", opener=_private) as file:
             file.write(content)
-    return told
+    return paths
 
 
 def _private(path: str, flags: int) -> int:

@@ -26,9 +26,9 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[S
     Durations are what dask measured of tasks of that name, or else expects; what a task has run already is over. One of
     which no more is known than what dask takes for granted, half a second, is taken to last for `unknown_s` at least.
     A task counts as so many as it keeps from running beside it on the first of `shapes` that serves it: one that needs
-    all of a worker's GPUs as all of its cores. Of what tasks need only that is told as such that keeps them from
-    running now. In a large graph the tasks of a group, which is what dask calls those that one line of a program made,
-    are taken to be alike: it is read in the time that its groups take, once one task of each has been seen.
+    all of a worker's GPUs as all of its cores. Of what tasks need, only what keeps them from running now is stated as
+    such. In a large graph the tasks of a group, which is what dask calls those that one line of a program made, are
+    taken to be alike: it is read in the time that its groups take, once one task of each has been seen.
 
     `unknown_s`: seconds that a task is taken to last at least of which nothing is known.
     `shapes`: of the jobs that may be asked for, the usual one first.
@@ -38,8 +38,8 @@ def read_demand(scheduler: Scheduler, unknown_s: float = 0.0, shapes: Sequence[S
 
 
 def _duration_s(scheduler: Scheduler, prefix: TaskPrefix, unknown_s: float) -> float:
-    told_s = float(scheduler._get_prefix_duration(prefix))  # noqa: SLF001 - as `adaptive_target` does
-    return told_s if prefix.duration_average >= 0 else max(told_s, unknown_s)
+    expected_s = float(scheduler._get_prefix_duration(prefix))  # noqa: SLF001 - as `adaptive_target` does
+    return expected_s if prefix.duration_average >= 0 else max(expected_s, unknown_s)
 
 
 def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
@@ -57,7 +57,7 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs]
                 if not missing[after]:
                     ready.append(after)
     durations: dict[str, float] = {}
-    told: dict[tuple[int, Needs], list[Wave]] = {}
+    by_depth: dict[tuple[int, Needs], list[Wave]] = {}
     for task in ready:
         prefix, needed = task.prefix, _needs(task)
         if prefix.name not in durations:
@@ -65,8 +65,8 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs]
         ran_s = task.processing_on.executing.get(task, 0.0) if task.processing_on else 0.0
         needs = needed if task in scheduler.unrunnable else _NONE
         wave = Wave(cores_of(needed), max(durations[prefix.name] - ran_s, 0.0))
-        told.setdefault((depths[task], needs), []).append(wave)
-    return _joined((depth, wave._replace(needs=needs)) for (depth, needs), alike in told.items() for wave in alike)
+        by_depth.setdefault((depths[task], needs), []).append(wave)
+    return _joined((depth, wave._replace(needs=needs)) for (depth, needs), alike in by_depth.items() for wave in alike)
 
 
 def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[Wave]:
@@ -113,24 +113,24 @@ def _needs_of_groups(scheduler: Scheduler) -> dict[str, Needs]:
     seen = _SEEN.get(scheduler, {})
     groups = [group.name for group in scheduler.task_groups.values() if _unfinished(group)]
     unseen = {name for name in groups if name not in seen}
-    told = {name: seen.get(name, _NONE) for name in groups}
+    needs = {name: seen.get(name, _NONE) for name in groups}
     for task in reversed(scheduler.tasks.values()):  # what is new has come last
         if not unseen:
             break
         if task.group.name in unseen:
             unseen.remove(task.group.name)
-            told[task.group.name] = _needs(task)
-    _SEEN[scheduler] = told
-    return told
+            needs[task.group.name] = _needs(task)
+    _SEEN[scheduler] = needs
+    return needs
 
 
 def _stuck(tasks: Iterable[TaskState]) -> dict[TaskGroup, Counter[Needs]]:
     """Count, group by group, the tasks that no worker can run for what they need."""
-    told: dict[TaskGroup, Counter[Needs]] = {}
+    counts: dict[TaskGroup, Counter[Needs]] = {}
     for task in tasks:
         if task.resource_restrictions:
-            told.setdefault(task.group, Counter())[_needs(task)] += 1
-    return told
+            counts.setdefault(task.group, Counter())[_needs(task)] += 1
+    return counts
 
 
 def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int]) -> int:
@@ -149,11 +149,11 @@ def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int
 
 def _joined(waves: Iterable[tuple[int, Wave]]) -> list[Wave]:
     """Make one wave of what has the same depth and needs: as many tasks, as much work."""
-    told: dict[tuple[int, Needs], list[Wave]] = {}
+    by_depth: dict[tuple[int, Needs], list[Wave]] = {}
     for depth, wave in waves:
-        told.setdefault((depth, wave.needs), []).append(wave)
+        by_depth.setdefault((depth, wave.needs), []).append(wave)
     joined = []
-    for (_, needs), alike in sorted(told.items(), key=lambda item: (item[0][0], sorted(item[0][1]))):
+    for (_, needs), alike in sorted(by_depth.items(), key=lambda item: (item[0][0], sorted(item[0][1]))):
         tasks = sum(wave.tasks for wave in alike)
         joined.append(Wave(tasks, sum(wave.tasks * wave.task_s for wave in alike) / tasks, needs))
     return joined

@@ -43,7 +43,7 @@ class News:
     statuses: Mapping[str, JobStatus] = field(default_factory=dict)  # of jobs that changed, by their tokens
     refused: Mapping[str, str] = field(default_factory=dict)  # why a job will never be accepted, by its token
     trouble: str = ""  # why the batch system cannot be asked, if so
-    told_s: float = field(default_factory=time.time)  # the same time, on this process's clock: it may be heard later
+    local_now_s: float = field(default_factory=time.time)  # likewise on this process's clock, as it may be heard later
 
 
 class Desk(threading.Thread):
@@ -84,7 +84,7 @@ class Desk(threading.Thread):
     # ------------------------------------------------------------------ for other threads
 
     def submit(self, spec: JobSpec, forecast: WaitForecast) -> None:
-        """Have a job submitted, once, as soon as that can be; what becomes of it is told under its token."""
+        """Have a job submitted, once, as soon as that can be; what becomes of it is reported under its token."""
         self._order(lambda: self._jobs.want(spec, forecast))
 
     def cancel(self, token: str) -> None:
@@ -102,26 +102,26 @@ class Desk(threading.Thread):
         return self._order(lambda: {shape: self._predict(shape) for shape in wanted})
 
     def stop(self) -> Future[None]:
-        """End, once all that is to be cancelled is, or after a while; what may be left then is told in a warning."""
+        """End, once all that is to be cancelled is, or after a while; what may be left then is named in a warning."""
         self._order(self._end)
         return self._ended
 
     def _order(self, work: Callable[[], _T]) -> Future[_T]:
-        told: Future[_T] = Future()
+        future: Future[_T] = Future()
         if self._is_over:
-            told.cancel()  # nobody would do it
+            future.cancel()  # nobody would do it
 
         def do() -> None:
-            if not told.set_running_or_notify_cancel():
+            if not future.set_running_or_notify_cancel():
                 return  # who asked does not wait for it any more
             try:
-                told.set_result(work())
+                future.set_result(work())
             except Exception as error:  # noqa: BLE001 - whoever waits for it is to see it
-                told.set_exception(error)
+                future.set_exception(error)
 
         self._orders.put(do)
         self._is_wanted.set()
-        return told
+        return future
 
     # ------------------------------------------------------------------ the thread
 

@@ -120,8 +120,8 @@ class _OnWorkers(Generic[_T]):
         """Give it."""
         if self._number not in _kept_here:
             raise OSError("is kept by workers that this process is none of")
-        told: _T = _kept_here[self._number]
-        return told
+        kept: _T = _kept_here[self._number]
+        return kept
 
 
 _kept_here: dict[int, Any] = {}

@@ -28,8 +28,8 @@ class Keeper(Worker):
     @property
     def status(self) -> Status:
         """Whether it is there."""
-        told: Status = Worker.status.fget(self)
-        return told
+        current: Status = Worker.status.fget(self)
+        return current
 
     @status.setter
     def status(self, value: Status) -> None:

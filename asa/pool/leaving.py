@@ -119,9 +119,9 @@ def _begun(dask_worker: Worker) -> list[Any] | None:
 def _tell_status(scheduler: Scheduler, addresses: Collection[str], status: Status) -> None:
     """Tell workers that they leave, or that they do not, and the scheduler at once."""
     for worker in _there(scheduler, addresses):
-        told = {"op": "worker-status-change", "status": status.name, "stimulus_id": (why := _why())}
+        message = {"op": "worker-status-change", "status": status.name, "stimulus_id": (why := _why())}
         scheduler.handle_worker_status_change(status, worker, why)
-        scheduler.stream_comms[worker.address].send(told)
+        scheduler.stream_comms[worker.address].send(message)
 
 
 def _there(scheduler: Scheduler, addresses: Collection[str]) -> list[Any]:

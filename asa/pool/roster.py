@@ -26,7 +26,7 @@ _ASKED = "asked"  # tokens of jobs, in the pool's folder
 class Roster:
     """All allocations that one pool ever asked for.
 
-    It takes in what is told, and does nothing about it.
+    It takes in what is reported, and does nothing about it.
 
     `folder`: of the pool; the tokens of its jobs are kept there, for a pool that comes later.
     `startup_s`: seconds from the start of a job until its workers work, learned from those that did.
@@ -128,11 +128,11 @@ class Roster:
             return f"{self._barren} jobs in a row ended without one; their output is in {self._logs}"
         return self._refusal if self._refused.issuperset(offered) else ""
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ what is reported
 
     def hear(self, news: News) -> None:
         """Take in what became known of jobs."""
-        self._offset_s = news.now_s - news.told_s
+        self._offset_s = news.now_s - news.local_now_s
         self.trouble = news.trouble
         for token, why in news.refused.items():
             one = self._by_token[token]
@@ -154,8 +154,8 @@ class Roster:
                 one.phase = Phase.STARTING
                 one.bare_since_s = self.now()
         else:
-            told = f"{status.state}: {status.reason}" if status.reason else str(status.state)
-            self._end(one, status.end_s if status.end_s is not None else self.now(), told)
+            why = f"{status.state}: {status.reason}" if status.reason else str(status.state)
+            self._end(one, status.end_s if status.end_s is not None else self.now(), why)
 
     def _end(self, one: Allocation, at_s: float, why: str) -> None:
         if one.phase is Phase.ENDED:

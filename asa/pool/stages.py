@@ -155,9 +155,9 @@ def _only(what: str, stages: Mapping[str, Stage]) -> str:
     """Give the one partition or account that stages name, for the pool's jobs have one; empty if none does."""
     named = [name for name in stages if name]
     if len(named) > 1:
-        told = " and ".join(f"{stages[name].name!r} for {name!r}" for name in named[:2])
+        requests = " and ".join(f"{stages[name].name!r} for {name!r}" for name in named[:2])
         raise InputError(
-            f"stages ask for several {what}s: {told}; the jobs of a pool have one",
+            f"stages ask for several {what}s: {requests}; the jobs of a pool have one",
             where=what,
             hint="Give all stages the same, or take another strategy, whose jobs are the stages themselves.",
         )
@@ -184,7 +184,7 @@ class _Job:
     submit_s: float
     restarts: int = 0
     futures: list[Any] = field(default_factory=list)
-    told: JobStatus | None = None
+    reported: JobStatus | None = None
     final: JobStatus | None = None
 
 
@@ -308,10 +308,12 @@ class StagesBackend:
             for job in self._jobs.values():  # what a client before this one handed over, and what awaited something
                 if not job.futures and not self._status(job).state.is_final and not self._awaits(job):
                     self._launch(job, again=True)
-            changed = [self._status(job) for job in self._jobs.values() if job.final is None or job.told != job.final]
-            changed = [status for status in changed if status != self._jobs[status.job_id].told]
+            changed = [
+                self._status(job) for job in self._jobs.values() if job.final is None or job.reported != job.final
+            ]
+            changed = [status for status in changed if status != self._jobs[status.job_id].reported]
             for status in changed:
-                self._jobs[status.job_id].told = status
+                self._jobs[status.job_id].reported = status
             left_s = math.inf if until_s is None else until_s - self.now()
             is_idle = until_s is None and all(job.final is not None for job in self._jobs.values())
             if not changed and not is_idle and self._cluster is not None and (why := self._cluster.stuck):
@@ -396,8 +398,8 @@ class StagesBackend:
                 text, str(self._place), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
                 self._work, job.spec.walltime_s,
             )  # fmt: skip
-            told = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
-            parts.append(client.submit(run_part, order, before, **told))
+            options = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
+            parts.append(client.submit(run_part, order, before, **options))
         job.futures = [*parts, client.submit(note_end, str(self._place), job.job_id, parts, key=(f"{name}-end", turn))]
 
     def _before(self, job: _Job) -> list[_Job]:
@@ -461,18 +463,18 @@ class StagesBackend:
         _write(self._file(job, "job"), json.dumps(kept))
 
     def _code(self, job: _Job) -> int:
-        told = _read(self._file(job, "end"))
-        return int(told["code"]) if told is not None else _STOPPED
+        ended = _read(self._file(job, "end"))
+        return int(ended["code"]) if ended is not None else _STOPPED
 
     def _status(self, job: _Job) -> JobStatus:
         if job.final is not None:
             return job.final
         begun, ended = _read(self._file(job, "begin")), _read(self._file(job, "end"))
-        told = JobStatus(job.job_id, JobState.PENDING, job.submit_s, restarts=job.restarts)
+        current = JobStatus(job.job_id, JobState.PENDING, job.submit_s, restarts=job.restarts)
         if begun is not None:
             start_s = float(begun["time_s"])
-            told = replace(
-                told,
+            current = replace(
+                current,
                 state=JobState.RUNNING,
                 eligible_s=start_s,
                 start_s=start_s,
@@ -485,14 +487,14 @@ class StagesBackend:
             state = _STATES.get(code, JobState.FAILED)
             reason = "TimeLimit" if state is JobState.TIMEOUT else ""
             exit_code = code if code >= 0 else None
-            job.final = replace(told, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
+            job.final = replace(current, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
-            job.final = replace(told, state=JobState.CANCELLED, end_s=self.now())
+            job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
         elif failed is not None:
-            job.final = replace(told, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
+            job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
-            return self._pending(job, told)
-        return job.final or told
+            return self._pending(job, current)
+        return job.final or current
 
     def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
         """Tell when a stage ran that had ended well before its job was handed over once more."""
@@ -506,13 +508,13 @@ class StagesBackend:
             return ()
         return (StepTimes("", min(began), max(one[1] for one in times if one is not None)),)
 
-    def _pending(self, job: _Job, told: JobStatus) -> JobStatus:
+    def _pending(self, job: _Job, status: JobStatus) -> JobStatus:
         """Say why a job waits, and until when."""
         if any(self._is_void(other) for other in self._before(job)):
-            return replace(told, reason="DependencyNeverSatisfied")
+            return replace(status, reason="DependencyNeverSatisfied")
         cluster = self._cluster
         waits = [] if cluster is None else [one.expected_s for one in cluster.allocations if one.is_waiting]
-        return replace(told, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
+        return replace(status, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
 
     def _is_void(self, job: _Job) -> bool:
         status = self._status(job)
@@ -616,12 +618,12 @@ def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
 
 def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
     """Say what a task needs that has so many of a job's cores: its part of all."""
-    told = {"cores": float(cores)}
+    needs = {"cores": float(cores)}
     if memory := spec.memory_bytes * cores // spec.cores // _MB * _MB:
-        told["memory"] = float(memory)
+        needs["memory"] = float(memory)
     if gpus := spec.gpus * cores * _PARTS // spec.cores / _PARTS:
-        told["gpus"] = gpus
-    return told
+        needs["gpus"] = gpus
+    return needs
 
 
 def _unless_done(text: str, done: Path) -> str:
@@ -650,9 +652,9 @@ def _times(mark: Path) -> tuple[float, float] | None:
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
     """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
-    told = shlex.quote(f"asa: task {number} of {count} failed: {line}")
+    message = shlex.quote(f"asa: task {number} of {count} failed: {line}")
     run = f"trap : HUP INT TERM\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
-    return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {told} >&2\nexit "$code"', done)
+    return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {message} >&2\nexit "$code"', done)
 
 
 def _safe(spec: JobSpec) -> str:
@@ -662,10 +664,10 @@ def _safe(spec: JobSpec) -> str:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
-        told: Mapping[str, Any] = read_json(path.read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told
+    return document
 
 
 def _write(path: Path, text: str, *, once: bool = False) -> None:

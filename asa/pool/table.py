@@ -34,7 +34,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
     for one in allocations:
         if id(one) in hidden:
             continue
-        told = (
+        cells = (
             one.id,
             one.job_id,
             str(one.shape.cores),
@@ -43,7 +43,7 @@ def draw(allocations: Sequence[Allocation], now_s: float, title: str = "", note:
             _time(one, now_s),
             one.why,
         )
-        table.add_row(*told, style=_STYLES[one.phase])
+        table.add_row(*cells, style=_STYLES[one.phase])
     if hidden:
         table.add_row("...", "", "", "", "ended", f"{len(hidden)} more", "", style="dim")
     return table

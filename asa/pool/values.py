@@ -71,12 +71,12 @@ class Shape:
     @property
     def resources(self) -> dict[str, float]:
         """What each of them offers to tasks that ask: its part of what there is, and room for its threads at a tag."""
-        told = {"cores": float(self.threads)}
+        offered = {"cores": float(self.threads)}
         if self.memory_bytes:
-            told["memory"] = self.memory_bytes / self.processes
+            offered["memory"] = self.memory_bytes / self.processes
         if self.gpus:
-            told["gpus"] = self.gpus / self.processes
-        return told | {tag: float(self.threads) for tag in sorted(self.tags)}
+            offered["gpus"] = self.gpus / self.processes
+        return offered | {tag: float(self.threads) for tag in sorted(self.tags)}
 
     def part(self, processes: int) -> Shape:
         """Give the shape of a job with fewer worker processes, and as much for each."""
@@ -108,7 +108,7 @@ class View:
     shape: Shape
     asked_s: float  # when it was asked for
     forecast: WaitForecast  # of its wait, made then
-    told_start_s: float | None = None  # when the batch system expects it to start, if it says so
+    expected_start_s: float | None = None  # when the batch system expects it to start, if it says so
     start_s: float | None = None  # when it started; None while it waits
     until_s: float | None = None  # when its workers leave; None while it waits
     idle_s: float = 0.0  # for how long nothing has run there; 0 while something does, and before its workers have come
@@ -122,8 +122,8 @@ class View:
         waited_s = now_s - self.asked_s
         past = self.forecast.probability_within(waited_s)
         start_s = self.asked_s + self.forecast.at(past + (1.0 - past) * level)
-        if self.told_start_s is not None:  # which is its latest, where runs end before their walltimes
-            start_s = min(start_s, self.told_start_s)
+        if self.expected_start_s is not None:  # which is its latest, where runs end before their walltimes
+            start_s = min(start_s, self.expected_start_s)
         return max(start_s, now_s)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.errors import InputError
-from asa.report.page import Around, Link, Links, Page, Section, Text, render, told_by
+from asa.report.page import Around, Link, Links, Page, Section, Text, render, rendered_metadata
 
 INDEX = "index.html"
 _TITLE = "Results"
@@ -28,10 +28,10 @@ def write_folder(
     name = free_name(folder, name, of)
     whole = page_file(name)
     above = Link(INDEX, _TITLE)
-    told = {page_file(f"{name}-{key}"): part for key, part in (parts or {}).items()}
-    links = [Link(file, part.title, _about(part, page)) for file, part in told.items()]
+    pages = {page_file(f"{name}-{key}"): part for key, part in (parts or {}).items()}
+    links = [Link(file, part.title, _about(part, page)) for file, part in pages.items()]
     texts = {whole: render(page, Around([above], links, of))}
-    for file, part in told.items():
+    for file, part in pages.items():
         texts[file] = render(part, Around([above, Link(whole, page.title)]))
     for file in (INDEX, *texts):
         check_ours(folder / file)
@@ -46,7 +46,7 @@ def write_folder(
 
 def check_ours(file: Path) -> None:
     """Refuse to write over what is none of these pages."""
-    if (file.exists() or file.is_symlink()) and _told(file) is None:
+    if (file.exists() or file.is_symlink()) and _metadata(file) is None:
         raise InputError(
             "is there already, and no page of asa's",
             where=str(file),
@@ -61,8 +61,8 @@ def free_name(folder: Path, name: str, of: str) -> str:
     """
     for number in count(1):
         mine = name if number == 1 else f"{name}-{number}"
-        told = _told(folder / page_file(mine))
-        if told is None or (told["of"] == of and not told["is_part"]):
+        metadata = _metadata(folder / page_file(mine))
+        if metadata is None or (metadata["of"] == of and not metadata["is_part"]):
             break
     return mine
 
@@ -80,31 +80,31 @@ def _about(part: Page, whole: Page) -> str:
     return next((words for words in part.summary[:1] if words not in whole.summary), "")
 
 
-def _told(file: Path) -> dict[str, Any] | None:
+def _metadata(file: Path) -> dict[str, Any] | None:
     try:
-        return told_by(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
+        return rendered_metadata(file.read_text(encoding="utf-8", errors="replace")) if file.is_file() else None
     except OSError:  # whose it is cannot be seen
         return None
 
 
 def _parts_of(file: Path) -> list[str]:
     """Give the pages that a page of an earlier time was made of."""
-    told = _told(file)
-    names = [Path(address).name for address, _, _ in told["parts"]] if told else []
-    return [name for name in names if (part := _told(file.with_name(name))) and part["is_part"]]
+    metadata = _metadata(file)
+    names = [Path(address).name for address, _, _ in metadata["parts"]] if metadata else []
+    return [name for name in names if (part := _metadata(file.with_name(name))) and part["is_part"]]
 
 
 def _index(folder: Path) -> Page:
     sections = []
     titles: list[str] = []
     for file in sorted(folder.glob("*.html"), key=lambda file: file.stem):
-        told = _told(file)
-        if file.name == INDEX or told is None or told["is_part"]:
+        metadata = _metadata(file)
+        if file.name == INDEX or metadata is None or metadata["is_part"]:
             continue
-        links = [Link(file.name, "All of it, with figures and tables"), *(Link(*link) for link in told["parts"])]
-        of = [Text((f"`{told['of']}`",), is_small=True)] if told["of"] else []
-        titles.append(told["title"])
-        again = titles.count(told["title"])
-        title = told["title"] if again == 1 else f"{told['title']} ({again})"
-        sections.append(Section(file.stem, title, [*of, Text(tuple(told["summary"])), Links(links)]))
+        links = [Link(file.name, "All of it, with figures and tables"), *(Link(*link) for link in metadata["parts"])]
+        of = [Text((f"`{metadata['of']}`",), is_small=True)] if metadata["of"] else []
+        titles.append(metadata["title"])
+        again = titles.count(metadata["title"])
+        title = metadata["title"] if again == 1 else f"{metadata['title']} ({again})"
+        sections.append(Section(file.stem, title, [*of, Text(tuple(metadata["summary"])), Links(links)]))
     return Page(_TITLE, (), sections)

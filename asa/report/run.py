@@ -28,7 +28,7 @@ def run_page(
 
     `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
     `asa.timeline.timeline`.
-    `stands`: of each stage its name, how it stands, its job, and why; told where not all have ended well.
+    `stands`: of each stage its name, how it stands, its job, and why; given where not all have ended well.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]
@@ -40,8 +40,8 @@ def run_page(
         sections.append(
             Section("waits", "Predicted waits beside the real ones", [_waits(observed), Text((_KNOWN,), is_small=True)])
         )
-    if told := _incidents(run, records):
-        sections.append(Section("incidents", "What went otherwise", [told]))
+    if incidents := _incidents(run, records):
+        sections.append(Section("incidents", "What went otherwise", [incidents]))
     return Page(f"Run {name}", _summary(run, records, metrics, strategy), sections, made or {})
 
 
@@ -64,18 +64,18 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
     )
     done, jobs = format_duration(metrics.makespan_s), "1 job" if len(run.lanes) == 1 else f"{len(run.lanes)} jobs"
     idle = f"{metrics.overhead_core_hours:,.2f} of them were idle"
-    told = [
+    sentences = [
         f"Done in {done} by strategy `{strategy}`.",
         f"The stages that the end hung on ran {ran} and waited {waited}, of which {first} before the first.",
         f"It held {metrics.core_hours:,.2f} core-hours in {jobs}; {idle}.",
     ]
     if judged := metrics.hits + metrics.misses:
-        told.append(
+        sentences.append(
             f"Of {judged} predictions that can be judged {metrics.misses} were too long, {metrics.too_short} too short."
         )
     if metrics.resubmissions:
-        told.append(f"Asked for again: {metrics.resubmissions}.")
-    return told
+        sentences.append(f"Asked for again: {metrics.resubmissions}.")
+    return sentences
 
 
 def _chart(run: Timeline) -> Figure:
@@ -152,17 +152,17 @@ def _incidents(run: Timeline, records: Sequence[Record]) -> Table | None:
     for r in records:
         match r:
             case Deferred():
-                told = f"not accepted, asked for again later: {r.reason}"
+                what = f"not accepted, asked for again later: {r.reason}"
             case Requeued():
-                told = f"job {r.job_id} was put back into the queue{f': {r.reason}' if r.reason else ''}"
+                what = f"job {r.job_id} was put back into the queue{f': {r.reason}' if r.reason else ''}"
             case Cancelled():
-                told = f"job {r.job_id} was cancelled by asa: {r.reason}"
+                what = f"job {r.job_id} was cancelled by asa: {r.reason}"
             case Resized():
-                told = f"job {r.job_id} has {r.cores:,} cores from then on"
+                what = f"job {r.job_id} has {r.cores:,} cores from then on"
             case Retrying():
-                told = f"job {r.job_id} failed, and is asked for again: {r.reason}"
+                what = f"job {r.job_id} failed, and is asked for again: {r.reason}"
             case _:
                 continue
-        rows.append((r.time_s - run.begin_s, ", ".join(r.stages), told))
+        rows.append((r.time_s - run.begin_s, ", ".join(r.stages), what))
     columns = [Column("After, s", 0), Column("Stages"), Column("What")]
     return Table(columns, rows, "In order.") if rows else None

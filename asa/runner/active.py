@@ -87,7 +87,7 @@ class Active(Submitter):
     is_behind: bool = False  # whether what became of its jobs while nobody looked was not heard yet
     attempt: Attempt = field(default_factory=Attempt)  # at the open intent, or at whatever is to be sent next
     swept: bool = False  # whether nothing of ours was found after the end that should not be there
-    # what is still to be told to the bank: job, forecast, observation, and the job's id
+    # what is still to be reported to the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
     trouble: str = ""  # with learning; empty for none
     # the waits that were predicted last, by stages

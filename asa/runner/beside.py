@@ -108,10 +108,13 @@ class BesideBackend:
     @property
     def condition(self) -> Condition:
         """How well the far one can be asked, and what troubles either."""
-        told, near = self.far.condition, self.near.condition.trouble
+        far_condition, near = self.far.condition, self.near.condition.trouble
         if not near:
-            return told
-        return replace(told, trouble=f"{told.trouble}; {_OF_HERE}{near}" if told.trouble else f"{_OF_HERE}{near}")
+            return far_condition
+        return replace(
+            far_condition,
+            trouble=f"{far_condition.trouble}; {_OF_HERE}{near}" if far_condition.trouble else f"{_OF_HERE}{near}",
+        )
 
     def now(self) -> float:
         """Read the far one's clock."""
@@ -181,8 +184,10 @@ class BesideBackend:
         wanted = list(job_ids)
         near = [job_id.removeprefix(_PREFIX) for job_id in wanted if job_id.startswith(_PREFIX)]
         far = [job_id for job_id in wanted if not job_id.startswith(_PREFIX)]
-        told = {status.job_id: status for status in map(self._adopt, self.near.status(near).values())} if near else {}
-        return told | (self.far.status(far) if far else {})
+        statuses = (
+            {status.job_id: status for status in map(self._adopt, self.near.status(near).values())} if near else {}
+        )
+        return statuses | (self.far.status(far) if far else {})
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until something changed, here or there, or the time has come."""
@@ -256,9 +261,9 @@ class BesideBackend:
 
 
 def _advice(reason: str, *places: object) -> Advice:
-    """Ask each place, until one knows the reason; what none knows is told in the words of the first.
+    """Ask each place, until one knows the reason; what none knows is given in the words of the first.
 
     A reason that both know is the far one's, as here nobody queues.
     """
-    told = [place.advice(reason) for place in places if isinstance(place, Advisor)]
-    return next((advice for advice in told if reason not in str(advice)), told[0] if told else Advice(reason))
+    answers = [place.advice(reason) for place in places if isinstance(place, Advisor)]
+    return next((advice for advice in answers if reason not in str(advice)), answers[0] if answers else Advice(reason))

@@ -327,7 +327,7 @@ class RunFolder:
         return wishes
 
     def revise(self, **changes: Any) -> None:
-        """Change what is told of the run, for good; only while nobody drives it, or by who does.
+        """Change what is recorded of the run, for good; only while nobody drives it, or by who does.
 
         Parameters
         ----------

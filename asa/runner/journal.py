@@ -109,7 +109,7 @@ class Journal:
         Raises
         ------
         JournalError
-            It could not be written. What it would have told must not be done.
+            It could not be written. What it would have recorded must not be done.
         LeaseError
             Another client has written to it.
         """

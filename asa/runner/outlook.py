@@ -63,15 +63,15 @@ def check_strategy(name: str) -> Strategy:
 
 def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     """Refuse a run of which a job could never start."""
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     workflow = plan.make_workflow()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
         stages = [workflow.stages[name] for name in job.planned.stages]
         if why := (plan.capabilities.impossible(job.spec) or _contradiction(stages)):
-            told["+".join(job.planned.stages)] = why
-    if told:
-        lines = "".join(f"\n  {stages}: {why}" for stages, why in told.items())
-        count = "a job" if len(told) == 1 else f"{len(told)} jobs"
+            reasons["+".join(job.planned.stages)] = why
+    if reasons:
+        lines = "".join(f"\n  {stages}: {why}" for stages, why in reasons.items())
+        count = "a job" if len(reasons) == 1 else f"{len(reasons)} jobs"
         raise InputError(
             f"{count} could never start on {plan.capabilities.system}:{lines}",
             where=f"workflow {plan.workflow!r}",

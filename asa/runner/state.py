@@ -82,7 +82,7 @@ class Job:
     given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
     observed: bool = False  # whether its wait was learned
     known_as: OwnJob | None = None  # to the bank, once it queues
-    resized: int = 0  # how often it was told since its start that it got narrower
+    resized: int = 0  # how often it was reported since its start that it got narrower
 
     @property
     def is_void(self) -> bool:
@@ -711,7 +711,7 @@ class RunState:
             job_id=job.status.job_id,
             reason=job.status.reason,
         )
-        job.observed = True  # what it waited at first was told, or is not known; what it waits now began in the middle
+        job.observed = True  # its first wait was reported, or is not known; what it waits now began in the middle
         job.resized = 0
         if not job.given_up and not job.planned.joins:
             self._requeued_core_hours += _before_requeue(job, was)
@@ -756,12 +756,12 @@ class RunState:
             at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
         self.stages.put(first, replace(self.stages[first], started_s=began_s))
-        if len(job.planned.stages) == 1:  # of several, when each began is told in the end
+        if len(job.planned.stages) == 1:  # of several, when each began is reported in the end
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
-    def _tell_steps(self, job: Job, told: Sequence[StepTimes]) -> None:
-        """Note when stages began and ended that share a job, which is done only when it ends; what was told stands."""
-        known = set(told)
+    def _tell_steps(self, job: Job, reported: Sequence[StepTimes]) -> None:
+        """Note when stages began and ended that share a job, which is done only when it ends; earlier reports stand."""
+        known = set(reported)
         for step in job.status.steps if len(job.planned.stages) > 1 else ():
             view = self.stages[step.name]
             is_its = view.job_id == job.status.job_id and view.phase is Phase.RUNNING
@@ -778,11 +778,11 @@ class RunState:
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _resized(self, job: Job) -> Iterator[Record]:
-        """Tell of the cores that were given back since it was told last: a job's own, and those that joined it."""
-        told = self._widths_with(self.jobs[job.planned.joins] if job.planned.joins else job)
+        """Tell of the cores that were given back since the last report: a job's own, and those that joined it."""
+        widths_by_job = self._widths_with(self.jobs[job.planned.joins] if job.planned.joins else job)
         others = self._growths_of(job.status.job_id) if job.planned.widths else []
         for one in (job, *others):
-            changes = told.get(one.status.job_id, [])[1:]
+            changes = widths_by_job.get(one.status.job_id, [])[1:]
             for at_s, cores in changes[one.resized :]:
                 if cores:  # else it has ended
                     yield Resized(
@@ -824,7 +824,7 @@ class RunState:
                 left -= held
                 if held < widths[at][-1][1]:
                     widths[at].append((step.start_s, held))
-        return {one.status.job_id: told for one, told in zip(line, widths, strict=True)}
+        return {one.status.job_id: changes for one, changes in zip(line, widths, strict=True)}
 
     def _core_hours(self, job: Job) -> float:
         """Count what a job held from its beginning to its end; nothing before that, and where the client is."""
@@ -943,7 +943,7 @@ class RunState:
                 yield from self._stage_done(job, name, view.started_s, view.ended_s)
 
     def _last_step_began(self, job: Job, stages: Iterable[str]) -> Iterator[Record]:
-        """Tell when the stage began that did not end well, of several of a job; the others' times are told already."""
+        """Tell when the stage began that did not end well, of several of a job; the others' are reported already."""
         for name in stages if len(job.planned.stages) > 1 else ():
             if (began_s := self.stages[name].started_s) is not None:
                 yield StageStarted(time_s=began_s, run=self.name, stages=(name,), job_id=job.status.job_id)
@@ -1109,6 +1109,6 @@ def _in_tasks(cores: int, together: int, nodes: int) -> int:
 def _why(status: JobStatus) -> str:
     """Say how a job ended that did not end well."""
     means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
-    told = "" if means and status.reason in _NO_NEWS else status.reason
-    detail = ": ".join(part for part in (told, means) if part)
+    words = "" if means and status.reason in _NO_NEWS else status.reason
+    detail = ": ".join(part for part in (words, means) if part)
     return f"{status.state.value} ({detail})" if detail else status.state.value

@@ -37,8 +37,8 @@ def tell_cancellations(one: Active) -> float | None:
     again: list[float] = []
     for job_id in one.to_cancel():
         job, now = one.state.jobs[job_id], one.backend.now()
-        has_ended, told_s = one.cancel(job_id), one.cancelled_s(job_id)
-        is_stuck = one.state.outcome is not None and told_s is not None and now > told_s + _STUCK_S
+        has_ended, cancelled_s = one.cancel(job_id), one.cancelled_s(job_id)
+        is_stuck = one.state.outcome is not None and cancelled_s is not None and now > cancelled_s + _STUCK_S
         if (has_ended and job.status.state is not JobState.COMPLETED) or is_stuck:
             one.commit(GivenUp(job_id, job.giving_up, now))
         elif not has_ended:

@@ -148,14 +148,14 @@ def workers(cells: int, *, jobs: int | None = None, elsewhere: Workers | None = 
 
 def digest(files: Iterable[Path]) -> str:
     """Give a digest of what is in some files."""
-    told = hashlib.sha256()
+    hasher = hashlib.sha256()
     for file in files:
         try:
-            told.update(file.read_bytes())
+            hasher.update(file.read_bytes())
         except OSError as error:
             hint = "Check the path, whose it is, and its rights."
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
-    return told.hexdigest()[:16]
+    return hasher.hexdigest()[:16]
 
 
 def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] = ()) -> str:
@@ -167,9 +167,9 @@ def code_digest(named: Iterable[tuple[str, str]] = (), settings: Iterable[str] =
     `named`: groups of entry points and names in them, such as ``("asa.strategies", "asa")``.
     `settings`: values that were set; those that are no file's name say themselves what they are.
     """
-    told = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
-    told += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
-    return hashlib.sha256(" ".join(filter(None, told)).encode()).hexdigest()[:16]
+    digests = [_own_digest(), *(_plug_in_digest(*one) for one in named)]
+    digests += [digest([Path(value)]) for value in settings if value and os.path.isfile(value)]  # noqa: PTH113 - never fails
+    return hashlib.sha256(" ".join(filter(None, digests)).encode()).hexdigest()[:16]
 
 
 @cache  # what runs was loaded once, too
@@ -188,13 +188,13 @@ def _plug_in_digest(group: str, name: str) -> str:
     spec = find_spec(package)
     places = [Path(place) for place in (spec.submodule_search_locations or [spec.origin or ""])] if spec else []
     installed = [Path(str(file.locate())) for file in (point.dist and point.dist.files) or () if file.suffix == ".py"]
-    told = hashlib.sha256(str(point.dist and point.dist.version).encode())
+    hasher = hashlib.sha256(str(point.dist and point.dist.version).encode())
     for file in dict.fromkeys((*_files_in(places), *sorted(installed))):
         if file.is_file():
             about = file.stat()
             is_large = about.st_size > _LARGE
-            told.update(f"{about.st_size} {about.st_mtime_ns}".encode() if is_large else file.read_bytes())
-    return told.hexdigest()[:16]
+            hasher.update(f"{about.st_size} {about.st_mtime_ns}".encode() if is_large else file.read_bytes())
+    return hasher.hexdigest()[:16]
 
 
 def _files_in(places: Iterable[Path]) -> list[Path]:
@@ -228,8 +228,8 @@ def _read(path: Path, kind: Kind[_C, _T]) -> dict[_C, list[_T]]:
             hint = "Delete this line, and its cell is run again; or name another file."
             raise StateError("is damaged, or no experiment that this version kept", where=where, hint=hint)
         try:
-            told = read_json(text)
-            known[kind.cell(**told["cell"])] = [kind.trial(**trial) for trial in told["trials"]]
+            record = read_json(text)
+            known[kind.cell(**record["cell"])] = [kind.trial(**trial) for trial in record["trials"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             hint = "It is of another experiment or version: name another file."
             raise StateError("is no kept experiment of this kind", where=where, hint=hint) from error

@@ -253,8 +253,8 @@ def draw(figure: Figure, path: str | Path) -> None:
             axes.set_ylabel("")
     drawn.suptitle(figure.title or None)  # type: ignore[arg-type]  # None for none
     drawn.supxlabel(figure.x or None, fontsize="medium")  # type: ignore[arg-type]  # likewise
-    told = (axes.get_legend_handles_labels() for axes in drawn.axes)
-    handles = {label: handle for two in told for handle, label in zip(*two, strict=True)}
+    legends = (axes.get_legend_handles_labels() for axes in drawn.axes)
+    handles = {label: handle for two in legends for handle, label in zip(*two, strict=True)}
     shown = [name for name in names if name in handles]
     is_stack = any(one.bottoms for panel in figure.panels for one in panel.series if one.kind == "bar")
     if is_stack or figure.panels[0].spokes:

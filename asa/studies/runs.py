@@ -27,10 +27,10 @@ def one_by_one(site: Site, seeds: Sequence[int], run: Callable[[int, Backend], _
 
 def put_together(runs: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
     """Put those of one key together, in order of first appearance."""
-    told: dict[_K, list[_T]] = {}
+    groups: dict[_K, list[_T]] = {}
     for run in runs:
-        told.setdefault(key(run), []).append(run)
-    return told
+        groups.setdefault(key(run), []).append(run)
+    return groups
 
 
 def refuse_wider(sizes: Iterable[int], machine_cores: int, where: str) -> None:

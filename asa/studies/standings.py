@@ -63,7 +63,7 @@ class RunLike(Protocol):
 _R = TypeVar("_R", bound=RunLike)
 Cell = tuple[str, Hashable]
 """A world, and what was run there, such as a workflow and its width."""
-_Told = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
+_RunsByCell = Mapping[Cell, Mapping[str, Mapping[int, _R]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,12 @@ def by_world(values: Iterable[tuple[str, int, float]]) -> Interval:
 
     `values`: a world, a moment of it, and a value there; one for each cell of the world.
     """
-    told: dict[str, dict[int, list[float]]] = {}
+    worlds: dict[str, dict[int, list[float]]] = {}
     for world, moment, value in values:
-        told.setdefault(world, {}).setdefault(moment, []).append(value)
+        worlds.setdefault(world, {}).setdefault(moment, []).append(value)
     return pooled_interval(
-        [[float(np.mean(of)) for of in moments.values()] for moments in told.values()],
-        [float(sum(map(len, moments.values()))) for moments in told.values()],
+        [[float(np.mean(of)) for of in moments.values()] for moments in worlds.values()],
+        [float(sum(map(len, moments.values()))) for moments in worlds.values()],
     )
 
 
@@ -151,7 +151,7 @@ def paired(mine: Mapping[int, _R], theirs: Mapping[int, _R], what: str) -> dict[
     return {moment: float(np.log(getattr(run, what) / getattr(theirs[moment], what))) for moment, run in mine.items()}
 
 
-def _over(cells: _Told[_R], what: str, name: str, base: str) -> Interval:
+def _over(cells: _RunsByCell[_R], what: str, name: str, base: str) -> Interval:
     return as_ratio(
         by_world(
             (world, moment, log)
@@ -161,7 +161,7 @@ def _over(cells: _Told[_R], what: str, name: str, base: str) -> Interval:
     )
 
 
-def _as_quick(cells: _Told[_R], names: Sequence[str]) -> set[str]:
+def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
     """Give the quickest of some strategies, and all that cannot be told apart from it."""
     quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
     others = [name for name in names if name != quickest]
@@ -169,7 +169,7 @@ def _as_quick(cells: _Told[_R], names: Sequence[str]) -> set[str]:
     return {quickest, *(name for name, is_apart in zip(others, apart, strict=True) if not is_apart)}
 
 
-def _share(cells: _Told[_R], what: str, name: str) -> float:
+def _share(cells: _RunsByCell[_R], what: str, name: str) -> float:
     mine, theirs = (
         [float(getattr(run, what)) for cell in cells.values() for run in cell[one].values()]
         for one in (name, THRIFTY_BASE)
@@ -177,21 +177,21 @@ def _share(cells: _Told[_R], what: str, name: str) -> float:
     return sum(mine) / sum(theirs) if np.mean(theirs) >= _HARDLY_S else math.nan
 
 
-def _dominated(cells: _Told[_R], name: str) -> int:
+def _dominated(cells: _RunsByCell[_R], name: str) -> int:
     """Count the cells in which another is clearly better in one of the two, and not worse in the other."""
-    told: list[tuple[Cell, Interval, Interval]] = []
+    comparisons: list[tuple[Cell, Interval, Interval]] = []
     for key, cell in cells.items():
         for other in cell.keys() - {name}:
             time, hours = (
                 mean_interval(list(paired(cell[name], cell[other], what).values()))
                 for what in ("makespan_s", "core_hours")
             )
-            told += [(key, time, hours), (key, hours, time)]
-    above = [_above(one, math.log1p(MARGIN)) for _, one, _ in told]
+            comparisons += [(key, time, hours), (key, hours, time)]
+    above = [_above(one, math.log1p(MARGIN)) for _, one, _ in comparisons]
     return len(
         {
             key
-            for (key, _, other), more, is_there in zip(told, above, beyond_chance(above), strict=True)
+            for (key, _, other), more, is_there in zip(comparisons, above, beyond_chance(above), strict=True)
             if is_there and more.mean > 0 and other.mean >= -_EQUAL
         }
     )

@@ -50,10 +50,10 @@ class JobManager:
         with self._lock:
             if request.job != self._job_id or request.processes > self._held:
                 why = f"job {self._job_id} has {self._held} processes, not job {request.job} {request.processes}"
-                return Reply(Action.NONE, self._held, why).told()
+                return Reply(Action.NONE, self._held, why).message()
             if request.processes < self._held:
                 self._give_back(request.processes)
-            return self._answer(request).told()
+            return self._answer(request).message()
 
     def unheard(self, message: Mapping[str, Any]) -> None:
         """Take nothing back, as nothing is done before the program acknowledges; see `desk.Clerk`."""

@@ -218,13 +218,13 @@ class LocalManager:
         with self._changed:
             running = self._running.get(int(request.job)) if request.job.isdecimal() else None
             if running is None:
-                return Reply(Action.NONE, request.processes, f"no job {request.job!r} runs here").told()
+                return Reply(Action.NONE, request.processes, f"no job {request.job!r} runs here").message()
             held = self._held(running)
             if request.processes > held:
                 why = f"job {request.job} holds {held} nodes, and says that it has {request.processes} processes"
-                return Reply(Action.NONE, held, why).told()
+                return Reply(Action.NONE, held, why).message()
             self._settle(running, request.processes)
-            return self._answer(running, request).told()
+            return self._answer(running, request).message()
 
     def _answer(self, running: _Running, request: Request) -> Reply:
         """Answer a program of which it is known what it has."""

@@ -358,7 +358,7 @@ def test_what_was_wrong_is_taken_back_once_there_are_answers_again(open_desk, mo
 
 def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):
     roster = Roster(tmp_path)
-    roster.hear(News(5000.0, told_s=time.time() - 60.0))
+    roster.hear(News(5000.0, local_now_s=time.time() - 60.0))
     assert 5060.0 <= roster.now() < 5065.0
 
 

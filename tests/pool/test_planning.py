@@ -265,8 +265,8 @@ def test_a_job_that_has_waited_long_is_expected_later():
     assert starts[0] == pytest.approx(100.0)
     assert starts[1] > 0
     assert starts[2] > starts[1]
-    assert replace(view, told_start_s=30.0).starts_s(0.0, 0.5) == 30.0
-    assert replace(view, told_start_s=30.0).starts_s(50.0, 0.5) == 50.0
+    assert replace(view, expected_start_s=30.0).starts_s(0.0, 0.5) == 30.0
+    assert replace(view, expected_start_s=30.0).starts_s(50.0, 0.5) == 50.0
 
 
 def test_shapes_that_cannot_be_are_refused():

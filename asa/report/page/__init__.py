@@ -1,7 +1,7 @@
 """A page of HTML that needs nothing but itself: words, tables that sort, figures drawn as inline SVG."""
 
 from .document import Around, Column, Figure, Folded, Link, Links, Page, Part, Section, Table, Text
-from .rendering import check_installed, render, told_by
+from .rendering import check_installed, render, rendered_metadata
 
 __all__ = [
     "Around",
@@ -17,5 +17,5 @@ __all__ = [
     "Text",
     "check_installed",
     "render",
-    "told_by",
+    "rendered_metadata",
 ]

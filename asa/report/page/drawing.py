@@ -30,7 +30,7 @@ class _Canvas:
 
     def __init__(self, width: float, height: float, title: str, words: str) -> None:
         self.width, self.height = width, height
-        self._told = f"{title}: {words}"
+        self._label = f"{title}: {words}"
         self._shapes: list[str] = []
 
     def add(self, shape: str) -> None:
@@ -45,16 +45,16 @@ class _Canvas:
         self.add(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>')
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, words: str = "", more: str = "") -> None:
-        told = f"<title>{escape(words)}</title>" if words else ""
+        tooltip = f"<title>{escape(words)}</title>" if words else ""
         shape = (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.8):.1f}" height="{height:.1f}" class="{kind}"{more}>'
         )
-        self.add(f"{shape}{told}</rect>")
+        self.add(f"{shape}{tooltip}</rect>")
 
     def svg(self) -> str:
         """Give all as one element."""
         return (
-            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._told)}">'
+            f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="group" aria-label="{escape(self._label)}">'
             f"{''.join(self._shapes)}</svg>"
         )
 
@@ -157,13 +157,13 @@ def _spans(
             kind = f"running c{colours.setdefault(part.stage, len(colours) % _PALETTE)}"
         what = part.stage or _WORDS[part.kind]
         since, until = (format_duration(time_s - run.begin_s) for time_s in (part.begin_s, part.end_s))
-        told = (
+        label = (
             f"{what}: {since} to {until}, {format_duration(part.end_s - part.begin_s)}; {_cores(part.cores)}; "
             f"job {lane.job_id}, {lane.state}"
         )
         canvas.box(
-            x(part.begin_s), y, x(part.end_s) - x(part.begin_s), high, f"bar {kind}", told,
-            f' role="img" tabindex="0" aria-label="{escape(told)}"',
+            x(part.begin_s), y, x(part.end_s) - x(part.begin_s), high, f"bar {kind}", label,
+            f' role="img" tabindex="0" aria-label="{escape(label)}"',
         )  # fmt: skip
 
 
@@ -171,14 +171,14 @@ def _believed(canvas: _Canvas, run: Timeline, lane: Lane, y: float, x: Callable[
     """Mark when a job was believed to start; at the edge, if that is beyond the chart."""
     assert lane.belief is not None
     name, time_s = lane.belief
-    told = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
+    label = f"{_BELIEVED[name]} at {format_duration(max(time_s - run.begin_s, 0.0))}"
     shape = f"M{x(time_s):.1f} {y:.1f} {_DIAMOND}"
     if time_s > most:
-        told += ", beyond this chart"
+        label += ", beyond this chart"
         shape = f"M{x(most):.1f} {y:.1f} l10 6 l-10 6 z"
     canvas.add(
         f'<path d="{shape}" class="{_kind(name)}" role="img" tabindex="0" '
-        f'aria-label="{escape(f"{_lane_name(lane.stages)}: {told}")}"><title>{escape(told)}</title></path>'
+        f'aria-label="{escape(f"{_lane_name(lane.stages)}: {label}")}"><title>{escape(label)}</title></path>'
     )
 
 
@@ -282,9 +282,9 @@ def bars(
             total = 0.0
             for part, value in bar.parts:
                 colour = _colour(shown.index(part) if is_stacked else number, part if is_stacked else key)
-                told = f"{name}, {key}{f', {part}' if part and is_stacked else ''}: {_number(value)} {unit}"
+                label = f"{name}, {key}{f', {part}' if part and is_stacked else ''}: {_number(value)} {unit}"
                 canvas.box(
-                    x + 0.08 * each, y(total + value), 0.84 * each, y(total) - y(total + value), f"bar {colour}", told
+                    x + 0.08 * each, y(total + value), 0.84 * each, y(total) - y(total + value), f"bar {colour}", label
                 )
                 total += value
             middle = x + each / 2
@@ -356,10 +356,10 @@ def dots(points: Sequence[Dot], *, title: str, x_words: str, y_words: str) -> st
             canvas.line(x(one.x_interval[0]), y(one.y), x(one.x_interval[1]), y(one.y), f"whisker s{colour}")
         if one.y_interval:
             canvas.line(x(one.x), y(one.y_interval[0]), x(one.x), y(one.y_interval[1]), f"whisker s{colour}")
-        told = f"{one.name}: {_number(one.x)}, {_number(one.y)}"
+        label = f"{one.name}: {_number(one.x)}, {_number(one.y)}"
         canvas.add(
             f'<circle cx="{x(one.x):.1f}" cy="{y(one.y):.1f}" r="5" class="bar c{colour}" role="img" tabindex="0" '
-            f'aria-label="{escape(told)}"><title>{escape(told)}</title></circle>'
+            f'aria-label="{escape(label)}"><title>{escape(label)}</title></circle>'
         )
         canvas.line(x(one.x) + 5, y(one.y), _WIDTH - right + 4, at - 4, "leader")
         canvas.text(_WIDTH - right + 8, at, one.name)
@@ -450,7 +450,7 @@ def strips(
     plot = row * len(rows)
     canvas = _Canvas(_WIDTH, top + plot + 48, title, f"{len(rows)} rows of {len(of)}")
     _legend(canvas, lines, {name: f"mark {place}" for place, name in enumerate(of)})
-    values = [value for told in rows.values() for value in told.values()]
+    values = [value for entries in rows.values() for value in entries.values()]
     ends = [end for interval in whiskers.values() for end in interval]
     low, high = _ends([*values, *ends, *([] if goal is None else [goal])])
 
@@ -463,14 +463,14 @@ def strips(
     canvas.text((left + _WIDTH) / 2, top + plot + 40, x_words, anchor="middle")
     if goal is not None:
         canvas.line(at(goal), top, at(goal), top + plot, "published")
-    for place, (name, told) in enumerate(rows.items()):
+    for place, (name, entries) in enumerate(rows.items()):
         y = top + row * (place + 0.5)
         canvas.text(left - 10, y + 4, name, anchor="end")
         if whiskers:
             canvas.line(left, y + row / 2, _WIDTH - 14, y + row / 2, "grid")
         else:
             canvas.line(left, y, _WIDTH - 14, y, "grid")
-        for key, value in told.items():
+        for key, value in entries.items():
             mark = of.index(key)
             beside = y + each * (mark - (len(of) - 1) / 2) if whiskers else y
             words = f"{name}, {key}: {_number(value)}"
@@ -488,8 +488,8 @@ def _mark(place: int, x: float, y: float, words: str = "") -> str:
     )
     if not words:
         return f"{shape}/>"
-    told = escape(words)
-    return f'{shape} role="img" tabindex="0" aria-label="{told}"><title>{told}</title></path>'
+    label = escape(words)
+    return f'{shape} role="img" tabindex="0" aria-label="{label}"><title>{label}</title></path>'
 
 
 def _scales(

@@ -55,7 +55,7 @@ def check_installed() -> None:
     _template()
 
 
-def told_by(html: str) -> dict[str, Any] | None:
+def rendered_metadata(html: str) -> dict[str, Any] | None:
     """Give what a page tells of itself.
 
     Returns: its ``title``, ``summary``, ``is_part``, ``parts`` (address, words and about of each link) and ``of``;
@@ -64,10 +64,10 @@ def told_by(html: str) -> dict[str, Any] | None:
     reader = _About()
     with suppress(AssertionError):  # which the reader has for some markup that is none
         reader.feed(html.partition("</head>")[0])
-    return {"of": "", **reader.about} if _is_told(reader.about) else None
+    return {"of": "", **reader.about} if _is_metadata(reader.about) else None
 
 
-def _is_told(about: Any) -> bool:
+def _is_metadata(about: Any) -> bool:
     """Tell whether this is what `render` tells of a page."""
     match about:
         case {"title": str(), "summary": [*summary], "is_part": bool(), "parts": [*parts]}:
@@ -84,10 +84,10 @@ class _About(HTMLParser):
     about: Any = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        if tag == "meta" and told.get("name") == _MARK:
+        attributes = dict(attrs)
+        if tag == "meta" and attributes.get("name") == _MARK:
             with suppress(ValueError):
-                self.about = read_json(told.get("content") or "null")
+                self.about = read_json(attributes.get("content") or "null")
 
 
 def _file(name: str) -> str:
@@ -125,9 +125,9 @@ def _ranges(table: Table) -> dict[int, list[str]]:
     """Give the lower bounds of each column that has nothing but intervals, by which these sort."""
     found: dict[int, list[str]] = {}
     for place, column in enumerate(table.columns):
-        told = [str(row[place] or "") for row in table.rows] if column.digits is None else []
-        bounds = [_RANGE.fullmatch(words) for words in told]
-        if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(told, bounds, strict=True)):
+        cells = [str(row[place] or "") for row in table.rows] if column.digits is None else []
+        bounds = [_RANGE.fullmatch(words) for words in cells]
+        if any(bounds) and all(bound or words in _UNKNOWN for words, bound in zip(cells, bounds, strict=True)):
             found[place] = [bound[1].replace(",", "") if bound else "" for bound in bounds]
     return found
 

@@ -141,8 +141,8 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
         low, high = min(low for low, _ in known), max(high for _, high in known)
         yield f"In tenths of a log, one after the other, its p90 holds {100 * low:.0f} to {100 * high:.0f} %."
     if loose := [name for name in ranked if not all(_holds(one, 0.9) for one in of[name])]:
-        told = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
-        yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {told}."
+        shares = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
+        yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {shares}."
     half = _span(of[best], lambda one: one.abs_error_p50_s, 0)
     yield f"Half of `{best}`'s predictions are off by less than {half} s."
 
@@ -174,11 +174,11 @@ def _span(scores: Sequence[Score], value: Callable[[Score], float], digits: int)
 
 
 def _errors(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str, str]) -> list[Part]:
-    told = _by_log(whole, ranked, names, lambda one: one.log10_error)
-    drawn = strips(told, title="Error", x_words="error, powers of ten: 0.3 is a factor of 2, 1 a factor of 10")
-    logs = list(dict.fromkeys(log for row in told.values() for log in row))
+    errors = _by_log(whole, ranked, names, lambda one: one.log10_error)
+    drawn = strips(errors, title="Error", x_words="error, powers of ten: 0.3 is a factor of 2, 1 a factor of 10")
+    logs = list(dict.fromkeys(log for row in errors.values() for log in row))
     rows: list[list[str | float | None]] = [
-        [name, *(told[name].get(log) for log in logs), _mean(told[name])] for name in ranked
+        [name, *(errors[name].get(log) for log in logs), _mean(errors[name])] for name in ranked
     ]
     columns = [Column("Estimator"), *(Column(log, 3) for log in logs), Column("Mean", 3, "Over the logs")]
     marks = {}
@@ -262,12 +262,14 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
 
 def _measured(scores: Sequence[Score], measures: Sequence[ScoreMeasure], caption: str) -> Table:
     """Make a table as a terminal has it; what is a range there is words here."""
-    told = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
+    shown = [m for m in measures if any(not math.isnan(value) for one in scores for value in m.values(one))]
     marks = {
-        (scores.index(one), 1 + place): "best" for place, measure in enumerate(told) for one in best_of(scores, measure)
+        (scores.index(one), 1 + place): "best"
+        for place, measure in enumerate(shown)
+        for one in best_of(scores, measure)
     }
-    columns = [Column("Estimator"), *(_column(m, scores) for m in told)]
-    rows = [[one.estimator, *(_value(m, one) for m in told)] for one in scores]
+    columns = [Column("Estimator"), *(_column(m, scores) for m in shown)]
+    rows = [[one.estimator, *(_value(m, one) for m in shown)] for one in scores]
     return Table(columns, rows, caption, marks)
 
 

@@ -69,8 +69,8 @@ def read_start_estimates(path: str | Path) -> StartEstimates | None:
         raise TraceError(f"is no CSV: {error}", where=str(file), hint="Write it anew.") from error
     if not errors_s:
         raise TraceError("has no row with both times", where=str(file), hint="Write times as in 2024-03-01 12:00:00.")
-    told = {words: count for words, count in oddities.items() if count}
-    return StartEstimates(np.asarray(errors_s), str(file), told)
+    found = {words: count for words, count in oddities.items() if count}
+    return StartEstimates(np.asarray(errors_s), str(file), found)
 
 
 def _text(content: bytes) -> str:
@@ -99,10 +99,10 @@ def _start_errors(rows: Iterable[dict[str, str | None]]) -> tuple[list[float], d
         errors_s.append(error_s)
         if _DIFFERENCE in row:
             try:
-                told_s = float(row[_DIFFERENCE] or "")
+                stated_s = float(row[_DIFFERENCE] or "")
             except ValueError:
-                told_s = math.nan
-            oddities[differs] += not min(abs(told_s - error_s), abs(told_s - abs(error_s))) < 1.0
+                stated_s = math.nan
+            oddities[differs] += not min(abs(stated_s - error_s), abs(stated_s - abs(error_s))) < 1.0
     return errors_s, oddities
 
 

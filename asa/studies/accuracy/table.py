@@ -154,14 +154,14 @@ def _tables(
 ) -> list[Table]:
     """Draw a table a section, of equally wide columns."""
     every = [score for _, group in sections for score in group]
-    told = [c for c in columns if any(not math.isnan(value) for score in every for value in c.values(score))]
-    widths = [max(len(column.text(score)) + 1 for score in every) for column in told]
+    shown = [c for c in columns if any(not math.isnan(value) for score in every for value in c.values(score))]
+    widths = [max(len(column.text(score)) + 1 for score in every) for column in shown]
     return [
         Table(
-            ["Estimator", *(column.heading for column in told)],
+            ["Estimator", *(column.heading for column in shown)],
             [
                 Row(
-                    [score.estimator, *(_cell(score, column, group) for column in told)],
+                    [score.estimator, *(_cell(score, column, group) for column in shown)],
                     "dim" if score.estimator in REFERENCES else "",
                 )
                 for score in group

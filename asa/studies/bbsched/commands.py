@@ -199,13 +199,13 @@ def gd(
     problems = fullest(met)
     Genetic(0).solve(problems[0])  # which compiles
     curve = gd_curve(problems)
-    told = {"workload": of.name, "window": window, "windows": len(met), "measured": len(problems)}
+    facts = {"workload": of.name, "window": window, "windows": len(met), "measured": len(problems)}
     if as_json:
-        print_json({**told, "curve": [point._asdict() for point in curve]})
+        print_json({**facts, "curve": [point._asdict() for point in curve]})
     else:
         from .printing import print_curve
 
-        print_curve(curve, told)
+        print_curve(curve, facts)
     if plot is not None:
         from .pictures import draw_curve
 

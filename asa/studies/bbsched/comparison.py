@@ -78,9 +78,9 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as JSON has it: the case's fields beside the others."""
-        told = asdict(self)
-        case: dict[str, Any] = told.pop("case")
-        return case | told
+        fields = asdict(self)
+        case: dict[str, Any] = fields.pop("case")
+        return case | fields
 
 
 class _Timed:

@@ -241,7 +241,7 @@ def _print_notes(out: Console, outcomes: Sequence[Outcome]) -> None:
     )
 
 
-def print_curve(curve: Sequence[Distance], told: Mapping[str, Any]) -> None:
+def print_curve(curve: Sequence[Distance], facts: Mapping[str, Any]) -> None:
     """Print how near the genetic algorithm comes (Fig. 4)."""
     populations = dict.fromkeys(point.population for point in curve)
     rows = []
@@ -250,12 +250,12 @@ def print_curve(curve: Sequence[Distance], told: Mapping[str, Any]) -> None:
         cells = ((f"{100 * one.distance:.4f}", f"{1e3 * one.seconds:.2f}") for one in points)
         rows.append((f"G={generations}", *(cell for pair in cells for cell in pair)))
     out = console()
-    title = f"{told['workload']}: the genetic algorithm by generations (G) and population (P)"
+    title = f"{facts['workload']}: the genetic algorithm by generations (G) and population (P)"
     _put(out, title, [f"P={many}\n{what}" for many in populations for what in ("distance", "ms")], rows)
     out.print(
         "Distance from the exact front, % of the machine, and time of a solution, on average. Windows of up to "
-        f"{told['window']} jobs that BBSched met: {told['windows']:,}; measured, as most jobs fit: {told['measured']}. "
-        "In the paper G=500 and P=20 take less than 200 ms.",
+        f"{facts['window']} jobs that BBSched met: {facts['windows']:,}; measured, as most jobs fit: "
+        f"{facts['measured']}. In the paper G=500 and P=20 take less than 200 ms.",
         style="dim",
     )
 

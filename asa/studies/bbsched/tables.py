@@ -85,18 +85,18 @@ def standings(methods: Mapping[str, Sequence[Outcome]], measure: Measure) -> dic
     found = {method: values(outcomes, measure.name) for method, outcomes in methods.items()}
     means = {method: float(some.mean()) for method, some in found.items()}
     leader = (min if measure.is_loss else max)(means, key=means.__getitem__)
-    told = {}
+    ranks = {}
     for method, mean in means.items():
         behind = mean_interval((found[method] - found[leader]).tolist())
         if mean == means[leader]:
-            told[method] = Rank.BEST
+            ranks[method] = Rank.BEST
         elif abs(mean - means[leader]) <= _TIE * abs(means[leader]):
-            told[method] = Rank.TIED
+            ranks[method] = Rank.TIED
         elif abs(behind.mean) <= behind.half:
-            told[method] = Rank.CLOSE
+            ranks[method] = Rank.CLOSE
         else:
-            told[method] = Rank.WORSE
-    return told
+            ranks[method] = Rank.WORSE
+    return ranks
 
 
 def breakdown(outcomes: Sequence[Outcome], by: By) -> list[Part]:

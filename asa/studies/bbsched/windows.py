@@ -96,16 +96,18 @@ def time_decisions(decider: Decider, problems: Iterable[Problem], which: Literal
     `problems`: the windows, each of which is decided about several times; the quickest counts.
     """
     method = BBSched(decider.solver)
-    told: list[tuple[float, bool]] = []
+    measured: list[tuple[float, bool]] = []
     for problem in problems:
-        if not told:
+        if not measured:
             method.select(problem.window, problem.free)  # which compiles
         taken = []
         for _ in range(_TRIES):
             begin = time.perf_counter()
             selection = method.select(problem.window, problem.free)
             taken.append(time.perf_counter() - begin)
-        told.append((min(taken), selection.is_exact))
-    seconds, exact = np.array(told).T
+        measured.append((min(taken), selection.is_exact))
+    seconds, exact = np.array(measured).T
     median_s, p99_s, worst_s = np.quantile(seconds, [0.5, 0.99, 1.0]).tolist()
-    return Timing(decider.name, decider.window, which, len(told), median_s, p99_s, worst_s, exact=float(exact.mean()))
+    return Timing(
+        decider.name, decider.window, which, len(measured), median_s, p99_s, worst_s, exact=float(exact.mean())
+    )

@@ -186,11 +186,11 @@ def why(
     given = read_given(file, (trace, jobs, trace_cores), system, limits)
     made = Made(given, last_moment(now, given.asked), until=job)
     about: Job | str = made.refused.get(job, job)
-    told = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
+    explanation = ask(made.plan, about, now=made.now, at=moment_of(at, "--at", made.now) if at is not None else None)
     if output is Output.JSON:
-        print_json(_why_as_dict(told, made))
+        print_json(_why_as_dict(explanation, made))
     else:
-        _print_why(told)
+        _print_why(explanation)
 
 
 # ---------------------------------------------------------------------- printing
@@ -276,7 +276,7 @@ def _draw(made: Made, path: Path) -> None:
     sys.stderr.write(f"Picture written to {path}\n")
 
 
-def _print_why(told: Why) -> None:
+def _print_why(explanation: Why) -> None:
     from rich.text import Text
 
     from asa.backends.openccs.words import clock
@@ -284,14 +284,14 @@ def _print_why(told: Why) -> None:
     from asa.units import format_duration
 
     out = console()
-    first, *others = told.sentences()
+    first, *others = explanation.sentences()
     out.print(Text(first, style="bold"), *map(Text, others), sep="\n")
-    if not told.constraints:
+    if not explanation.constraints:
         return
     rows = []
-    for one in sorted(told.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
-        start_s, planned_s = one.start_s, told.job.start_s
-        starts = clock(start_s, told.now_s) if start_s is not None else "no sooner"
+    for one in sorted(explanation.constraints, key=lambda one: (one.start_s is None, one.start_s or 0)):
+        start_s, planned_s = one.start_s, explanation.job.start_s
+        starts = clock(start_s, explanation.now_s) if start_s is not None else "no sooner"
         sooner = format_duration(planned_s - start_s) if planned_s is not None and start_s is not None else ""
         cells = [Text(words) for words in (one.words, starts, sooner)]
         rows.append(Row(cells, "" if start_s is not None else "dim"))
@@ -299,19 +299,19 @@ def _print_why(told: Why) -> None:
     out.print(Table(["Without", "It would start", "Sooner by"], rows, wraps=(0,), is_ruled=False))
 
 
-def _why_as_dict(told: Why, made: Made) -> dict[str, Any]:
+def _why_as_dict(explanation: Why, made: Made) -> dict[str, Any]:
     from asa.studies.ccs.request_file import SCHEMA
 
-    moment = told.moment
+    moment = explanation.moment
     return {
         "schema": SCHEMA,
-        "now_s": told.now_s,
-        "job": made.job_as_dict(told.job),
-        "could_start_from_s": told.since_s,
-        "free_from_s": told.free_s,
+        "now_s": explanation.now_s,
+        "job": made.job_as_dict(explanation.job),
+        "could_start_from_s": explanation.since_s,
+        "free_from_s": explanation.free_s,
         "at": moment
         and {"at_s": moment.at_s, "fits": not moment.lacks, "lacks": [asdict(one) for one in moment.lacks]},
-        "constraints": [asdict(one) | {"binds": one.start_s is not None} for one in told.constraints],
-        "together": [asdict(one) for one in told.together],
-        "words": told.sentences(),
+        "constraints": [asdict(one) | {"binds": one.start_s is not None} for one in explanation.constraints],
+        "together": [asdict(one) for one in explanation.together],
+        "words": explanation.sentences(),
     }

@@ -124,27 +124,30 @@ def drift(
 
     from .drift import drift as measure
 
-    told = measure(read_swf(log, cores=trace_cores), most=depth or None, to=out)
+    result = measure(read_swf(log, cores=trace_cores), most=depth or None, to=out)
     if as_json:
-        print_json(asdict(told))
+        print_json(asdict(result))
     else:
-        _print_drift(told)
+        _print_drift(result)
 
 
-def _print_drift(told: Drift) -> None:
+def _print_drift(drift: Drift) -> None:
     from asa.studies.present import Table, console
 
     headings = ["Told to wait", "Jobs", "Told, p50", "Waited, p50", "As told %", "2x %", "Earlier by", "Error"]
-    uppers = [format_duration(one.above_s) for one in told.classes[2:] if one.above_s is not None]
+    uppers = [format_duration(one.above_s) for one in drift.classes[2:] if one.above_s is not None]
     rows = [
         (_class(one, upper), f"{one.jobs:,}", *_row(one))
-        for one, upper in zip(told.classes, ["", *uppers, ""], strict=True)
+        for one, upper in zip(drift.classes, ["", *uppers, ""], strict=True)
     ]
     out = console()
     out.print(Table(headings, rows, wraps=range(1, len(headings)), is_ruled=False))
     words = (
         "\nEarlier by: mean. 2x: waited at least half as long as told. Error: mean of |log10(told / waited)|, waits",
-        f"below 10 s taken as 10 s. {told.later or 'No'} job{'' if told.later == 1 else 's'} started later than told.",
+        (
+            "below 10 s taken as 10 s. "
+            f"{drift.later or 'No'} job{'' if drift.later == 1 else 's'} started later than told."
+        ),
     )
     out.print(" ".join(words), style="dim")
 

@@ -45,13 +45,13 @@ class KeptComparison:
             hint = "Name a run, or compare anew: asa compare --results FILE.json."
             raise InputError("is damaged, or no comparison that this version kept", where=where, hint=hint)
         try:
-            told = _adapter().validate_json(text)
+            comparison = _adapter().validate_json(text)
         except ValueError as error:
             hint = "Name a run, or a file that `asa compare --results` of this version wrote."
             raise InputError("is no comparison that this version kept", where=where, hint=hint) from error
-        if wrong := told.flaw():
+        if wrong := comparison.flaw():
             raise InputError(wrong, where=where, hint="Compare anew: asa compare --results FILE.json.")
-        return told
+        return comparison
 
     def text(self) -> str:
         """Write it as JSON, with a checksum at its end."""
@@ -63,11 +63,11 @@ class KeptComparison:
             return "has no runs"
         if len({(run.workflow, run.system, run.age_accrues) for run in self.runs}) > 1:
             return "has runs of several workflows, systems or rules of age"
-        told = {cell: [run.seed for run in members] for cell, members in group(self.runs).items()}
-        first = next(iter(told.values()))
-        for cores in dict.fromkeys(cores for cores, _ in told):
-            for strategy in dict.fromkeys(strategy for _, strategy in told):
-                seeds = told.get((cores, strategy), [])
+        seeds_by_cell = {cell: [run.seed for run in members] for cell, members in group(self.runs).items()}
+        first = next(iter(seeds_by_cell.values()))
+        for cores in dict.fromkeys(cores for cores, _ in seeds_by_cell):
+            for strategy in dict.fromkeys(strategy for _, strategy in seeds_by_cell):
+                seeds = seeds_by_cell.get((cores, strategy), [])
                 if len(set(seeds)) < len(seeds):
                     return f"has several runs of {strategy} on {cores} cores at the same moment"
                 if seeds != first:
@@ -90,8 +90,8 @@ class KeptComparison:
     def trace_events(self) -> dict[str, Any]:
         """Give what jobs did as trace events: a process for each strategy and core count, a track for each job."""
         events: list[dict[str, Any]] = []
-        for process, (run, told) in enumerate(self._told("trace_events"), start=1):
-            mine = [{**event, "pid": process} for event in told["traceEvents"]]
+        for process, (run, trace) in enumerate(self._of_timelines("trace_events"), start=1):
+            mine = [{**event, "pid": process} for event in trace["traceEvents"]]
             for event in mine:
                 if event["name"] == "process_name":
                     event["args"] = {"name": f"{run.strategy}, {run.cores} cores, seed {run.seed}"}
@@ -102,21 +102,21 @@ class KeptComparison:
         """Give a flat row for each thing that a job did, as a spreadsheet wants it."""
         return [
             {"workflow": run.workflow, "peak_cores": run.cores, "strategy": run.strategy, "seed": run.seed, **row}
-            for run, told in self._told("rows")
-            for row in told
+            for run, own_rows in self._of_timelines("rows")
+            for row in own_rows
         ]
 
-    def _told(self, how: str) -> Iterator[tuple[CompareRun, Any]]:
+    def _of_timelines(self, how: str) -> Iterator[tuple[CompareRun, Any]]:
         return ((run, getattr(run.timeline, how)()) for run in self.runs if run.timeline is not None)
 
 
-def _is_finite(told: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     """Whether all numbers in it are."""
-    if isinstance(told, Mapping):
-        return all(map(_is_finite, told.values()))
-    if isinstance(told, list | tuple):
-        return all(map(_is_finite, told))
-    return not isinstance(told, float) or math.isfinite(told)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _adapter() -> TypeAdapter[KeptComparison]:

@@ -87,8 +87,8 @@ def _by_application(
     panels: list[Panel] = []
     for words, what in rows.items():
         for application in applications:
-            told = [getattr(one, what) for one in jobs if one.application == application]
-            lines = [Series(name, ys) for name, ys in zip(names, zip(*told, strict=True), strict=True)]
+            values = [getattr(one, what) for one in jobs if one.application == application]
+            lines = [Series(name, ys) for name, ys in zip(names, zip(*values, strict=True), strict=True)]
             title = application if len(panels) < len(applications) else ""
             panels.append(Panel(lines, title, "job, as submitted", words, y_limits=(least, None), level=level))
     size = (10, 1 + 2.5 * len(rows))

@@ -64,7 +64,7 @@ def submit(
     """
     from asa.backends.dmr.manager import SOCKET
 
-    told = {
+    request = {
         "what": "submit",
         "command": command,
         "nodes": nodes,
@@ -77,7 +77,7 @@ def submit(
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_ANSWER_S)
             connection.connect(str(path))
-            connection.sendall(json.dumps(told).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as heard:
                 answer = read_json(heard.readline())
     except (OSError, ValueError) as error:
@@ -120,9 +120,9 @@ def beside(
     if not number:
         raise InputError("this is no job of a batch system", where="--job", hint="Say which job it is.")
     where = partition or os.environ.get("SLURM_JOB_PARTITION", "")
-    told = dict(_setting(text) for text in settings or [])
+    site_settings = dict(_setting(text) for text in settings or [])
     with tempfile.TemporaryDirectory(prefix="asa-dmr-") as name:
-        opened = open_facility(backend, site, told).facility.connect(Path(name, "run"))
+        opened = open_facility(backend, site, site_settings).facility.connect(Path(name, "run"))
         manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
         desk = Desk(Path(name, SOCKET), manager)
         variables = {ADDRESS: str(desk.path), JOB: number, PROCESSES: str(processes)}
@@ -140,7 +140,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     except OSError as error:
         raise InputError(f"cannot be started: {error.strerror}", where=command[0], hint="Name a program.") from error
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda told, _: program.send_signal(told))
+        signal.signal(number, lambda signum, _: program.send_signal(signum))
     code = program.wait()
     return code if code >= 0 else 128 - code
 

@@ -30,9 +30,9 @@ class PaperRow:
 
     def as_dict(self) -> dict[str, object]:
         """Give it as JSON has it."""
-        told = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
+        fields = {"jobs": self.jobs, "version": self.version, "what": self.what, "paper": self.paper}
         ours = {"value": self.ours.mean, "low": self.ours.low, "high": self.ours.high}
-        return {**told, "ours": {name: None if math.isnan(bound) else bound for name, bound in ours.items()}}
+        return {**fields, "ours": {name: None if math.isnan(bound) else bound for name, bound in ours.items()}}
 
 
 def _measured(study: Study, which: Which, version: Version, jobs: int, what: str) -> list[float]:

@@ -78,8 +78,8 @@ UNTRAINED: Final[Mapping[str, str]] = {
 class _ByRequest:
     """Takes the shortest."""
 
-    def choose(self, told: Floats) -> int:
-        return int(told[:, _REQUEST].argmin())
+    def choose(self, situation: Floats) -> int:
+        return int(situation[:, _REQUEST].argmin())
 
 
 class _Oracle(Patient):

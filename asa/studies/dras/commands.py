@@ -361,9 +361,9 @@ def ablation(
         outcomes.append(one)
     words = {name: variant.words for name, variant in ABLATION.items()} | dict(UNTRAINED)
     if as_json:
-        told = _as_dict(tested, outcomes)
-        told["variants"] = {name: words[name] for name in told["methods"]}
-        print_json(told)
+        document = _as_dict(tested, outcomes)
+        document["variants"] = {name: words[name] for name in document["methods"]}
+        print_json(document)
     else:
         _print_ablation(tested, outcomes, words)
 
@@ -509,7 +509,7 @@ def _draw_curves(curves: Mapping[str, Sequence[Episode]], path: Path) -> None:
 def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]:
     from .tables import MEASURES, grouped, of
 
-    def told(some: Sequence[MethodOutcome], measure: str) -> dict[str, float | None]:
+    def summary(some: Sequence[MethodOutcome], measure: str) -> dict[str, float | None]:
         found = of(some, measure)
         return {"mean": found.mean, "half_95": None if math.isnan(found.half) else found.half}
 
@@ -520,7 +520,7 @@ def _as_dict(tested: Split, outcomes: Sequence[MethodOutcome]) -> dict[str, Any]
         "learned_from": tested.material.source,
         "test": {"from_day": tested.from_day, "jobs": len(tested.test)},
         "methods": {
-            name: {one.name: told(some, one.name) for one in MEASURES} for name, some in grouped(outcomes).items()
+            name: {one.name: summary(some, one.name) for one in MEASURES} for name, some in grouped(outcomes).items()
         },
         "runs": [one.as_dict() for one in outcomes],
     }
@@ -592,9 +592,11 @@ def _modes(methods: Mapping[str, Sequence[MethodOutcome]]) -> Table:
     kinds = ("backfilled", "ready", "reserved")
     rows = []
     for name, some in methods.items():
-        if not (told := modes(some)):
+        if not (by_mode := modes(some)):
             continue
-        ours = ((100 * one.jobs, 100 * one.core_hours, one.mean_wait_s / 3600) for one in map(told.__getitem__, kinds))
+        ours = (
+            (100 * one.jobs, 100 * one.core_hours, one.mean_wait_s / 3600) for one in map(by_mode.__getitem__, kinds)
+        )
         rows.append((name, *(f"{value:.2f}" for values in ours for value in values)))
         if name in TABLE_IV:
             theirs = (TABLE_IV[name][kind] for kind in kinds)

@@ -144,7 +144,7 @@ class Learner(ABC):
         return arrays, {"updates": self.updates, "generator": self._rng.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` told."""
+        """Go on from what `state` returned."""
         self.updates = facts["updates"]
         self._rng.bit_generator.state = facts["generator"]
         restore_arrays(self._optimiser, self._tensors, arrays, updates=self.updates)
@@ -203,7 +203,7 @@ class PolicyGradient(Learner):
         return arrays | {"usual": self._usual.copy()}, facts
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` told."""
+        """Go on from what `state` returned."""
         super().restore(arrays, facts)
         self._usual = arrays["usual"].copy()
 

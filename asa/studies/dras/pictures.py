@@ -55,12 +55,12 @@ def draw_sizes(outcomes: Sequence[MethodOutcome], path: Path) -> None:
 
 def draw_modes(outcomes: Sequence[MethodOutcome], path: Path) -> None:
     """Draw mean waits of ready, reserved and backfilled jobs (Fig. 8)."""
-    told = {name: by_mode for name, some in grouped(outcomes).items() if (by_mode := modes(some))}
+    by_method = {name: by_mode for name, some in grouped(outcomes).items() if (by_mode := modes(some))}
     waits = {
-        kind: [by_mode[kind].mean_wait_s / 3600 for by_mode in told.values()]
+        kind: [by_mode[kind].mean_wait_s / 3600 for by_mode in by_method.values()]
         for kind in ("ready", "reserved", "backfilled")
     }
-    panel = Panel(beside(waits), y="mean wait (h)", names=list(told))
+    panel = Panel(beside(waits), y="mean wait (h)", names=list(by_method))
     draw(Figure([panel], (8, 4), slanted=True), path)
 
 

@@ -62,7 +62,7 @@ class ProximalLearning:
 
     @property
     def seen(self) -> Floats:
-        """By column, 1 if it is told, and 0 if it is left out."""
+        """By column, 1 if it is given, and 0 if it is left out."""
         return np.array([name not in self.unseen for name in COLUMNS], dtype=np.float32)
 
     def scheduler(self, judge: Judge, cost: Cost | None = None) -> Patient:
@@ -82,7 +82,7 @@ class ProximalLearning:
 class _Met:
     """What was met in a schedule, a value for each choice."""
 
-    told: list[Floats] = field(default_factory=list)
+    situations: list[Floats] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
     likelihood: list[float] = field(default_factory=list)
     time: list[int] = field(default_factory=list)
@@ -99,15 +99,15 @@ class _Trying:
         self._now = 0
         self.met = _Met()
 
-    def choose(self, told: Floats) -> int:
+    def choose(self, situation: Floats) -> int:
         met = self.met
         if self._seen is not None:
-            told = told * self._seen
-        ranks = rank(self._parameters, told).astype(np.float64)
+            situation = situation * self._seen
+        ranks = rank(self._parameters, situation).astype(np.float64)
         ranks -= ranks.max()
         sums = np.cumsum(np.exp(ranks))
         place = min(int(np.searchsorted(sums, self._rng.random() * sums[-1], side="right")), len(ranks) - 1)
-        met.told.append(told)
+        met.situations.append(situation)
         met.chosen.append(place)
         met.likelihood.append(float(ranks[place] - math.log(sums[-1])))
         met.time.append(self._now)
@@ -140,7 +140,10 @@ class Proximal:
         self.updates = 0
         self._rng = np.random.Generator(np.random.PCG64(seed))
         ours = first_ranks(self._rng) if parameters is None else {n: a.copy() for n, a in parameters.items()}
-        for name in ("job", "straight"):  # what is left out is told as 0, so that these stay 0: who acts can be told it
+        for name in (
+            "job",
+            "straight",
+        ):  # what is left out is given as 0, so that these stay 0: who acts can be given it
             ours[name] *= self.how.seen[:, None]
         # tensors and arrays are the same memory
         self._tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in ours.items()}
@@ -171,7 +174,7 @@ class Proximal:
 
     def _learn(self, met: list[_Met]) -> None:
         torch = pytorch()
-        rows, there = _padded([told for one in met for told in one.told])
+        rows, there = _padded([situation for one in met for situation in one.situations])
         with torch.no_grad():
             begins = range(0, len(rows), _AT_ONCE)
             expected = np.concatenate([self._ask(rows[b : b + _AT_ONCE], there[b : b + _AT_ONCE])[1] for b in begins])
@@ -243,19 +246,19 @@ class Proximal:
         return arrays, {"updates": self.updates, "scale": self._scale, "generator": self._rng.bit_generator.state}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Go on from what `state` told."""
+        """Go on from what `state` returned."""
         self.updates, self._scale = facts["updates"], facts["scale"]
         self._rng.bit_generator.state = facts["generator"]
         self._mean = {name: arrays[f"mean.{name}"].copy() for name in self._mean}
         restore_arrays(self._optimiser, self._tensors, arrays, updates=self.updates)
 
 
-def _padded(told: list[Floats]) -> tuple[Any, Any]:
+def _padded(situations: list[Floats]) -> tuple[Any, Any]:
     """Put situations of several numbers of jobs into one tensor; say which rows are jobs."""
-    widest = max(len(rows) for rows in told)
-    rows = np.zeros((len(told), widest, told[0].shape[1]), dtype=np.float32)
-    there = np.zeros((len(told), widest), dtype=np.float32)
-    for place, some in enumerate(told):
+    widest = max(len(rows) for rows in situations)
+    rows = np.zeros((len(situations), widest, situations[0].shape[1]), dtype=np.float32)
+    there = np.zeros((len(situations), widest), dtype=np.float32)
+    for place, some in enumerate(situations):
         rows[place, : len(some)] = some
         there[place, : len(some)] = 1.0
     torch = pytorch()

@@ -92,21 +92,21 @@ def target(methods: Mapping[str, Sequence[MethodOutcome]], ours: str) -> dict[st
     None where there is no interval: of ours, or of a rival that was trained, there is a single run.
     Under ``longest wait`` it stands whether ours is within 1.5 times of that with EASY backfilling, in every run.
     """
-    told: dict[str, bool | None] = {}
+    verdicts: dict[str, bool | None] = {}
     for name in WITH_RESERVATION:
         if name == ours or name not in methods:
             continue
         if any(len(methods[one]) < 2 for one in (ours, name) if one not in _NOT_TRAINED):
-            told[name] = None
+            verdicts[name] = None
             continue
-        told[name] = all(
+        verdicts[name] = all(
             _clearly_less(of(methods[ours], measure), of(methods[name], measure))
             for measure in ("mean_wait_s", "slowdown")
         )
     if BASELINE in methods:
         most = _MAX_WAIT * of(methods[BASELINE], "max_wait_s").mean
-        told["longest wait"] = max(one.max_wait_s for one in methods[ours]) <= most
-    return told
+        verdicts["longest wait"] = max(one.max_wait_s for one in methods[ours]) <= most
+    return verdicts
 
 
 def _clearly_less(one: Interval, other: Interval) -> bool:

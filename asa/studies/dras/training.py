@@ -297,7 +297,7 @@ class Training:
             )
         try:
             self._course.restore(arrays, header["facts"])
-            self.episodes = [_episode(told) for told in header["episodes"]]
+            self.episodes = [_episode(fields) for fields in header["episodes"]]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise StateError(f"is damaged: {error!r}", where=str(file), hint="Train anew in another folder.") from error
         self.best = load_agent(folder / "best.npz")
@@ -315,8 +315,8 @@ class Training:
             "config": asdict(self.config),
             "material": digest.hexdigest(),
         }
-        told: dict[str, Any] = read_json(json.dumps(plan))
-        return told
+        as_json: dict[str, Any] = read_json(json.dumps(plan))
+        return as_json
 
 
 class _Origin(NamedTuple):
@@ -397,6 +397,6 @@ class _OfProximal:
         return Patient(Oldest(), patience=0.0, window=0, cost=self._learner.cost)
 
 
-def _episode(told: dict[str, Any]) -> Episode:
-    scores = {name: Score(**told[name]) for name in ("learned", "validation")}
-    return Episode(**(told | scores | {"exams": tuple(told["exams"])}))
+def _episode(fields: dict[str, Any]) -> Episode:
+    scores = {name: Score(**fields[name]) for name in ("learned", "validation")}
+    return Episode(**(fields | scores | {"exams": tuple(fields["exams"])}))

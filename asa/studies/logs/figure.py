@@ -24,7 +24,7 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
                     x_bounds=[(one.core_hours.low, one.core_hours.high)],
                     y_bounds=[(one.makespan.low, one.makespan.high)],
                 )
-                for one in told
+                for one in group
             ],
             f"age {'accrues' if age else 'does not accrue'}",
             "core-hours over Per-Stage's",
@@ -32,8 +32,8 @@ def frontier(standings: Mapping[bool, Sequence[Standing]], path: str | Path) -> 
             level=1.0,
             upright=1.0,
         )
-        for age, told in standings.items()
+        for age, group in standings.items()
     ]
-    names = dict.fromkeys(one.strategy for told in standings.values() for one in told)
+    names = dict.fromkeys(one.strategy for group in standings.values() for one in group)
     looks = {name: Look(marker=_MARKS[place % len(_MARKS)]) for place, name in enumerate(names)}
     draw(Figure(panels, (1.0 + 4.6 * len(panels), 4.4), looks=looks, share_x="all", share_y="all"), path)

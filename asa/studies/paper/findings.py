@@ -72,8 +72,8 @@ _LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent
 
 def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResults:
     """Work out the tables, the figures' data and the verdicts from a campaign's outcomes."""
-    told = list(outcomes)
-    ran = (one for one in told if isinstance(one, PaperRun))
+    all_outcomes = list(outcomes)
+    ran = (one for one in all_outcomes if isinstance(one, PaperRun))
     runs = put_together(ran, lambda run: (run.mode, run.workflow, run.cores, run.strategy))
     moments = _moments(runs)
     usages = [usage for mode in campaign.modes for usage in _usages(mode, runs)]
@@ -82,7 +82,7 @@ def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResul
         campaign,
         tuple(usages),
         tuple(line for mode in campaign.modes for line in _normalised(mode, runs)),
-        tuple(_accuracies([one for one in told if isinstance(one, Probes)])),
+        tuple(_accuracies([one for one in all_outcomes if isinstance(one, Probes)])),
         tuple(convergences),
         tuple(_breakdown(of, moments[key[:3]]) for key, of in runs.items()),
         tuple([claim for mode in campaign.modes for claim in _claims(mode, runs)] + _claims_of_5(convergences)),

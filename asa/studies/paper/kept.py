@@ -118,8 +118,8 @@ class Tally:
     @classmethod
     def of(cls, table: str, judged: Iterable[Compared | Claim]) -> Tally:
         """Count."""
-        told = list(judged)
-        return cls(table, count(one.verdict for one in told), count(one.alike for one in told))
+        judgements = list(judged)
+        return cls(table, count(one.verdict for one in judgements), count(one.alike for one in judgements))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,31 +141,31 @@ class PaperResults:
         Core-hours, to which the workflows are fitted, are counted apart; of hits and misses, which add up to 100 %,
         hits alone.
         """
-        told: list[Tally] = []
+        counted: list[Tally] = []
         lines: tuple[tuple[str, Sequence[Usage | Normalised]], ...] = (
             ("Table 1", self.usages),
             ("its averages", self.normalised),
         )
         for words, rows in lines:
-            told += [
+            counted += [
                 Tally.of(f"{words}, {mode}", [getattr(row, metric) for row in rows if row.mode == mode
                                               for metric in METRICS if metric != _FITTED])
                 for mode in self.campaign.modes
             ]  # fmt: skip
-        told.append(Tally.of("Table 2", [getattr(row, name) for row in self.accuracies for name in _COUNTED_2]))
-        told.append(Tally.of("claims of the text", [claim for claim in self.claims if not claim.fitted]))
+        counted.append(Tally.of("Table 2", [getattr(row, name) for row in self.accuracies for name in _COUNTED_2]))
+        counted.append(Tally.of("claims of the text", [claim for claim in self.claims if not claim.fitted]))
         fitted: list[Compared | Claim] = [getattr(row, _FITTED) for _, rows in lines for row in rows]
-        told.append(Tally.of(BY_CONSTRUCTION, [*fitted, *(claim for claim in self.claims if claim.fitted)]))
-        return [tally for tally in told if sum(tally.verdicts.values())]
+        counted.append(Tally.of(BY_CONSTRUCTION, [*fitted, *(claim for claim in self.claims if claim.fitted)]))
+        return [tally for tally in counted if sum(tally.verdicts.values())]
 
     def verdicts(self) -> dict[str, dict[Verdict, int]]:
         """Give the counts of `tallies` by name, and below each those of a world without differences."""
-        told: dict[str, dict[Verdict, int]] = {}
+        counts: dict[str, dict[Verdict, int]] = {}
         for tally in self.tallies():
-            told[tally.table] = tally.verdicts
+            counts[tally.table] = tally.verdicts
             if tally.table != BY_CONSTRUCTION:
-                told[f"{tally.table}: {_ALIKE}"] = tally.alike
-        return told
+                counts[f"{tally.table}: {_ALIKE}"] = tally.alike
+        return counts
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; what is not known is null."""

@@ -184,7 +184,7 @@ def _above_best(results: PaperResults, mode: Mode, metric: str) -> list[tuple[st
     for one in results.normalised:
         if one.mode == mode:
             found.setdefault(one.strategy, []).append(getattr(one, metric).ours.mean)
-    return sorted(((name, sum(of) / len(of)) for name, of in found.items()), key=lambda told: told[1])
+    return sorted(((name, sum(of) / len(of)) for name, of in found.items()), key=lambda pair: pair[1])
 
 
 def _behind(others: Sequence[tuple[str, float]]) -> str:
@@ -210,7 +210,7 @@ def _counted(tally: Tally) -> str:
             "Core-hours are counted apart, as the workflows are fitted to them: by construction "
             f"{tally.verdicts[VERDICTS[0]]} of {total} figures are as the paper has them."
         )
-    words = ", ".join(f"{tally.verdicts[verdict]} {told}" for verdict, told in _FOUND.items())
+    words = ", ".join(f"{tally.verdicts[verdict]} {phrase}" for verdict, phrase in _FOUND.items())
     alike = ", ".join(str(tally.alike[verdict]) for verdict in _FOUND)
     return f"{_title(tally.table)}: of {total} figures {words}; if all were alike: {alike}."
 

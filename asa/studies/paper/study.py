@@ -144,12 +144,12 @@ def run_campaign(campaign: PaperCampaign, kept: Path | None = None, **how: Unpac
     return [outcome for of in outcomes.values() for outcome in of]
 
 
-def _outcome(**told: Any) -> Outcome:
+def _outcome(**fields: Any) -> Outcome:
     """Make an outcome of what was kept of it."""
-    if "stages" in told:
-        stages = tuple(StageTimes(**stage) for stage in told["stages"])
-        return PaperRun(**{**told, "stages": stages, "timeline": Timeline.from_dict(told["timeline"])})
-    return Probes(**{**told, "real_s": tuple(told["real_s"]), "predicted_s": tuple(told["predicted_s"])})
+    if "stages" in fields:
+        stages = tuple(StageTimes(**stage) for stage in fields["stages"])
+        return PaperRun(**{**fields, "stages": stages, "timeline": Timeline.from_dict(fields["timeline"])})
+    return Probes(**{**fields, "real_s": tuple(fields["real_s"]), "predicted_s": tuple(fields["predicted_s"])})
 
 
 @lru_cache(maxsize=4)
@@ -180,10 +180,10 @@ def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], 
     workflows = [workflow_maker(name)(cores) for name in names]
     strategy = load_strategy(cell.strategy)
     runs = [Run(flow, strategy, bank=bank, delay_s=_BETWEEN_S * place) for place, flow in enumerate(workflows)]
-    told = []
+    outcomes = []
     for name, flow, result in zip(names, workflows, run_all(world, runs, history=cell.history), strict=True):
         m, jobs = measured(flow, result, f"{name} on {cores} cores of {cell.system}, {cell.strategy}, seed {seed}")
-        told.append(
+        outcomes.append(
             PaperRun(
                 cell.what,
                 cell.system,
@@ -202,7 +202,7 @@ def _run_together(cell: PaperCell, seed: int, cores: int, names: Sequence[str], 
                 jobs,
             )
         )
-    return told
+    return outcomes
 
 
 def _widest(workflow: Workflow) -> Stage:

@@ -170,8 +170,8 @@ def average_above_best(rows: Iterable[Mapping[_K, float]]) -> dict[_K, float]:
         above = above_best(known) if known else {}
         for key in row:
             found.setdefault(key, []).append(above.get(key, math.nan))
-    told = {key: [value for value in values if not math.isnan(value)] for key, values in found.items()}
-    return {key: sum(values) / len(values) if values else math.nan for key, values in told.items()}
+    given = {key: [value for value in values if not math.isnan(value)] for key, values in found.items()}
+    return {key: sum(values) / len(values) if values else math.nan for key, values in given.items()}
 
 
 def count(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:

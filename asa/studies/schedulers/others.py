@@ -16,7 +16,7 @@ _FOLLOWED = 2  # windows from the client's coming on
 _SHORTEST_S = 10  # a run that is shorter counts as this: the bound of the bounded slowdown
 
 
-class _Told(Protocol):
+class _World(Protocol):
     """A simulated world that tells of its background's jobs; see `asa.backends.simulated.SimulatedBackend.others`."""
 
     def others(self) -> Mapping[str, NDArray[np.int64]]: ...
@@ -62,13 +62,13 @@ def lot_of(world: Backend, began_s: float, window_s: float, like: Lot | None = N
     """
     if not callable(getattr(world, "others", None)):
         raise InputError("does not tell how other jobs fared", where="the site", hint="Take a simulated one.")
-    told = cast("_Told", world)
+    simulated = cast("_World", world)
     until_s = began_s + _FOLLOWED * window_s
-    _advance(told, until_s)
-    return _lot(told.others(), began_s, window_s, until_s, None if like is None else like.rows)
+    _advance(simulated, until_s)
+    return _lot(simulated.others(), began_s, window_s, until_s, None if like is None else like.rows)
 
 
-def _advance(world: _Told, until_s: float) -> None:
+def _advance(world: _World, until_s: float) -> None:
     """Let time pass, whatever the client's jobs do meanwhile."""
     while (before_s := world.now()) < until_s:
         if not world.wait(until_s) and world.now() == before_s:
@@ -76,13 +76,13 @@ def _advance(world: _Told, until_s: float) -> None:
 
 
 def _lot(
-    told: Mapping[str, NDArray[np.int64]],
+    jobs: Mapping[str, NDArray[np.int64]],
     began_s: float,
     window_s: float,
     until_s: float,
     rows: NDArray[np.intp] | None,
 ) -> Lot:
-    submit, start, end, run = (told[name].astype(np.float64) for name in ("submit", "start", "end", "run"))
+    submit, start, end, run = (jobs[name].astype(np.float64) for name in ("submit", "start", "end", "run"))
     start = np.where((start < 0) | (start > until_s), until_s, start)
     if rows is None:
         waits, comes = (submit <= began_s) & (start >= began_s), (submit > began_s) & (submit <= began_s + window_s)

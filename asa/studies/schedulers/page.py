@@ -131,36 +131,36 @@ def _key(name: str) -> str:
 def _plainly(results: SchedulerResults) -> Iterator[str]:
     """Say which strategy to take, what it costs, whether others suffer, and how sure that is."""
     by = _by_scheduler(results.standings)
-    told = results.overall if len(by) > 1 else results.standings
-    if not told:
+    candidates = results.overall if len(by) > 1 else results.standings
+    if not candidates:
         yield "No strategy can be recommended over all schedulers: under none did every strategy run; see each."
         return
-    quick = min((one for one in told if one.is_as_quick), key=_makespan)
-    near = [one.strategy for one in told if one.is_as_quick and one.strategy != quick.strategy]
-    gain = _beside_base(quick, told)
-    if len(near) + 1 == len(told):
+    quick = min((one for one in candidates if one.is_as_quick), key=_makespan)
+    near = [one.strategy for one in candidates if one.is_as_quick and one.strategy != quick.strategy]
+    gain = _beside_base(quick, candidates)
+    if len(near) + 1 == len(candidates):
         yield f"In time no strategy is told apart from the others; `{quick.strategy}` comes first, with {gain}."
     else:
         sure = f"not told apart from it: {', '.join(near)}" if near else "it is clearly ahead of all others"
         yield f"To be done soonest take `{quick.strategy}`, with {gain}; {sure}."
-    yield from _costs(quick, told)
-    yield _suffering(quick, told)
-    yield _rests_on(results, told)
+    yield from _costs(quick, candidates)
+    yield _suffering(quick, candidates)
+    yield _rests_on(results, candidates)
 
 
-def _costs(quick: SchedulerStanding, told: Sequence[SchedulerStanding]) -> Iterator[str]:
+def _costs(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> Iterator[str]:
     if quick.is_thrifty:
         yield f"`{quick.strategy}` is among those that cost least."
         return
-    best = min((one for one in told if one.is_as_quick_of_thrifty), key=_makespan)
+    best = min((one for one in candidates if one.is_as_quick_of_thrifty), key=_makespan)
     price = _percent(quick.core_hours.mean, "more core-hours", "fewer core-hours", "as many core-hours", "Per-Stage")
     yield (
         f"`{quick.strategy}` costs {price}; to save core-hours take `{best.strategy}`, which comes out quickest of "
-        f"those that cost least, with {_beside_base(best, told)}."
+        f"those that cost least, with {_beside_base(best, candidates)}."
     )
 
 
-def _suffering(quick: SchedulerStanding, told: Sequence[SchedulerStanding]) -> str:
+def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
     """Say what the others suffer by who is quickest, and by whom most."""
     if not quick.longer:
         words = f"Whether everybody else waits longer for `{quick.strategy}` cannot be told from chance"
@@ -169,24 +169,24 @@ def _suffering(quick: SchedulerStanding, told: Sequence[SchedulerStanding]) -> s
             f"Everybody else waits clearly {quick.longer} for `{quick.strategy}`, by "
             f"{abs(_longer_wait_s(quick)):,.0f} s of {quick.others_wait_s:,.0f} s"
         )
-    worst = max(told, key=_longer_wait_s)
+    worst = max(candidates, key=_longer_wait_s)
     if worst.longer != "longer" or worst.strategy == quick.strategy:
         return f"{words}."
     return f"{words}; most for `{worst.strategy}`, by {_longer_wait_s(worst):,.0f} s."
 
 
-def _rests_on(results: SchedulerResults, told: Sequence[SchedulerStanding]) -> str:
-    seeds, cells = results.campaign.seeds, told[0].cells
+def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]) -> str:
+    seeds, cells = results.campaign.seeds, candidates[0].cells
     ran = f"{seeds} moment{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
     if seeds == 1:
         return f"This rests on {ran}, which proves nothing: take more seeds."
     return f"This rests on {ran}; what is called clear, or told apart, is so beyond chance, with 95 %."
 
 
-def _beside_base(one: SchedulerStanding, told: Sequence[SchedulerStanding]) -> str:
+def _beside_base(one: SchedulerStanding, candidates: Sequence[SchedulerStanding]) -> str:
     """Say how long a strategy takes beside Big Job, or Big Job beside Per-Stage."""
     base, name = (THRIFTY_BASE, "Per-Stage") if one.strategy == QUICK_BASE else (QUICK_BASE, "Big Job")
-    [beside] = [other for other in told if other.strategy == base]
+    [beside] = [other for other in candidates if other.strategy == base]
     return _percent(one.makespan.mean / beside.makespan.mean, "more time", "less time", "as much time", name)
 
 
@@ -219,29 +219,29 @@ def _over_all(results: SchedulerResults) -> Iterator[str]:
 
 def _on_average(results: SchedulerResults, schedulers: int) -> Iterator[str]:
     """Say what holds over the schedulers under which every strategy ran."""
-    if not (told := results.overall):
+    if not (averages := results.overall):
         yield "There is no scheduler under which every strategy ran: there are no averages."
         return
     shared = len(results.shared)
     where = f"the {shared} schedulers" if shared == schedulers else (
         f"the {shared} of {schedulers} schedulers under which every strategy ran"
     )  # fmt: skip
-    spans = ", ".join(f"{one.strategy} {_span(one)} and {one.core_hours.mean:.2f}" for one in told)
+    spans = ", ".join(f"{one.strategy} {_span(one)} and {one.core_hours.mean:.2f}" for one in averages)
     yield f"Over {where}, geometric means of makespan over Big Job's and core-hours over Per-Stage's: {spans}."
-    yield f"Over {where} quickest: {_quickest(told)}."
-    best, _ = _first_of(told, lambda one: one.is_as_quick_of_thrifty)
+    yield f"Over {where} quickest: {_quickest(averages)}."
+    best, _ = _first_of(averages, lambda one: one.is_as_quick_of_thrifty)
     for kind, among in (("workflow", _by_workflow(results.places)), ("size", _by_size(results.places))):
         if len(among) > 1 and best.strategy != QUICK_BASE:
             words = ", ".join(f"{what} {ratios[best.strategy]:.2f}" for what, ratios in among.items())
             yield f"Makespan of {best.strategy} over Big Job's, by {kind}: {words}."
-    beaten = {one.strategy: one.dominated / one.cells for one in told}
+    beaten = {one.strategy: one.dominated / one.cells for one in averages}
     words = ", ".join(f"{name} {100 * beaten[name]:.0f} %" for name in sorted(beaten, key=beaten.__getitem__))
     less = f"clearly less, by more than {100 * MARGIN:.0f} %,"
     yield f"Cells in which another takes {less} of one, time or core-hours, and no more of the other: {words}."
-    harm = sorted(told, key=_longer_wait_s)
+    harm = sorted(averages, key=_longer_wait_s)
     words = ", ".join(_seconds(one.strategy, one.longer_wait_s, one.longer) for one in harm)
-    yield f"What the others wait longer: {words}; without the client they wait {told[0].others_wait_s:,.0f} s."
-    ahead = [one for one in told if one.strategy != THRIFTY_BASE]
+    yield f"What the others wait longer: {words}; without the client they wait {averages[0].others_wait_s:,.0f} s."
+    ahead = [one for one in averages if one.strategy != THRIFTY_BASE]
     words = ", ".join(_seconds(one.strategy, one.beyond_per_stage_s, one.longer_than_per_stage) for one in ahead)
     yield f"Longer than with Per-Stage, which asks for nothing ahead, they wait: {words}."
 
@@ -258,14 +258,14 @@ def _geometric(ratios: Iterable[float]) -> float:
 
 def _same(places: Sequence[Place]) -> list[list[str]]:
     """Group the strategies that did the same, second by second, wherever they were run."""
-    told: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
+    figures: dict[str, dict[tuple[str, str, str, int], tuple[float, float]]] = {}
     for one in places:
         cell = one.world, one.scheduler, one.workflow, one.cores
-        told.setdefault(one.strategy, {})[cell] = one.makespan_s.mean, one.core_hours.mean
+        figures.setdefault(one.strategy, {})[cell] = one.makespan_s.mean, one.core_hours.mean
     groups: list[list[str]] = []
-    for name, cells in told.items():
+    for name, cells in figures.items():
         for group in groups:
-            if told[group[0]] == cells:
+            if figures[group[0]] == cells:
                 group.append(name)
                 break
         else:
@@ -389,17 +389,17 @@ def _longer_wait_s(one: SchedulerStanding) -> float:
 
 def _matrix(
     heading: str,
-    told: Mapping[str, Mapping[str, float]],
+    by_row: Mapping[str, Mapping[str, float]],
     caption: str,
     digits: int,
     marked: Mapping[tuple[str, str], str],
 ) -> Table:
     """Make a column a strategy, with marks by row and strategy."""
-    strategies = list(dict.fromkeys(name for known in told.values() for name in known))
-    rows = [[what, *(known.get(name) for name in strategies)] for what, known in told.items()]
+    strategies = list(dict.fromkeys(name for known in by_row.values() for name in known))
+    rows = [[what, *(known.get(name) for name in strategies)] for what, known in by_row.items()]
     marks = {
         (place, 1 + column): marked[what, name]
-        for place, what in enumerate(told)
+        for place, what in enumerate(by_row)
         for column, name in enumerate(strategies)
         if (what, name) in marked
     }

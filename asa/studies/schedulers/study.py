@@ -172,9 +172,9 @@ def run_campaign(
     return [trial for trials in outcomes.values() for trial in trials], left_out
 
 
-def _run_of(timeline: Mapping[str, Any], **told: Any) -> SchedulerRun:
+def _run_of(timeline: Mapping[str, Any], **fields: Any) -> SchedulerRun:
     """Make an outcome of what was kept of it."""
-    return SchedulerRun(**told, timeline=Timeline.from_dict(timeline))
+    return SchedulerRun(**fields, timeline=Timeline.from_dict(timeline))
 
 
 @lru_cache(maxsize=1)  # cells come site by site, and a site keeps its worlds
@@ -230,12 +230,12 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
         began_s = world.now()
         [result] = run_all(world, [Run(workflow, strategy, bank=bank)], history=cell.history)
         where = f"{cell.workflow} on {cell.cores} cores of {cell.world}, {cell.scheduler}, {cell.strategy}, {seed=}"
-        told, jobs = measured(workflow, result, where, age_accrues=site.capabilities.age_accrues)
+        metrics, jobs = measured(workflow, result, where, age_accrues=site.capabilities.age_accrues)
         without = _undisturbed(cell.world, cell.scheduler, seed, cell.window_s)
         others = beside(without, lot_of(world, began_s, cell.window_s, without))
         what = (site.capabilities.system, cell.scheduler, cell.workflow, cell.cores, cell.strategy, seed)
         met = (others.jobs, others.mean_wait_s, others.mean_slowdown, others.longer_wait_s, others.more_slowdown)
-        return SchedulerRun(*what, *figures(workflow, told), *met, others.waited_more_h, jobs)
+        return SchedulerRun(*what, *figures(workflow, metrics), *met, others.waited_more_h, jobs)
 
     seeds = range(cell.seed, cell.seed + cell.seeds)
     site.prepare(seeds)
@@ -301,9 +301,9 @@ class SchedulerResults:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; what is not known is null."""
-        told = asdict(self)
-        told["campaign"]["traces"] = [trace.name for trace in self.campaign.traces]
-        return cast("dict[str, Any]", as_plain(told))
+        document = asdict(self)
+        document["campaign"]["traces"] = [trace.name for trace in self.campaign.traces]
+        return cast("dict[str, Any]", as_plain(document))
 
 
 def conclude(
@@ -323,11 +323,11 @@ def conclude(
     )
 
 
-def _with_sides(told: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
+def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
     """Say of all together how others' waits differ beyond chance."""
-    longer = _sides([one.longer_wait_s for one in told])
-    than = iter(_sides([one.beyond_per_stage_s for one in told if one.strategy != THRIFTY_BASE]))
-    for one, side in zip(told, longer, strict=True):
+    longer = _sides([one.longer_wait_s for one in standings])
+    than = iter(_sides([one.beyond_per_stage_s for one in standings if one.strategy != THRIFTY_BASE]))
+    for one, side in zip(standings, longer, strict=True):
         yield replace(one, longer=side, longer_than_per_stage="" if one.strategy == THRIFTY_BASE else next(than))
 
 

@@ -75,7 +75,7 @@ def test_what_a_choice_is_worth_points_to_what_is_better():
             met.append(trying.met)
         worth, _ = learner._worth(met, np.zeros(sum(len(one.chosen) for one in met)))
         # each is drawn with the same chance: how much longer than the mean is what the likelihood's slope is
-        asked = [told[:, COLUMNS.index("logarithm of the request")] for one in met for told in one.told]
+        asked = [told[:, COLUMNS.index("logarithm of the request")] for one in met for told in one.situations]
         chosen = [place for one in met for place in one.chosen]
         longer = [some[place] - some.mean() for some, place in zip(asked, chosen, strict=True)]
         pulls.append(float(np.mean(worth * np.array(longer))))
