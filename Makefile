@@ -56,7 +56,7 @@ full: $(VENV)/.warm  ## Run the tests, and those that take long: grids, and whol
 # Layers and types are checked as a user gets the package: on an unpacked wheel, where all folders are in their place.
 SOURCES := $(shell find asa backends workflows -name '*.py')
 build/installed/.made: $(VENV)/.dev $(SOURCES)
-	@rm -rf build && mkdir -p build/installed
+	@rm -rf build/installed build/lib build/bdist.* && mkdir -p build/installed
 	@$(PIP) wheel -q --no-deps -w build/installed .
 	@cd build/installed && ../../$(BIN)/python -m zipfile -e asa_client-*.whl . && rm asa_client-*.whl
 	@touch $@

@@ -216,7 +216,12 @@ class Operator:
         parts = [part for step in able for part in step.parts]
         ends = [line.split() for line in self.place.marks.splitlines() if line.startswith("end ")]
         ended = {words[1] for words in ends if words[-1] == "0"}
-        return 1 if doomed and ended >= set(parts) else RETRIES
+        if doomed and ended >= set(parts):
+            return 1
+        drawn = [
+            (step, step.how.partition(":")[2]) for step in self.trial.steps
+        ]  # one after the other, in the worst case
+        return RETRIES + sum(max(int(times) - step.retries, 0) for step, times in drawn if times.isdigit())
 
     def status(self) -> dict[str, object]:
         """What `asa status` tells of the run."""
