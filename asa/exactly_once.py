@@ -28,6 +28,9 @@ AGAIN_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 LATE_S = (10.0, 60.0, 300.0)
 """When, after a job of which it was in doubt whether it had been accepted was sent again, to look for a second one."""
 
+NUMBER_LOST = "its number is another job's now"
+"""Reason of a job that is no more: the controller lost its latest state, and gave its number to another."""
+
 TWIN = "Twin"
 """Reason of a job that ended at once because another of its token runs the payload."""
 

@@ -12,7 +12,7 @@ from asa.backend import JobSpec, JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
 from asa.estimators.bank import OwnJob
-from asa.exactly_once import AGAIN_S, TWIN, Attempt, Submitter
+from asa.exactly_once import AGAIN_S, NUMBER_LOST, TWIN, Attempt, Submitter
 from asa.observations import observation_of, queued
 from asa.waits import WaitForecast
 
@@ -215,7 +215,7 @@ class PoolJobs(Submitter):
         if former == token or job is None or job.status is None or job.status.job_id != status.job_id:
             return
         if not job.status.state.is_final:
-            reason, end_s = "its number is another job's now", max(status.submit_s, job.status.submit_s)
+            reason, end_s = NUMBER_LOST, max(status.submit_s, job.status.submit_s)
             self._become(former, job, replace(job.status, state=JobState.FAILED, reason=reason, end_s=end_s))
 
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool) -> None:

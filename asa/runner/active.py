@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from asa.backend import JobState, JobStatus
 from asa.errors import StateError
 from asa.estimators import WaitBank
-from asa.exactly_once import Attempt, Submitter
+from asa.exactly_once import NUMBER_LOST, Attempt, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Accepted, Begun, Entry, Surplus, Told, Unsent
@@ -181,6 +181,10 @@ class Active(Submitter):
     def accepted(self, token: str, status: JobStatus) -> None:
         """Note that the batch system has the job of a token, which takes the place of one that it had before."""
         is_new = self.state.open_intent is not None and self.state.open_intent.token == token
+        former = self.state.jobs.get(status.job_id)
+        if former is not None and former.spec.token != token and not former.status.state.is_final:
+            end_s = max(status.submit_s, former.status.start_s or former.status.submit_s)
+            self.commit(Told(replace(former.status, state=JobState.FAILED, reason=NUMBER_LOST, end_s=end_s)))
         self.commit(Accepted(token, status))
         if is_new and isinstance(self.forecast, LearnedForecast):
             job = self.state.jobs[status.job_id]

@@ -290,8 +290,9 @@ def _follow_plan(one: Active) -> float | None:
             return min(wakes if plan.wake_s is None else [*wakes, plan.wake_s], default=None)
         if not _may_submit(one, due[0], now):
             return now + AGAIN_S[0]  # something else has to happen before
+        asked_again = one.state.asked_again
         for job in due:
-            if not _may_submit(one, job, now):
+            if asked_again != one.state.asked_again or not _may_submit(one, job, now):
                 break
             submit(one, job)
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step, StepTimes
 from asa.demands import Demands, shared_by
 from asa.errors import InputError
-from asa.exactly_once import TWIN
+from asa.exactly_once import NUMBER_LOST, TWIN
 from asa.observations import observation_of
 from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning, payload_text
 from asa.records import (
@@ -155,6 +155,7 @@ class RunState:
     _early: list[Job] = field(default_factory=list, init=False)  # that may begin before their payloads
     _behind_local: list[Job] = field(default_factory=list, init=False)  # others that may, for what the client runs
     _spent_core_hours: float = field(default=0.0, init=False)
+    asked_again: int = field(default=0, init=False)  # how often jobs were; a plan that was made before is out of date
     _requeued_core_hours: float = field(default=0.0, init=False)  # by jobs before they were put back into the queue
 
     def __post_init__(self) -> None:
@@ -869,8 +870,8 @@ class RunState:
             self._ask_again(job)
         elif self.outcome is not None:
             return
-        elif status.start_s is None and any(before.is_void for before in self._needed(job)):
-            self._ask_again(job)  # the batch system cancelled what could never start
+        elif status.start_s is None and (status.reason == NUMBER_LOST or any(one.is_void for one in self._needed(job))):
+            self._ask_again(job)  # the batch system lost it, or cancelled what could never start
         elif self._is_short(job, left[0]):
             self._ask_again(job)
             why = "its job came back with fewer cores than it needs"
@@ -995,6 +996,7 @@ class RunState:
 
     def _ask_again(self, job: Job, but: Sequence[str] = ()) -> None:
         """Let what is left of a job be asked for again."""
+        self.asked_again += 1
         for name in [name for name in self._left_of(job) if name not in but]:
             view = self.stages[name]
             self.stages.put(name, StageView(view.stage, resubmissions=view.resubmissions + 1, attempts=view.attempts))

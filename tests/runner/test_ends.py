@@ -182,6 +182,25 @@ def test_a_number_that_another_job_had_is_cancelled_again(tmp_path, strategy):
     assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
 
 
+class Forgets(FakeLink):
+    """One that loses the first job before it starts, and gives its number to the next."""
+
+    def submit(self, job):
+        if len(self.submitted) == 1:
+            self._next_id = int(self.all.popitem()[0])
+        return super().submit(job)
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa"])
+def test_a_job_whose_number_another_has_is_asked_for_again(tmp_path, strategy):
+    """A controller that was killed lost it, and nobody hears of it again by its number; it was no attempt."""
+    stages = [stage("a", "sleep 5"), stage("b", "sleep 5"), stage("c", "sleep 5", after=("a", "b"))]
+    place = Place(tmp_path, stages, strategy, link=Forgets)
+    assert place.go().outcome == "completed"
+    assert Counter(job.name.partition(".")[0] for job in place.link.submitted) == {"x_a": 2, "x_b": 1, "x_c": 1}
+    assert set(place.ended().values()) == {"COMPLETED"}
+
+
 class AwayOnceCancelled(FakeLink):
     """One that is away for two minutes from its first cancellation on."""
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .draw import TOLD, Step, Trial
-from .place import Place
+from .place import Cluster, Place
 
 GOES_ON, RETRIES = 12, 3
+_RELIEF_S = 30.0  # between an administrator's looks at the nodes
 BOUND_S = 300.0
 LEFT = 130
 _THERE = re.compile(r"runs on (\S+), and this is \S+: resume the run there")
@@ -313,9 +314,13 @@ class Operator:
 
     def _wait(self, ends_s: float) -> bool:
         batch = self.clients[-self._last_batch :]
+        relieved_s = time.monotonic()
         while any(client.code is None for client in batch):
             if time.monotonic() > ends_s:
                 return False
+            if isinstance(self.place, Cluster) and time.monotonic() - relieved_s > _RELIEF_S:
+                self.place.relieve()
+                relieved_s = time.monotonic()
             for client in batch:
                 name, since_s = client.signalled
                 if not name and client.code is None and _THERE.search(client.text):

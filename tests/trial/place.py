@@ -263,6 +263,14 @@ class Cluster(Place):
                     os.kill(int(told.parent.name), signal.SIGKILL)
         return respawn
 
+    def relieve(self) -> None:
+        """Let nodes take jobs again that Slurm drained when its controller came back, as an administrator does."""
+        told = self.slurm.run_as_root("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %E", check=False)
+        drained = {line.split()[0] for line in told.splitlines() if "Duplicate jobid" in line}
+        if drained:
+            names = ",".join(sorted(drained))
+            self.slurm.run_as_root("scontrol", "update", f"nodename={names}", "state=resume", check=False)
+
     def mend(self) -> None:
         """Let all nodes take jobs."""
         told = self.slurm.run_as_root("sinfo", "-h", "-N", "-p", "normal", "-o", "%N %t", check=False)
