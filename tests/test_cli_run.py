@@ -1,12 +1,16 @@
 """Runs on the command line, driven for real: begun, watched, left, killed, gone on with, cancelled."""
 
 import json
+import os
 import re
 import signal
+import time
 
 import pytest
 from slurm_testbed import until
 from this_machine import OwnPlace, Place, Terminal
+
+from asa.cli.driving import Detached, _Departures
 
 CHAIN = (("a", "", "echo a >>did; sleep 1"), ("b", "a", "echo b >>did; sleep 1", 2), ("c", "b", "echo c >>did"))
 LONG = (("a", "", "echo a >>did; sleep 100"), ("b", "a", "echo b >>did"))
@@ -167,6 +171,20 @@ def test_a_batch_system_of_ones_own_will_do(tmp_path):
         assert len(place.jobs()) == 5
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("is_acting", [True, False])
+def test_a_compiler_is_not_interrupted(is_acting):
+    """It calls back from C, where an exception is lost and leaves half of what it made: the client goes after it."""
+    compiler = {"__name__": "llvmlite.binding.executionengine", "os": os, "signal": signal, "time": time}
+    slow = "def made():\n os.kill(os.getpid(), signal.SIGINT)\n time.sleep(1.5)\n return 'made'"
+    exec(slow, compiler)
+    departures = _Departures(lambda: False)
+    departures.is_acting = is_acting
+    with departures.heeded():
+        assert compiler["made"]() == "made"
+        with pytest.raises(Detached):
+            time.sleep(10.0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -19,6 +19,8 @@ from asa.errors import InputError
 from asa.runner.state import RunState
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from asa.backend import Backend, Facility
     from asa.cli.live import Display
     from asa.cli.standing import RunStanding
@@ -30,6 +32,7 @@ _DETACHED = 130
 _LAST_LINES = 10
 _MAX_LISTED = 3  # of the stages that failed
 _LONG_S = 5.0
+_COMPILERS = ("numba", "llvmlite")
 _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
 _UNWINDING_S = 5.0  # until who asks once more is heeded again
 _WHY = {
@@ -224,24 +227,33 @@ class _Departures:
         """Go at the next rest."""
         self.why = self.why or why
 
-    def _ask(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
+    def _ask(self, number: int, frame: FrameType | None) -> None:
         if time.monotonic() - self._went_s < _UNWINDING_S:
             return  # it is going
         is_urged = bool(self.why) and number != signal.SIGHUP
         self.want(_WHY[signal.Signals(number)])
-        if is_urged or not self.is_acting:
+        if (is_urged or not self.is_acting) and not _is_compiling(frame):
             self._go()
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
-    def _insist(self, number: int, frame: object) -> None:  # noqa: ARG002 - a signal handler's shape
+    def _insist(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's shape
         self.want("it was sent SIGALRM")  # of somebody's own, if nobody had asked before
-        if not self._is_submitting():
+        if _is_compiling(frame):  # and again soon, also where no timer was set
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
+        elif not self._is_submitting():
             self._go()
 
     def _go(self) -> NoReturn:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         self._went_s = time.monotonic()
         raise Detached(self.why)
+
+
+def _is_compiling(frame: FrameType | None) -> bool:
+    """Say whether a compiler is at work, whose calls from C lose an exception, and which does not recover from one."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in _COMPILERS:
+        frame = frame.f_back
+    return frame is not None
 
 
 class _Watch:
