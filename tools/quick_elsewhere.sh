@@ -3,11 +3,13 @@
 #   wheel   with the pinned versions
 #   oldest  with the oldest versions that pyproject.toml allows
 #   tree    with the Python of a Debian tree in DIR (tests/slurm/newer.sh makes one); needs root
+# It ends with 75 where packages cannot be fetched, which says nothing of these tests.
 set -eu
+unfetched() { echo "$1: packages cannot be fetched" >&2; exit 75; }
 way=${1:?usage: quick_elsewhere.sh wheel|oldest|tree [DIR]}
 root=$(cd "$(dirname "$0")/.." && pwd)
 place=$root/build/$way
-rm -rf "$place" && mkdir -p "$place"
+rm -rf "$place" "$root/build/lib" "$root"/build/bdist.* && mkdir -p "$place" # a module that is gone would stay in a wheel
 "$root/.venv/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps -w "$place" "$root"
 wheel=$(ls "$place"/asa_client-*.whl)
 versions=$root/constraints.txt
@@ -28,7 +30,7 @@ if [ "$way" = tree ]; then
   # nothing is fetched from within the tree, which knows neither this machine's mirrors nor its proxies
   version=$(chroot "$tree" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   "$root/.venv/bin/python" -m pip --disable-pip-version-check download -q --python-version "$version" --only-binary=:all: \
-    -c "$versions" -d "$place/wheels" "$wheel[test]"
+    -c "$versions" -d "$place/wheels" "$wheel[test]" || unfetched "$way"
   exec unshare -m --propagation private /bin/sh -c '
     set -eu
     mkdir -p "$1/proc" "$1/dev" "$1/$2"
@@ -39,7 +41,7 @@ if [ "$way" = tree ]; then
   ' sh "$tree" "$root" "$place" "$versions" "$quick"
 fi
 "$root/.venv/bin/python" -m venv "$place/venv"
-"$place/venv/bin/python" -m pip --disable-pip-version-check install -q -c "$versions" "$wheel[test]"
+"$place/venv/bin/python" -m pip --disable-pip-version-check install -q -c "$versions" "$wheel[test]" || unfetched "$way"
 cd "$place"
 # shellcheck disable=SC2086 # several words
 exec venv/bin/python -m pytest $quick
