@@ -76,10 +76,10 @@ examples: $(VENV)/.dev  ## Run every example.
 	$(BIN)/python docs/picture.py out/picture.svg
 
 bench: $(VENV)/.dev  ## Time the hot paths, as ratios to a plain reference.
-	$(BIN)/python tests/bench.py
+	$(BIN)/python tools/bench.py
 
 growth: $(VENV)/.dev  ## Time runs of ever larger graphs with every strategy, and print the exponent.
-	$(BIN)/python tests/growth.py
+	$(BIN)/python tools/growth.py
 
 clean:  ## Remove what was made.
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -58,7 +58,7 @@ SIMULATED, SEEDS = "simulated", 3
 NODES, CORES_PER_NODE = 16, 28  # of a throw-away cluster
 _PIXELS = 1e-4  # of a mosaic may differ
 
-sys.path.append(str(EXAMPLES / "montage"))
+sys.path += [str(EXAMPLES / "montage"), str(Path(__file__).parents[1] / "tools")]
 from fits import read_image, write_image  # noqa: E402 - from an example's folder
 
 __all__ = ["PIPELINES", "likeness", "new_work", "read_image", "run_by_asa", "run_in_a_loop", "write_image"]

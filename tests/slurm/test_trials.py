@@ -1,4 +1,4 @@
-"""A sample of the random trials (`tests/trials.py`): what asa promises holds, whatever goes wrong."""
+"""A sample of the random trials (`tools/trials.py`): what asa promises holds, whatever goes wrong."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,9 +1,9 @@
 """How the client's CPU time grows with the graph that it drives: of every strategy, on chains, layers, sparse graphs.
 
-    python tests/growth.py                              all of it, on a simulator: some minutes
-    python tests/growth.py --on local --to 256          on this computer's queue, by `asa run`
-    python tests/growth.py --on slurm --from 1000 --to 1000 --shapes layers    on Slurm's real daemons, by its commands
-    python tests/growth.py --strategies chained --shapes layers --from 500 --to 2000
+    python tools/growth.py                              all of it, on a simulator: some minutes
+    python tools/growth.py --on local --to 256          on this computer's queue, by `asa run`
+    python tools/growth.py --on slurm --from 1000 --to 1000 --shapes layers    on Slurm's real daemons, by its commands
+    python tools/growth.py --strategies chained --shapes layers --from 500 --to 2000
 
 A row has the CPU seconds of each size, and the exponent: the slope of the logarithm of the seconds over that of the
 stages and edges, by the larger half of the sizes. 1 means that twice the graph takes twice as long. Where news of a
@@ -159,6 +159,7 @@ def on_slurm(flow: Workflow, strategy: str, max_s: float) -> float:
     TooLongError
         It takes longer than `max_s`.
     """
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from slurm_testbed import Testbed
 
     os.umask(0)  # the cluster's user is another

@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints its table
 """What a waiting client costs: its own CPU and its questions, on real daemons with many other jobs in the queue.
 
-    python tests/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
+    python tools/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
 
 A look asks for the client's four jobs; the whole queue is looked at for the estimator, once in five minutes. How many
 looks an hour of waiting takes is counted on a virtual clock.
@@ -11,6 +11,7 @@ import argparse
 import itertools
 import os
 import resource
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
+
 from asa.backends.slurm.backend import SlurmBackend
 from asa.backends.slurm.commands import CommandLink
 from asa.backends.slurm.link import SlurmJob

@@ -1,9 +1,9 @@
 # ruff: noqa: T201, C901, PLR0912, PLR0915 - it prints its tables; the model is a world in a function
 """A pool that asks ahead of time against dask-jobqueue's `SLURMCluster.adapt`, which follows demand.
 
-    python tests/pool/against_jobqueue.py model [--rounds N]            both rules on a simulated machine
-    python tests/pool/against_jobqueue.py log LOG ... [--rounds N]      both rules on simulated machines under real logs
-    python tests/pool/against_jobqueue.py slurm [--rounds N]            both packages on real Slurm daemons
+    python tools/against_jobqueue.py model [--rounds N]            both rules on a simulated machine
+    python tools/against_jobqueue.py log LOG ... [--rounds N]      both rules on simulated machines under real logs
+    python tools/against_jobqueue.py slurm [--rounds N]            both packages on real Slurm daemons
 
 The work is a graph of wide waves with a single task between two of them: what `client.map`, a reduction, and the next
 `client.map` make; or one long wave that outlasts several walltimes. The machine is full of others' jobs, always with as
@@ -37,7 +37,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
 
 from slurm_testbed import SCRIPT, Testbed, missing
 

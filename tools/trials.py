@@ -3,9 +3,9 @@
 Each trial draws a workflow, a cluster beside another user, and what goes wrong, by its seed; payloads leave marks by
 themselves, and the verdict comes from these and from Slurm. Trials rotate over all that is asked for:
 
-    python tests/trials.py --seeds 0-49 --version 22.05 --link rest --strategy asa-plan --jobs 3
-    python tests/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
-    python tests/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
+    python tools/trials.py --seeds 0-49 --version 22.05 --link rest --strategy asa-plan --jobs 3
+    python tools/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
+    python tools/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
 
 `invalid` is a trial in which a fault lay outside what is promised; `broken` leaves its evidence below --keep.
 It needs root, for clusters and small disks of its own, and Slurm installed, as tests/slurm does.
@@ -24,6 +24,8 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
 
 from slurm_testbed import missing
 from trial.draw import SITES, STRATEGIES, Trial, draw

@@ -1,6 +1,6 @@
 """Benchmarks of the hot paths, as ratios to something plain, since machines are noisy.
 
-python tests/bench.py
+python tools/bench.py
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def growth() -> Iterator[Row]:
 
 
 def graphs() -> Iterator[Row]:
-    """Runs of ever larger graphs, and the exponent of their CPU time over stages and edges; see `tests/growth.py`."""
+    """Runs of ever larger graphs, and the exponent of their CPU time over stages and edges; see `tools/growth.py`."""
     counts = (64, 128, 256)
     for strategy in ("per-stage", "chained", "asa", "asa-naive", "asa-plan", "elastic"):
         for shape in ("chain", "layers"):

@@ -1,6 +1,6 @@
 """How often 95 % intervals of a mean hold in truth, by several rules: the table of docs/evaluations.md, in two minutes.
 
-As in: python tests/interval_rules.py
+As in: python tools/interval_rules.py
 """
 
 import math

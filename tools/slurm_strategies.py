@@ -4,8 +4,8 @@ The paper ran Montage at two centres for weeks. Here its nine stages last second
 throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts by itself, while another
 user keeps the cluster busy. Each strategy is a client of its own, with a run folder of its own; all meet the same load.
 
-    python tests/slurm_strategies.py --rounds 3          # the release that this computer has
-    python tests/slurm_strategies.py --newer             # Slurm 24.11, from the tree that the tests use
+    python tools/slurm_strategies.py --rounds 3          # the release that this computer has
+    python tools/slurm_strategies.py --newer             # Slurm 24.11, from the tree that the tests use
 
 It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld slurmd slurmrestd slurm-client munge).
 """
@@ -13,6 +13,7 @@ It needs root, for a cluster of its own, and Slurm installed (Debian: slurmctld 
 import argparse
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for what starts daemons, and stands in for them
 
 from asa.backends.slurm.facility import SlurmRest
 from asa.workflows import montage
