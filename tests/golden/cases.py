@@ -84,6 +84,7 @@ CASES: dict[str, str] = {
     "dras-evaluate": f"dras evaluate {LOG} --train-days 10 --validate-days 3 --rivals fcfs-easy,sjf,random --json",
     "dmr-study": "dmr study --jobs 50 --seeds 2 --json",
     "workload-fit": f"workload fit {LOG} --json",
+    "pool-model": "tools/against_jobqueue.py model --rounds 1",
     # what was written by the version of that day is read
     "status": "status {data}/runs/flow --output json",
     "bank": "bank show --bank {data}/bank --json",
@@ -104,13 +105,17 @@ def printed(name: str) -> Any:
             "PATH": os.environ["PATH"], "HOME": folder, "LC_ALL": "C.UTF-8", "TZ": "UTC",
             "ASA_BANK": f"{folder}/bank", "ASA_RUNS": f"{folder}/runs", "ASA_SITES": folder,
         }  # fmt: skip
+        first, *others = arguments(name, place)
+        is_tool = first.startswith("tools/")
+        asa = str(Path(sys.executable).with_name("asa"))
         done = subprocess.run(
-            [Path(sys.executable).with_name("asa"), *arguments(name, place)],
+            [*((sys.executable, str(HERE.parents[1] / first)) if is_tool else (asa, first)), *others],
             cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
             timeout=_LONGEST_S,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.replace(folder, "PLACE").replace(str(HERE), "HERE"))
+        text = done.stdout.replace(folder, "PLACE").replace(str(HERE), "HERE")
+        return text.splitlines() if is_tool else json.loads(text)
 
 
 def kept(name: str) -> Path:
