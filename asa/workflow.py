@@ -47,8 +47,9 @@ LONGEST_WALLTIME_S = 366 * 86400.0
 """The longest walltime that may be asked for."""
 
 MAX_RETRIES = 100
-_MAX_SPREAD = 3.0
 """How often a stage may be asked for again."""
+
+_MAX_SPREAD = 3.0
 
 MAX_RETRY_FACTOR = 10
 """By how much its walltime may grow each time."""
@@ -164,7 +165,7 @@ class Stage(Demands):
             if amount is not None and amount < least:
                 raise self._error(f"asks for {amount} {what}", f"Ask for {least} or more.")
             if amount is not None and amount > most:
-                raise self._error(f"asks for {amount} {what}", "No machine has so many.")
+                raise self._error(f"asks for {amount} {what}", f"Ask for {most} or fewer.")
         if not 0 < self.walltime_s <= LONGEST_WALLTIME_S:
             raise self._error(
                 f"asks for a walltime of {self.walltime_s} s", "Ask for more than nothing and at most a year."

@@ -34,8 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Files of `make quick`: rules and values, each within a second or two; no daemon, no process, no long simulation.
 QUICK = (
-    "test_demands", "test_flow", "test_geometry", "test_history", "test_intervals", "test_metrics", "test_spec",
-    "test_spec_drawing", "test_spec_places", "test_spec_shell", "test_timeline", "test_units", "test_waits",
+    "test_demands", "test_flow", "test_geometry", "test_history", "test_intervals", "test_keys", "test_metrics",
+    "test_spec", "test_spec_drawing", "test_spec_places", "test_spec_shell", "test_spec_writing",
+    "test_timeline", "test_units", "test_waits",
     "test_workflow", "backends/test_accounting", "backends/test_local_parts", "backends/test_plain_cluster",
     "backends/test_site", "backends/test_slurm_backend", "backends/test_slurm_backend_parts",
     "backends/test_slurm_commands", "backends/test_slurm_facility", "backends/test_slurm_limits",

@@ -1,6 +1,7 @@
 """Workflows as TOML text that reads back equal."""
 
 import string
+from dataclasses import fields
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,13 +34,14 @@ def stages(draw, name, before):
     walltime_s = draw(SECONDS)
     cpus_per_task = draw(st.integers(1, 8))
     cores = draw(st.one_of(st.none(), st.integers(1, 1000).map(lambda count: count * cpus_per_task)))
-    return Stage(
-        name,
+    after = tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ())
+    given = dict(  # noqa: C408 - the fields as they are
         cores=cores,
         nodes=draw(st.integers(1, 9)) if cores is None else draw(st.one_of(st.none(), st.integers(1, 9))),
         walltime_s=walltime_s,
         expected_run_s=draw(st.sampled_from([None, walltime_s])),
-        after=tuple(draw(st.lists(st.sampled_from(before), unique=True)) if before else ()),
+        after=after,
+        when=draw(st.sampled_from(["success", "failed", "always"])) if after else "success",
         memory_bytes=draw(st.integers(0, 1 << 40)),
         burst_buffer_bytes=draw(st.sampled_from([0, 1, 1 << 30, 20 << 40])),
         gpus=draw(st.integers(0, 4)),
@@ -56,8 +58,10 @@ def stages(draw, name, before):
         local=draw(st.booleans()),
         learns_run=draw(st.booleans()),
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
-        **draw(PAYLOAD),
     )
+    others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
+    assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"
+    return Stage(name, **given, **draw(PAYLOAD))
 
 
 @st.composite

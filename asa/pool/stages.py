@@ -258,6 +258,13 @@ class StagesBackend:
                 where=f"job {spec.name!r}",
                 hint="Take another strategy, whose jobs are the stages themselves.",
             )
+        if spec.exclusive or spec.burst_buffer_bytes:
+            what = "nodes of its own" if spec.exclusive else "a burst buffer"
+            raise SubmitRejectedError(
+                f"asks for {what}, and a task of the pool shares a worker's node",
+                where=f"job {spec.name!r}",
+                hint="Take another strategy, whose jobs are the stages themselves.",
+            )
         self._open()
         offered = self._cluster.shape.resources if self._cluster is not None else {}
         if lacking := [name for name, amount in _needs(spec, spec.cores).items() if amount > offered.get(name, 0.0)]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from asa.backend import Backend, JobSpec, JobState, JobStatus, Previewing
+from asa.demands import Demands
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.observations import queued
@@ -86,10 +87,11 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
     """
     if not isinstance(backend, Previewing) or not any(stage.options for stage in plan.stages):
         return
-    seen = set[tuple[str, ...]]()
+    seen = set[JobSpec]()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
-        if job.spec.options and job.spec.options not in seen:
-            seen.add(job.spec.options)
+        kind = JobSpec("x", walltime_s=1.0, **{name: getattr(job.spec, name) for name in _BESIDE_OPTIONS})
+        if job.spec.options and kind not in seen:
+            seen.add(kind)
             try:
                 backend.preview(job.spec)
             except SubmitRejectedError as error:
@@ -97,6 +99,11 @@ def check_options(plan: RunPlan, strategy: Strategy, backend: Backend) -> None:
                 raise InputError(f"options: {error.message}", where=where, hint=error.hint) from error
 
 
+# what may contradict them; what runs, when, and behind what does not
+_BESIDE_OPTIONS = (
+    *("options", "cores", "nodes", "cpus_per_task", "tasks", "partition", "account", "local"),
+    *(one.name for one in fields(Demands)),
+)
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
 

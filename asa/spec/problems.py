@@ -97,7 +97,7 @@ def of_model(error: Any, names: Sequence[str | None], missing: Collection[str]) 
         return f"{whose}{key!r} is missing", _ADD.get(key, "Add it.")
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        must = words.format(format(error["ctx"][bound], "g"))
+        must = words.format(format(error["ctx"][bound], ".10g"))
         given = error["input"]
         shown = "so large a number" if isinstance(given, int) and given.bit_length() > 63 else given
         return f"{whose}{'retries' if key == 'times' else key}: {must}, not {shown}", "Mend this number."

@@ -32,3 +32,17 @@ def test_options_of_any_stage_that_would_be_refused_are_told_before_anything_is_
         check_options(plan, load_strategy(strategy), backend)
     assert "options" in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("strategy", ["asa", "per-stage"])
+def test_options_are_looked_at_beside_what_else_a_stage_asks_for(tmp_path, strategy):
+    """The same ones may do for one stage, and say otherwise than a key of the next."""
+    options = ("--gpus=a100:2",)
+    stages = (
+        Stage("a", cores=1, walltime_s=60, command="true", options=options),
+        Stage("b", cores=1, walltime_s=60, command="true", after=("a",), options=options, gpus=2),
+    )
+    plan = RunPlan("abcd1234", "x", "x", stages, strategy, "slurm-cli", SITE, created_s=1.7e9)
+    backend = SlurmBackend(CommandLink(prefix=["false"]), RunFolder.create(tmp_path, plan).path, SITE)
+    with pytest.raises(InputError, match=r"'b'.*options"):
+        check_options(plan, load_strategy(strategy), backend)

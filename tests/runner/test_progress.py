@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asa.backend import JobState
+from asa.core.plugins import names
 from asa.estimators import WaitBank, exactly
 from asa.records import Ended, StageEnded, StageStarted
 from asa.runner import Run, run_all
@@ -20,7 +21,8 @@ from asa.waits import QueuedJob
 from asa.workflow import Stage, Workflow
 
 CORES = 16
-STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "asa-plan", "elastic", "oracle")
+NOT_SIMULATED = {"pool", "asa-asks", "asa-naive-asks"}  # tasks of a dask cluster; a batch system that plans
+STRATEGIES = [name for name in names("asa.strategies") if name not in NOT_SIMULATED]
 NEVER_IDLE = {"per-stage", "chained", "asa", "oracle"}
 
 

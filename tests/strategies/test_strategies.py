@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from asa.backend import Capabilities
+from asa.core.plugins import names
 from asa.errors import UnknownNameError
 from asa.strategies import Keep, Phase, RunView, StageView, lacking, load_strategy
 from asa.strategies.asa import AheadOfTime, Naive
@@ -223,7 +224,10 @@ def test_naive_gives_up_asking_early_after_some_resubmissions():
     assert submissions(plan)[("b",)] == (100.0, Keep.NOTHING)
 
 
-@pytest.mark.parametrize("name", ["big-job", "per-stage", "chained", "asa", "asa-naive", "asa-naive-hold", "oracle"])
+SAMPLING = {"asa-plan", "elastic"}  # test_planned.py and test_elastic.py have forecasts for these
+
+
+@pytest.mark.parametrize("name", [name for name in names("asa.strategies") if name not in SAMPLING | {"pool"}])
 def test_strategies_are_pure(name):
     """The same view gives the same plan, twice, and plans tell why."""
     strategy, here = load_strategy(name), view(DIAMOND, 5.0)

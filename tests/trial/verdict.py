@@ -13,6 +13,7 @@ from .operator import Operator
 BEFORE_S, AFTER_S = 0.3, 2.5
 SLOW_S = 15.0  # in which asa hears of an end, and has cancelled what it is to cancel
 FAST_S = 60.0  # in which a run that ends at its first failure has ended
+LAUNCH_S = 15.0  # in which a busy node begins the script of a job that has its cores
 APART_S = 6.0  # of the times that asa tells from those that payloads note, each told by another
 _ENDS_WELL = "completed"
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
@@ -326,7 +327,7 @@ class _Judge:
             text = f"{stage['stage']} is told: {text} s; its payload ran from 0 to {ends_s - begins_s:+.1f} s"
             if None in told:
                 self.verdict.broken.append(f"a time is not told: {text}")
-            elif abs(told[1] - begins_s) > APART_S or abs(told[2] - ends_s) > APART_S:
+            elif not -LAUNCH_S <= told[1] - begins_s <= APART_S or abs(told[2] - ends_s) > APART_S:
                 self.verdict.broken.append(f"times are apart: {text}")
             elif not told[0] - 1.5 <= told[1] <= told[2]:
                 self.verdict.broken.append(f"times in no order: {text}")

@@ -100,18 +100,11 @@ class Parts:
         self._max_cores = max_cores
         self._more_s = more_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
+        self._partitions = {stage.name: stage.partition for stage in stages}
         self._kinds = {
-            s.name: (
-                s.partition,
-                s.account,
-                s.options,
-                s.cpus_per_task,
-                *demands_of(s).values(),
-                s.local,
-                s.retries,
-            )
-            for s in stages
+            s.name: (s.partition, s.account, s.options, s.cpus_per_task, *demands_of(s).values()) for s in stages
         }
+        self._alone = {s.name for s in stages if s.local or s.retries}  # what is run elsewhere, or retried alone
 
     @cached_property
     def series(self) -> Series:
@@ -230,7 +223,7 @@ class Parts:
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         lasts = list(map(self._runs_s.__getitem__, names))
         run_s = sum(lasts)
-        if walltime_s > self._max_walltime_s(self._kinds[names[0]][0]) or run_s > walltime_s:
+        if walltime_s > self._max_walltime_s(self._partitions[names[0]]) or run_s > walltime_s:
             return None
         left = list(accumulate(map(self._needs.__getitem__, reversed(names)), max))[::-1]
         by = self.shrink_by
@@ -244,7 +237,7 @@ class Parts:
     def _may_share(self, names: tuple[str, ...]) -> bool:
         """Whether one job can stand for stages: they ask for the same, and none is run elsewhere or retried alone."""
         first = self._kinds[names[0]]
-        return len(names) == 1 or (not any(first[-2:]) and all(self._kinds[name] == first for name in names))
+        return len(names) == 1 or (self._alone.isdisjoint(names) and all(self._kinds[name] == first for name in names))
 
 
 def _late_s(waits_s: NDArray[np.float64], ahead_s: float) -> tuple[NDArray[np.float64], float]:
