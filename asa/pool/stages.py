@@ -129,6 +129,7 @@ class PoolOfStages:
         stages = self._workflow.stages.values()
         partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
         account = self._options.get("account") or _only("account", {stage.account: stage for stage in stages})
+        _check_shared(stages)
         node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
         wide = sum(stage.cores_on(node) for stage in stages)
         cores = max(min(node, wide), 1)
@@ -162,6 +163,18 @@ def _only(what: str, stages: Mapping[str, Stage]) -> str:
             hint="Give all stages the same, or take another strategy, whose jobs are the stages themselves.",
         )
     return named[0] if named else ""
+
+
+def _check_shared(stages: Iterable[Stage]) -> None:
+    """Refuse what a task cannot have, for others are on its node."""
+    for stage in stages:
+        if stage.exclusive or stage.burst_buffer_bytes:
+            what = "nodes of its own" if stage.exclusive else "a burst buffer"
+            raise InputError(
+                f"asks for {what}; the tasks of a pool share nodes",
+                where=f"stage {stage.name!r}",
+                hint="Take another strategy, whose jobs are the stages themselves.",
+            )
 
 
 def _widest(workflow: Workflow, node: int) -> int:
@@ -255,13 +268,6 @@ class StagesBackend:
             asked = f"{spec.cores} cores on {max(spec.nodes, 1)} nodes"
             raise SubmitRejectedError(
                 f"asks for {asked}, and a task of the pool has {self._cores} on one",
-                where=f"job {spec.name!r}",
-                hint="Take another strategy, whose jobs are the stages themselves.",
-            )
-        if spec.exclusive or spec.burst_buffer_bytes:
-            what = "nodes of its own" if spec.exclusive else "a burst buffer"
-            raise SubmitRejectedError(
-                f"asks for {what}, and a task of the pool shares a worker's node",
                 where=f"job {spec.name!r}",
                 hint="Take another strategy, whose jobs are the stages themselves.",
             )

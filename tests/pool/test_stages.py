@@ -168,6 +168,18 @@ def test_stages_of_several_partitions_are_refused(place):
     assert len(place.jobs()) == jobs
 
 
+@pytest.mark.parametrize(("key", "words"), [("exclusive = true", "nodes"), ('burst_buffer = "1G"', "burst buffer")])
+def test_what_a_task_cannot_have_is_refused(place, key, words):
+    """It would run without."""
+    text = f'name = "own"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "5min"\ncommand = "true"\n{key}\n'
+    (place.root / "own.toml").write_text(text)
+    jobs = len(place.jobs())
+    refusal = " ".join(place.asa("run", "own.toml", *place.on, *POOL, code=2).stderr.split())
+    assert "stage 'a'" in refusal
+    assert words in refusal
+    assert len(place.jobs()) == jobs
+
+
 def test_stages_that_need_the_same_gpu_do_not_run_at_the_same_time(place):
     """A worker has as many as the most demanding of them asks for, and no more are handed out."""
     command = "mkdir on || echo together >>shared; sleep 1; rmdir on; echo done >>shared"
