@@ -8,7 +8,6 @@ the workflow waits in the queue once, and then only for what it lacks: ASA's ide
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,6 +30,7 @@ from .base import (
 from .growth import MAX_SPARE, NOTICE_S, Growth, predicted, walltime_of, width_of
 from .planning import Parts
 from .planning.outlook import fair_price_s, samples
+from .planning.parts import max_walltimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +159,12 @@ def _reason(names: Sequence[str], widths: Sequence[int], spare_s: float) -> str:
 def _parts(view: RunView, left: Sequence[str]) -> Parts:
     """Tell which stages can share a job."""
     site = view.capabilities
-
-    def max_walltime_s(partition: str) -> float:
-        limits = site.partitions.get(partition or site.partition)
-        return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
-
     return Parts(
         view.workflow,
         left,
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
-        max_walltime_s=max_walltime_s,
+        max_walltime_s=max_walltimes(site),
     )
 
 

@@ -17,7 +17,7 @@ from asa.units import core_hours
 from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
-from .parts import Block, Parts
+from .parts import Block, Parts, max_walltimes
 from .search import SAMPLES, Question, Samples, Sketch, aged, priced_frontier, runs_s, search
 
 WHOLE_STAGES = 60
@@ -177,10 +177,6 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         aim = _aim_of_part(aim, whole_view, view)
     site = view.capabilities
 
-    def max_walltime_s(partition: str) -> float:
-        limits = site.partitions.get(partition or site.partition)
-        return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
-
     table = _Waits(view, forecast)
     modes = _modes(site)
     grows = aim.grow and site.grow_by > 0 and Keep.AWAIT in modes  # what is asked for ahead may idle
@@ -201,7 +197,7 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         left,
         cores_per_node=site.cores_per_node,
         shrink_by=site.shrink_by,
-        max_walltime_s=max_walltime_s,
+        max_walltime_s=max_walltimes(site),
         widths=widths,
         max_cores=site.max_cores,
         more_s=table.more_s,

@@ -17,6 +17,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.backend import Capabilities
 from asa.demands import demands_of
 from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth
 from asa.units import core_hours
@@ -58,6 +59,16 @@ class Series:
 
 def _stages(piece: str | tuple[Series, ...]) -> tuple[str, ...]:
     return (piece,) if isinstance(piece, str) else tuple(name for branch in piece for name in branch.stages)
+
+
+def max_walltimes(site: Capabilities) -> Callable[[str], float]:
+    """Give what tells the longest walltime of a partition, of the site's own if it has no name."""
+
+    def max_walltime_s(partition: str) -> float:
+        limits = site.partitions.get(partition or site.partition)
+        return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
+
+    return max_walltime_s
 
 
 class Parts:
