@@ -581,6 +581,26 @@ class Adjustable(Protocol):
 
 
 @runtime_checkable
+class Withdrawing(Protocol):
+    """A backend at which time passes between a look at a job and its cancellation, in which its payload may begin."""
+
+    def withdraw(self, job_id: str) -> bool:
+        """See to it that a job's payload does not begin, before the job is cancelled; False where it has begun.
+
+        A job that has a token and comes to its payload afterwards ends, and says why by `asa.payload.HELD_EXIT`. To
+        withdraw it once more does nothing, and so does withdrawing a job without a token, which nobody would look for.
+
+        Raises
+        ------
+        JobNotFoundError
+            The site does not know the job.
+        UnavailableError
+            It cannot be noted now: whether the payload begins is open.
+        """
+        ...
+
+
+@runtime_checkable
 class Growing(Protocol):
     """A backend whose jobs can get more cores after they started: by a second job, whose cores join the first's."""
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from asa.backend import Backend, JobState, JobStatus
+from asa.backend import Backend, JobState, JobStatus, Withdrawing
 from asa.errors import (
     BackendError,
     JobNotFoundError,
@@ -261,6 +261,23 @@ class Submitter(ABC):
         return True
 
     # ------------------------------------------------------------------ cancelling
+
+    def withdraw(self, job_id: str) -> bool:
+        """See to it that a job which is to be cancelled does not begin its payload first; say whether that is certain.
+
+        It is so for one that was seen to have begun, too, in this start or an earlier one.
+        """
+        status = self.status_of(job_id)
+        had_begun = status is None or status.payload_start_s is not None or status.restarts > 0
+        if had_begun or not isinstance(self.backend, Withdrawing):
+            return True
+        try:
+            return self.backend.withdraw(job_id)
+        except JobNotFoundError:
+            return True
+        except BackendError as error:
+            self.last_trouble = str(error)
+            return False
 
     def tell_cancellation(self, job_id: str) -> bool:
         """Have a job cancelled; say whether the batch system took that. It is sent again until the job ends."""

@@ -4,10 +4,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from asa.backends.shell.script import TWIN_EXIT
+from asa.backends.shell.script import TWIN_EXIT, WITHDRAWN
 from asa.backends.slurm.link import SlurmAbout, SlurmJob, SlurmRecord
 
 from asa.errors import JobNotFoundError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.payload import HELD_EXIT
 
 BEGIN_S = 1_700_000_000.0
 FINAL = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"}
@@ -267,6 +268,8 @@ class FakeLink:
             return
         if job.payload_s is None and all((self.folder / "posts" / token).exists() for token in job.awaits):
             self._begin(job, now_s)
+        if job.state in FINAL:
+            return
         if now_s >= job.start_s + job.walltime_s:
             self._end(job, "TIMEOUT", None)
         elif job.payload_s is not None and now_s >= job.payload_s + job.run_s:
@@ -288,6 +291,9 @@ class FakeLink:
                 self._begin(job, now_s)
 
     def _begin(self, job, now_s):
+        if self._is_withdrawn(job):
+            self._end(job, "FAILED", HELD_EXIT)
+            return
         job.payload_s = now_s
         self._mark(job, "began")
         if self._holder(job) not in {"", job.job_id}:
@@ -296,6 +302,17 @@ class FakeLink:
     def _holder(self, job):
         claim = self.folder / "marks" / job.job.comment.removeprefix("asa:") / "claim"
         return str(claim.readlink()) if claim.is_symlink() else ""
+
+    def _is_withdrawn(self, job):
+        """Whether the client came first; if not, the job notes that it begins."""
+        token = job.job.comment.removeprefix("asa:")
+        if not (token and self.writes_marks):
+            return False
+        start = self.folder / "marks" / token / "start"
+        start.parent.mkdir(exist_ok=True)
+        if not start.is_symlink():
+            start.symlink_to(job.job_id)
+        return str(start.readlink()) == WITHDRAWN
 
     def _unmet(self, job):
         for kind, other_id, delay_s in job.dependencies:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import quote
 
 from asa.backend import (
@@ -549,11 +549,21 @@ class _Order:
     walltime_s: float
 
 
-def run_part(order: _Order, before: Sequence[int]) -> int:
-    """Run a stage, or one of its tasks, and give its exit code; nothing where what it depends on did not end well."""
+class _Part(NamedTuple):
+    """How a stage, or one of its tasks, ended, and when, in seconds since 1970 on its worker's clock."""
+
+    code: int
+    end_s: float
+
+
+def run_part(order: _Order, before: Sequence[int]) -> _Part:
+    """Run a stage, or one of its tasks; nothing where what it depends on did not end well."""
+    code = _NEVER if any(before) else _run(order)
+    return _Part(code, time.time())
+
+
+def _run(order: _Order) -> int:
     place = Path(order.place)
-    if any(before):
-        return _NEVER
     cancel = place / f"{order.job_id}.cancel"
     if cancel.exists():
         return _STOPPED
@@ -600,15 +610,17 @@ def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def note_end(place: str, job_id: str, codes: Sequence[int]) -> int:
-    """Note how a job ended, once: of a list of tasks that all, or some, ended well."""
-    special = [code for code in codes if code < 0]
-    bad = [code for code in codes if code > 0]
-    code = special[0] if special else (bad[0] if len(codes) == 1 else TASK_EXIT) if bad else 0
+def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
+    """Note how a job ended, once, and when the last of its tasks did: this may run later, for the client hands it out.
+
+    Of a list of tasks: that all, or some, ended well.
+    """
+    special = [part.code for part in parts if part.code < 0]
+    bad = [part.code for part in parts if part.code > 0]
+    code = special[0] if special else (bad[0] if len(parts) == 1 else TASK_EXIT) if bad else 0
     if code != _NEVER:
-        _write(
-            Path(place) / f"{job_id}.end", json.dumps({"time_s": time.time(), "code": min(code, _MAX_EXIT)}), once=True
-        )
+        ended = {"time_s": max(part.end_s for part in parts), "code": min(code, _MAX_EXIT)}
+        _write(Path(place) / f"{job_id}.end", json.dumps(ended), once=True)
     return code
 
 

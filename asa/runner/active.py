@@ -166,6 +166,11 @@ class Active(Submitter):
         job = self.state.jobs.get(job_id)
         return None if job is None else job.status
 
+    def is_to_begin(self, job_id: str) -> bool:
+        """Whether a job's payload has not begun, as far as is known, and may do so."""
+        status = self.state.jobs[job_id].status
+        return not status.state.is_final and status.payload_start_s is None
+
     def job_of(self, token: str) -> str | None:
         """Name the job of a token; None if it has none, or that was given up."""
         jobs = self.state.jobs.items()

@@ -25,6 +25,7 @@ from asa.backend import (
     Site,
     StepTimes,
     Troubleshooting,
+    Withdrawing,
 )
 from asa.core import plugins
 from asa.errors import BackendError, SubmitRejectedError
@@ -144,6 +145,11 @@ class BesideBackend:
         """Cancel a job, wherever it is."""
         backend, own = self._of(job_id)
         backend.cancel(own)
+
+    def withdraw(self, job_id: str) -> bool:
+        """See to it that a job's payload does not begin, wherever it is; see `asa.backend.Withdrawing`."""
+        backend, own = self._of(job_id)
+        return not isinstance(backend, Withdrawing) or backend.withdraw(own)
 
     def hold(self, job_id: str) -> None:
         """Keep a pending job from starting."""

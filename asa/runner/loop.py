@@ -277,10 +277,9 @@ def _follow_plan(one: Active) -> float | None:
         submissions = [one.state.settled(job) for job in plan.submissions]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
-            for given_back in plan.cancellations:
-                cancel(one, given_back.job_id, given_back.reason)
-            if one.backend.condition.trouble:
-                return now + AGAIN_S[0]  # nothing could be decided
+            kept = [c.job_id for c in plan.cancellations if not cancel(one, c.job_id, c.reason)]
+            if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
+                return now + AGAIN_S[0]  # nothing could be decided, or a payload begins of which nothing is heard yet
             continue  # what was given back is asked for again, unless it ended meanwhile
         times = one.state.times_of(submissions)
         due = [job for job, time in zip(submissions, times, strict=True) if time <= now]

@@ -17,13 +17,18 @@ _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was canc
 def cancel(one: Active, job_id: str, reason: str) -> bool:
     """Decide that a job is to be cancelled, unless it has ended meanwhile; tell whether it was decided.
 
-    Where the batch system cannot be asked now nothing is decided: what is known may be old, and the payload have begun.
+    While the run goes on, one whose payload has not begun is cancelled only if it never will: between a look and the
+    cancellation it might begin, and end well just as it is killed. Where the batch system cannot be asked now nothing
+    is decided: what is known may be old.
     """
     one.ask([job_id])
-    job = one.state.jobs[job_id]
-    if job.status.state.is_final or (one.backend.condition.trouble and one.state.outcome is None):
+    job, is_over = one.state.jobs[job_id], one.state.outcome is not None
+    if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
         return False
     if not job.giving_up:
+        if not (is_over or one.withdraw(job_id)):
+            one.ask([job_id])  # where it has begun just now
+            return False
         one.commit(GivingUp(job_id, reason, one.backend.now()))
     tell_cancellations(one)
     return True

@@ -6,8 +6,19 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from asa.backend import Adjustable, Backend, Dependency, DependencyType, JobSpec, JobState, JobStatus, Step
+from asa.backend import (
+    Adjustable,
+    Backend,
+    Dependency,
+    DependencyType,
+    JobSpec,
+    JobState,
+    JobStatus,
+    Step,
+    Withdrawing,
+)
 from asa.errors import JobNotFoundError, SubmitRejectedError
+from asa.payload import HELD_EXIT
 
 
 def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: bool = False) -> None:
@@ -38,6 +49,7 @@ def check_backend(make: Callable[[], Backend], *, run_s: float = 3.0, at_once: b
         _begins_late,
         _cancels,
         _awaits_tokens,
+        _can_be_withdrawn,
         _finds_by_token,
         _runs_one_of_a_token,
         _runs_steps,
@@ -250,6 +262,29 @@ def _can_be_changed(backend: Backend, run_s: float) -> None:
     assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "a job whose limit was changed runs"
     for ask in (lambda: backend.change_walltime("no-such-job", 60.0), lambda: backend.shrink("no-such-job", 1)):
         _is_unknown(ask)
+
+
+def _can_be_withdrawn(backend: Backend, run_s: float) -> None:
+    if not isinstance(backend, Withdrawing):
+        return
+    running, early, held = (f"check-{secrets.token_hex(6)}" for _ in range(3))
+    post = f"{running}/x"
+    backend.submit(_spec(run_s, posts=(post,)))
+    job_id = backend.submit(_spec(5 * run_s, token=running, awaits=(post,)))
+    _until(backend, job_id, lambda status: status.payload_start_s is not None)
+    assert not backend.withdraw(job_id), "a job whose payload has begun is not withdrawn"
+    kept_back = backend.submit(_spec(run_s, token=held, held=True))
+    idle = backend.submit(_spec(run_s, token=early, awaits=(f"{early}/x",)))
+    for other in (kept_back, idle):
+        assert backend.withdraw(other), "one whose payload has not begun is"
+        assert backend.withdraw(other), "and to withdraw it once more does nothing"
+    backend.release(kept_back)
+    status = _until(backend, kept_back, _ended)
+    assert (status.state, status.exit_code) == (JobState.FAILED, HELD_EXIT), "it ends without beginning its payload"
+    backend.cancel(idle)
+    assert _until(backend, idle, _ended).state is JobState.CANCELLED, "it can be cancelled"
+    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun ends well"
+    _is_unknown(lambda: backend.withdraw("no-such-job"))
 
 
 def _tells_its_condition(backend: Backend, run_s: float) -> None:

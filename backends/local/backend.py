@@ -302,6 +302,11 @@ class LocalBackend:
         """Cancel a job; of one that has ended, do nothing."""
         self._want(job_id, "cancel", lambda path: path.touch())
 
+    def withdraw(self, job_id: str) -> bool:
+        """See to it that a job's payload does not begin; see `asa.backend.Withdrawing`."""
+        token = self._known(job_id).kept.token
+        return not token or self._folder.withdraw(token)
+
     def hold(self, job_id: str) -> None:
         """Keep a pending job from starting."""
         self._want(job_id, "hold", lambda path: path.touch())

@@ -17,7 +17,7 @@ from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import InputError, UnavailableError
 
-from .script import is_utf8, traits
+from .script import WITHDRAWN, is_utf8, traits
 
 _SCRIPT = ".sh"
 _Read = TypeVar("_Read")
@@ -143,6 +143,17 @@ class RunFolder:
             except OSError as error:
                 raise _unwritable(path, error) from error
 
+    def withdraw(self, token: str) -> bool:
+        """See to it that no job of a token begins its payload any more; False where one has begun it."""
+        path = self.marks / token / "start"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError):  # by this very call, too, where a server answered late
+                path.symlink_to(WITHDRAWN)
+            return str(path.readlink()) == WITHDRAWN
+        except OSError as error:
+            raise _unwritable(path, error, "Nothing was cancelled") from error
+
     def began(self, job_id: str, token: str) -> Mark | None:
         """Tell when a job's payload began; None if it has not."""
         return self._mark(job_id, token, "began")
@@ -203,9 +214,9 @@ def _unreadable(path: Path, error: OSError) -> UnavailableError:
     )
 
 
-def _unwritable(path: Path, error: OSError) -> UnavailableError:
+def _unwritable(path: Path, error: OSError, so_far: str = "Nothing was submitted") -> UnavailableError:
     return UnavailableError(
         f"cannot be written: {error.strerror or error}",
         where=str(path),
-        hint="Nothing was submitted. Make room or mend the permissions; it is tried again.",
+        hint=f"{so_far}. Make room or mend the permissions; it is tried again.",
     )

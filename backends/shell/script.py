@@ -6,7 +6,8 @@ The script keeps five promises which a batch system alone does not:
   claim, a symbolic link that names its job, which file systems make for one only, NFS too;
 - what has posted that it ended well is not run again, in this job or in another: each step of a job has a post of its
   own, which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
-- a payload that awaits others begins when these have posted that they ended well, not before;
+- a payload that awaits others begins when these have posted that they ended well, not before; and a client that wants
+  to give its job back either comes before it, so that it never begins, or hears that it came too late;
 - when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Room for
   that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
 - what cannot be written down makes the job fail: nobody is to depend on it.
@@ -28,6 +29,9 @@ from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT
 
 TWIN_EXIT = 86
 """Exit code of a job that did not run its payload, for another job does, or did."""
+
+WITHDRAWN = "withdrawn"
+"""What a client writes in the place of a job's id where that would note that it begins its payload."""
 
 UNABLE_EXIT = 87
 """Exit code of a job that could not begin its payload, or not write down how it ended; its output says why."""
@@ -285,6 +289,9 @@ finish() {{
   exit "$code"
 }}
 
+# A link that is there already may be this job's own: it was put back into the queue, or a server answered late.
+take_start() {{ ln -s "$job" "$marks/start" 2>/dev/null || [ -n "$(readlink "$marks/start")" ]; }}
+
 superseded() {{
   say "what this job was to run was asked for again in another: nothing more is run here"
   exit {TWIN_EXIT}
@@ -344,6 +351,13 @@ cd -- "$folder" || {{ say "cannot work in $folder"; finish {UNABLE_EXIT}; }}
 [ ! -e "$marks/superseded" ] || superseded
 reserve "$marks/ended" 0
 [ -n "$steps" ] || for post in $posted; do reserve "$posts/$post" ""; done
+if [ -n "$token" ]; then
+  patiently take_start || give_up "cannot write into $marks"
+  if [ "$(readlink "$marks/start")" != "$job" ]; then
+    say "its cores were given back before the payload began"
+    finish {HELD_EXIT}
+  fi
+fi
 mark began
 
 # What runs in the background has SIGINT and SIGQUIT ignored, and so has all that it starts, unless told otherwise.

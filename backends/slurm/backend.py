@@ -296,6 +296,12 @@ class SlurmBackend:
             job.cancelled_s = self._clock()
             self._pacer.changed(job.cancelled_s)
 
+    def withdraw(self, job_id: str) -> bool:
+        """See to it that a job's payload does not begin; see `asa.backend.Withdrawing`."""
+        self.status([job_id])
+        token = self._jobs[job_id].kept.token
+        return not token or self._folder.withdraw(token)
+
     def hold(self, job_id: str) -> None:
         """Keep a pending job from starting."""
         self._link.update(_number(job_id), held=True)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from slurm_testbed import until
 
 from asa.backend import JobSpec, Step
-from asa.payload import SHORT_EXIT, payload_text
+from asa.payload import HELD_EXIT, SHORT_EXIT, payload_text
 from asa.workflow import Stage
 
 SHELLS = [
@@ -166,6 +167,36 @@ def test_a_payload_waits_for_what_it_awaits(start, folder, tmp_path):
     (folder.posts / file_name("z z")).touch()
     assert done(process)[:2] == (0, "ran\n")
     assert folder.began("7", "a") is not None
+
+
+def test_either_the_payload_begins_or_its_job_is_given_back(start, folder):
+    """At the same moment, over and over: never both, never neither."""
+    outcomes, late_s = Counter(), 0.02
+    for number in range(30):
+        token = f"t{number}"
+        process = start("echo ran", token=token, job=str(number))
+        time.sleep(late_s)
+        is_withdrawn = folder.withdraw(token)
+        late_s = late_s * 1.3 if is_withdrawn else late_s / 1.3  # so that it stays near
+        code, said, _ = done(process)
+        assert (code, said) == ((HELD_EXIT, "") if is_withdrawn else (0, "ran\n"))
+        assert (folder.began(str(number), token) is None) == is_withdrawn
+        assert folder.withdraw(token) == is_withdrawn, "asked once more"
+        outcomes[is_withdrawn] += 1
+    assert len(outcomes) == 2, outcomes
+
+
+def test_what_was_given_back_before_it_started_begins_nothing(start, folder):
+    assert folder.withdraw("a")
+    assert done(start("echo ran", token="a"))[:2] == (HELD_EXIT, "")
+
+
+def test_a_job_that_had_begun_begins_again_once_it_is_put_back(start, folder):
+    process = start("sleep 60", token="a")
+    until(lambda: folder.began("7", "a"))
+    os.killpg(process.pid, signal.SIGKILL)
+    assert not folder.withdraw("a")
+    assert done(start("echo ran", token="a"))[:2] == (0, "ran\n")
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["everybody", "the script"])

@@ -24,7 +24,7 @@ from asa.errors import InputError, SubmitRejectedError, UnavailableError
 from asa.pool import demand
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
-from asa.pool.stages import PoolOfStages, StagesBackend, _Job, _needs, _once, _Order, _unless_done, run_part
+from asa.pool.stages import PoolOfStages, StagesBackend, _Job, _needs, _once, _Order, _unless_done, note_end, run_part
 from asa.sites import open_facility
 from asa.studies.compare.study import Comparison, compare, workflow_maker
 from asa.workflow import Stage, Workflow
@@ -273,7 +273,7 @@ def test_a_program_ends_with_its_worker(tmp_path, way):
         assert ticks[first][-1] < ticks[second][0]
         until(lambda: ticking.running() == [second], what="the end of the first")
         (tmp_path / "1.cancel").touch()
-        assert task.result(timeout=60) < 0
+        assert task.result(timeout=60).code < 0
         until(lambda: not ticking.running(), what="the end of the second")
 
 
@@ -330,7 +330,7 @@ def test_what_a_stage_leaves_in_the_background_ends_with_it(tmp_path):
     """As in a job of its own; its exit code is its own."""
     ticking = Ticking(tmp_path, "")
     order = _Order(f"({ticking.order.text}) & while [ ! -e ticks ]; do sleep 0.01; done; exit 3", *_rest(ticking.order))
-    assert run_part(order, []) == 3
+    assert run_part(order, []).code == 3
     until(lambda: not ticking.running(), what="the end of what was left")
 
 
@@ -342,8 +342,19 @@ def test_what_a_stage_waits_for_is_its_own(tmp_path):
     """It has no child that it did not begin."""
     text = f'exec {sys.executable} -c "import os; os.wait()"'
     order = _Order(text, str(tmp_path), "1", str(tmp_path / "log"), str(tmp_path), 20.0)
-    assert run_part(order, []) == 1
+    assert run_part(order, []).code == 1
     assert "ChildProcessError" in (tmp_path / "log.err").read_text()
+
+
+def test_a_stage_ended_when_its_last_task_did(tmp_path):
+    """And not when that was noted, which a client that was stopped meanwhile has done late."""
+    order = _Order("sleep 0.2", str(tmp_path), "1", str(tmp_path / "log"), str(tmp_path), 20.0)
+    parts = [run_part(order, []), run_part(order, [])]
+    between_s = time.time()
+    time.sleep(0.5)
+    assert note_end(str(tmp_path), "1", parts) == 0
+    ended = json.loads((tmp_path / "1.end").read_text())
+    assert between_s - 0.3 < ended["time_s"] <= between_s
 
 
 # ---------------------------------------------------------------------- demand

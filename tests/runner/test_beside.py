@@ -25,6 +25,7 @@ from asa.backend import (
     Planning,
     Previewing,
     Troubleshooting,
+    Withdrawing,
 )
 from asa.errors import BackendError, SubmitRejectedError, UnavailableError
 from asa.pool.stages import PoolOfStages
@@ -164,7 +165,7 @@ def test_a_change_goes_to_where_the_job_is(queue, site, connect):
     [
         (Beside, (Facility, Advisor, Troubleshooting)),
         (PoolOfStages, (Facility, Advisor, Troubleshooting)),
-        (BesideBackend, (Backend, Adjustable, Advisor, Growing, Planning, Previewing)),
+        (BesideBackend, (Backend, Adjustable, Advisor, Growing, Planning, Previewing, Withdrawing)),
     ],
 )
 def test_what_stands_for_another_has_methods_that_isinstance_sees(kind, protocols):

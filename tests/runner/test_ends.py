@@ -24,7 +24,7 @@ from asa.runner import Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
 from asa.runner.folder import _WISHES
 from asa.strategies import load_strategy
-from asa.strategies.base import Cancellation, ForecastKind, Plan
+from asa.strategies.base import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob
 from asa.workflow import Stage, Workflow
 
 SITE = Capabilities("x", 112, 28, age_accrues=False)
@@ -76,6 +76,45 @@ def test_a_cancellation_that_is_lost_is_told_again_soon(tmp_path):
     assert place.clock() - began_s < 100
     assert place.ended()["x_b"] == "CANCELLED"
     assert place.folder.state()[0].jobs["2"].status.state is JobState.CANCELLED
+
+
+class SlowToCancel(FakeLink):
+    """One that a cancellation reaches half a minute after it was sent."""
+
+    def pass_by(self):
+        self.clock.sleep(30.0)
+        self._advance()
+
+    def cancel(self, job_id):
+        self.pass_by()
+        super().cancel(job_id)
+
+
+class GivesBack:
+    """Asks for all at once, and gives back whatever idles."""
+
+    forecast = ForecastKind.NONE
+
+    def plan(self, view, forecast):
+        waiting = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
+        early = {name: Keep.NOTHING if view.is_ready(name) else Keep.AWAIT for name in waiting}
+        jobs = [PlannedJob((name,), view.now_s, keep, "at once") for name, keep in early.items()]
+        idle = [stage.job_id for stage in view.stages.values() if stage.phase is Phase.ALLOCATED]
+        return Plan.of(jobs, [Cancellation(job_id, "it idles") for job_id in idle])
+
+
+@pytest.mark.parametrize("when", ["before it is decided", "before it is told"])
+def test_a_payload_that_begins_as_its_job_is_given_back_runs_once(tmp_path, when):
+    place = Place(tmp_path, [stage("a", "sleep 25"), stage("b", "sleep 50", after=("a",))], link=SlowToCancel)
+    backend = place.connect(place.folder)
+    if when == "before it is decided":
+        backend.withdraw = lambda job_id, real=backend.withdraw: place.link.pass_by() or real(job_id)
+    [result] = run_all(backend, [Run(Workflow("x", place.folder.plan.stages), GivesBack(), id="abcd1234")])
+    assert result.outcome == "completed"
+    begun = [job.state for job in place.link.all.values() if job.payload_s is not None]
+    assert begun == ["COMPLETED", "COMPLETED"]
+    given_back = [record.stages for record in result.records if isinstance(record, Cancelled)]
+    assert given_back == ([] if when == "before it is decided" else [("b",)])
 
 
 class LosesSecond(FakeLink):
