@@ -280,7 +280,8 @@ def _can_be_withdrawn(backend: Backend, run_s: float) -> None:
         assert backend.withdraw(other), "and to withdraw it once more does nothing"
     backend.release(kept_back)
     status = _until(backend, kept_back, _ended)
-    assert (status.state, status.exit_code) == (JobState.FAILED, HELD_EXIT), "it ends without beginning its payload"
+    how = (status.state, status.exit_code)
+    assert how == (JobState.FAILED, HELD_EXIT), f"it ends without beginning its payload, not so: {status}"
     backend.cancel(idle)
     assert _until(backend, idle, _ended).state is JobState.CANCELLED, "it can be cancelled"
     assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun ends well"

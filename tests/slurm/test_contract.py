@@ -1,6 +1,7 @@
 """Slurm as a backend keeps the contract of backends: real daemons of both versions, through both links."""
 
 import itertools
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +36,9 @@ def client(slurm):
         opened.append(backend)
         return backend
 
+    mask = os.umask(0)  # the client may be root, the jobs are not
     yield client
+    os.umask(mask)
     for backend in opened:
         backend.close()
 
