@@ -41,8 +41,8 @@ QUICK = (
     "backends/test_site", "backends/test_slurm_backend", "backends/test_slurm_backend_parts",
     "backends/test_slurm_commands", "backends/test_slurm_facility", "backends/test_slurm_limits",
     "backends/test_slurm_options", "backends/test_slurm_preview", "backends/test_slurm_reasons",
-    "backends/test_slurm_rest_dialects", "backends/test_slurm_wishes", "runner/test_ends", "runner/test_again",
-    "runner/test_order", "runner/test_run", "runner/test_stages",
+    "backends/test_slurm_rest_dialects", "backends/test_slurm_sbatch_variables", "runner/test_ends",
+    "runner/test_again", "runner/test_order", "runner/test_run", "runner/test_stages",
 )  # fmt: skip
 
 

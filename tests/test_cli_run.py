@@ -10,6 +10,7 @@ import pytest
 from slurm_testbed import until
 from this_machine import OwnPlace, Place, Terminal
 
+from asa.cli import driving
 from asa.cli.driving import Detached, _Departures
 
 CHAIN = (("a", "", "echo a >>did; sleep 1"), ("b", "a", "echo b >>did; sleep 1", 2), ("c", "b", "echo c >>did"))
@@ -173,18 +174,58 @@ def test_a_batch_system_of_ones_own_will_do(tmp_path):
         place.close()
 
 
+def compiler(*lines):
+    """Give what stands in for a compiler that calls back from C, where an exception is lost."""
+    module = {"__name__": "llvmlite.binding.executionengine", "os": os, "signal": signal, "time": time}
+    exec("\n ".join(["def made():", *lines, "return 'made'"]), module)
+    return module["made"]
+
+
 @pytest.mark.parametrize("is_acting", [True, False])
 def test_a_compiler_is_not_interrupted(is_acting):
-    """It calls back from C, where an exception is lost and leaves half of what it made: the client goes after it."""
-    compiler = {"__name__": "llvmlite.binding.executionengine", "os": os, "signal": signal, "time": time}
-    slow = "def made():\n os.kill(os.getpid(), signal.SIGINT)\n time.sleep(1.5)\n return 'made'"
-    exec(slow, compiler)
-    departures = _Departures(lambda: False)
+    """It would leave half of what it makes: the client goes after it."""
+    departures = _Departures(lambda: False, pytest.fail)
     departures.is_acting = is_acting
     with departures.heeded():
-        assert compiler["made"]() == "made"
+        assert compiler("os.kill(os.getpid(), signal.SIGINT)", "time.sleep(1.5)")() == "made"
         with pytest.raises(Detached):
             time.sleep(10.0)
+
+
+class LeftAtOnceError(Exception):
+    """In place of the end of this process."""
+
+
+def left_at_once(why):
+    raise LeftAtOnceError(why)
+
+
+@pytest.mark.parametrize("asks", [1, 2])
+def test_a_compiler_is_not_waited_for_for_long(monkeypatch, asks):
+    """On a busy machine it may take a minute; and who asks twice does not wait."""
+    monkeypatch.setattr(driving, "_COMPILING_S", 0.5 if asks == 1 else 60.0)
+    with _Departures(lambda: False, left_at_once).heeded(), pytest.raises(LeftAtOnceError, match="SIGINT"):
+        compiler(*["os.kill(os.getpid(), signal.SIGINT)"] * asks, "time.sleep(30.0)")()
+
+
+def test_who_leaves_as_something_is_compiled_finds_the_run_as_it_was(place, tmp_path):
+    """At a first start nothing is compiled yet; told twice to go, the client does not wait for that."""
+    place.environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    client = place.begin("run", place.flow(*CHAIN), *place.on, "--strategy", "chained")
+    until(lambda: any((run / "client.log").exists() for run in place.runs()), what="a client that drives the run")
+    time.sleep(0.5)
+    for _ in range(2):
+        client.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    asked_s = time.monotonic()
+    _, errors = client.communicate(timeout=60)
+    assert time.monotonic() - asked_s < 5
+    assert client.returncode == 130, errors
+    assert "Left. Submitted jobs go on" in errors
+    assert "Traceback" not in errors
+    assert place.status()["state"] == "detached"
+    place.asa("resume")
+    assert place.lines() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -148,7 +148,7 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
             if read_state(folder)[0].outcome is None:
                 why = f"somebody cancelled stage {stage!r}" if stage else "somebody asked for it"
                 journal.append(Stopped("cancelled", why, now_s))
-            folder.take_wishes()  # one that is left would end the run again once it goes on
+            folder.take_requests()  # one that is left would end the run again once it goes on
         drive_here(folder, facility, Silent())
     except LeaseError:  # a client was quicker
         return _by_its_client(folder, stage, changed)

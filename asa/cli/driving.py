@@ -33,6 +33,7 @@ _LAST_LINES = 10
 _MAX_LISTED = 3  # of the stages that failed
 _LONG_S = 5.0
 _COMPILERS = ("numba", "llvmlite")
+_COMPILING_S = 10.0  # that a compiler is waited for when the client is asked to leave
 _PATIENCE_S = 1.0  # for what is under way when the client is asked to leave
 _UNWINDING_S = 5.0  # until who asks once more is heeded again
 _WHY = {
@@ -110,14 +111,22 @@ def drive_here(
     Raises `Detached`: the user left, or the terminal, this computer or who read the output did. The run's folder is
     left in good order, and its `client.log` says why.
     """
-    from asa.cli.runs import command
     from asa.runner import drive
     from asa.runner.beside import with_local_stages
 
+    held = ExitStack()
+
+    def leave(why: str) -> NoReturn:
+        held.close()
+        _say_why(folder, why)
+        os._exit(_DETACHED)  # as killed, which a run survives at any instruction
+
     try:
-        with ExitStack() as held:
+        with held:
             stages = (revised or folder.state()[0].workflow).stages.values()
-            watch = _Watch(folder, with_local_stages(folder.plan.backend, stages, facility), display, held, greeting)
+            watch = _Watch(
+                folder, with_local_stages(folder.plan.backend, stages, facility), display, held, greeting, leave
+            )
             held.enter_context(watch.shown())
             held.enter_context(watch.departures.heeded())
             return drive(
@@ -130,8 +139,7 @@ def drive_here(
                 on_pass=watch.on_pass,
             )
     except Detached as left:
-        folder.log_left(left.why, command("resume", folder))
-        _say_left(folder)
+        _say_why(folder, left.why)
         raise
 
 
@@ -173,10 +181,11 @@ def _say(words: str) -> None:
         _silence_lost_terminal()
 
 
-def _say_left(folder: RunFolder) -> None:
+def _say_why(folder: RunFolder, why: str) -> None:
     from asa.cli.pooled import POOL
     from asa.cli.runs import command
 
+    folder.log_left(why, command("resume", folder))
     happens = "Submitted jobs go on; nothing more is submitted"
     if folder.plan.strategy == POOL:
         happens = "The pool went with its client; stages that had not ended run again, but not"
@@ -191,17 +200,20 @@ class _Departures:
     """Ctrl-C, a closed terminal, a request to end: each lets the client go, but not in the middle of a submission.
 
     While the client sleeps it goes at once. While it acts it goes at its next sleep; after a second wherever it is,
-    but in a submission; and at once if asked twice, which a closed terminal may do by itself.
+    but in a submission; and at once if asked twice, which a closed terminal may do by itself. A compiler is waited for,
+    but not for long: what cannot be unwound is left as it is.
 
+    `leave`: leaves at once, and says why.
     `is_submitting`: says whether a job was sent, and it is not known yet whether it was accepted.
     `is_unattended`: whether a closed terminal is none of this client's business, as under `nohup`.
     """
 
-    def __init__(self, is_submitting: Callable[[], bool]) -> None:
+    def __init__(self, is_submitting: Callable[[], bool], leave: Callable[[str], NoReturn]) -> None:
         self.is_acting = False
         self.is_unattended = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         self.why = ""
-        self._is_submitting = is_submitting
+        self._is_submitting, self._leave = is_submitting, leave
+        self._asked_s = math.inf
         self._went_s = -math.inf
 
     @contextmanager
@@ -232,19 +244,23 @@ class _Departures:
             return  # it is going
         is_urged = bool(self.why) and number != signal.SIGHUP
         self.want(_WHY[signal.Signals(number)])
-        if (is_urged or not self.is_acting) and not _is_compiling(frame):
-            self._go()
+        self._asked_s = min(self._asked_s, time.monotonic())
+        if is_urged or not (self.is_acting or _is_compiling(frame)):
+            self._go(frame)
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def _insist(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's shape
         self.want("it was sent SIGALRM")  # of somebody's own, if nobody had asked before
-        if _is_compiling(frame):  # and again soon, also where no timer was set
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
+        self._asked_s = min(self._asked_s, time.monotonic())
+        if _is_compiling(frame) and time.monotonic() < self._asked_s + _COMPILING_S:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)  # also where no timer was set
         elif not self._is_submitting():
-            self._go()
+            self._go(frame)
 
-    def _go(self) -> NoReturn:
+    def _go(self, frame: FrameType | None = None) -> NoReturn:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if _is_compiling(frame):
+            self._leave(self.why)
         self._went_s = time.monotonic()
         raise Detached(self.why)
 
@@ -259,11 +275,19 @@ def _is_compiling(frame: FrameType | None) -> bool:
 class _Watch:
     """Shows a run while it is driven, and gives signs of life."""
 
-    def __init__(self, folder: RunFolder, facility: Facility, display: Display, held: ExitStack, greeting: str) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        facility: Facility,
+        display: Display,
+        held: ExitStack,
+        greeting: str,
+        leave: Callable[[str], NoReturn],
+    ) -> None:
         from asa.cli.notices import Notices
         from asa.cli.runs import advice_on
 
-        self.departures = _Departures(lambda: folder.is_submitting)
+        self.departures = _Departures(lambda: folder.is_submitting, leave)
         self._notices = Notices(lambda reason: advice_on(facility, reason), self._remedy)
         self._greeting = greeting
         self._folder, self._facility, self._display, self._held = folder, facility, display, held

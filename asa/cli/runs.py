@@ -124,10 +124,10 @@ def retry_command(folder: RunFolder) -> str:
 
 def want(folder: RunFolder, stage: str) -> None:
     """Ask whoever drives a run to cancel it."""
-    from asa.runner import Wish
+    from asa.runner import CancelRequest
 
     try:
-        folder.want(Wish(folder.plan.name, stage))
+        folder.request(CancelRequest(folder.plan.name, stage))
     except OSError as error:
         _unwritable(folder, error)
 

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from .folder import Pulse, RunFolder, RunPlan, default_runs_folder, find_run, list_runs, run_paths
     from .journal import Journal, read_journal
     from .loop import RunResult, run_all
-    from .wish import Wish
+    from .requests import CancelRequest
 
 __all__ = [
+    "CancelRequest",
     "Journal",
     "Pulse",
     "Run",
     "RunFolder",
     "RunPlan",
     "RunResult",
-    "Wish",
     "default_runs_folder",
     "drive",
     "find_run",
@@ -37,7 +37,7 @@ _LAZY = {  # to look at a run takes none of what drives one
     "RunFolder": "folder",
     "RunPlan": "folder",
     "RunResult": "loop",
-    "Wish": "wish",
+    "CancelRequest": "requests",
     "default_runs_folder": "folder",
     "drive": "drive",
     "find_run": "folder",

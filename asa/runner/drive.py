@@ -95,7 +95,12 @@ def drive(
 
         try:
             [result] = run_all(
-                backend, [run], history=plan.history, on_record=on_record, wishes=folder.take_wishes, on_pass=each_pass
+                backend,
+                [run],
+                history=plan.history,
+                on_record=on_record,
+                requests=folder.take_requests,
+                on_pass=each_pass,
             )
         finally:  # also of a run that is left, which nobody may ever go on with
             _keep_run_times(folder)

@@ -27,13 +27,13 @@ from asa.errors import InputError, JournalError, LeaseError
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
 from asa.runner.journal import Journal, read_journal
+from asa.runner.requests import CancelRequest
 from asa.runner.state import Observation, RunState
-from asa.runner.wish import Wish
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 
 _SCHEMA = 1
-_PLAN, _JOURNAL, _LEASE, _PULSE, _WISHES = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
+_PLAN, _JOURNAL, _LEASE, _PULSE, _REQUESTS = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"
 _CLIENTS = "client.log"
 _SLICE_S = 2.0
@@ -146,7 +146,7 @@ class Pulse:
 
 _plan: TypeAdapter[RunPlan] = TypeAdapter(RunPlan)
 _pulse: TypeAdapter[Pulse] = TypeAdapter(Pulse)
-_wish: TypeAdapter[Wish] = TypeAdapter(Wish)
+_request: TypeAdapter[CancelRequest] = TypeAdapter(CancelRequest)
 
 
 def default_runs_folder() -> Path:
@@ -164,7 +164,7 @@ class RunFolder:
         lease           while a client drives the run: which
         pulse.json      that client's latest sign of life
         client.log      when clients began to drive it and left it, and why
-        wishes/         what others want of it, until it is done
+        wishes/         what others ask of it, until it is done
         scripts/ logs/ marks/ posts/   the jobs', laid out by the backend
         metrics.json    once it has completed
 
@@ -217,7 +217,7 @@ class RunFolder:
         path = runs / f"{_safe(plan.name)}-{moment}-{plan.id[:4]}"
         try:
             path.mkdir(parents=True)
-            (path / _WISHES).mkdir(mode=0o700)
+            (path / _REQUESTS).mkdir(mode=0o700)
             _write_plan(path, plan)
         except OSError as error:
             hint = "Nothing was submitted. Name another folder with --runs or ASA_RUNS."
@@ -315,16 +315,16 @@ class RunFolder:
         with suppress(OSError), os.fdopen(os.open(self.path / _CLIENTS, how, 0o600), "wb") as file:
             file.write(line.encode())
 
-    def take_wishes(self) -> list[Wish]:
+    def take_requests(self) -> list[CancelRequest]:
         """Take what others want of the run; what cannot be understood is passed over."""
-        wishes = []
+        requests = []
         for file in self._wish_files():
             self._passed_over.add(file.name)
             with suppress(OSError, ValidationError):
-                wishes.append(_wish.validate_json(read_file(file)))
+                requests.append(_request.validate_json(read_file(file)))
             with suppress(OSError):
                 file.unlink()
-        return wishes
+        return requests
 
     def revise(self, **changes: Any) -> None:
         """Change what is recorded of the run, for good; only while nobody drives it, or by who does.
@@ -352,9 +352,9 @@ class RunFolder:
 
     # ------------------------------------------------------------------ for everybody
 
-    def want(self, wish: Wish) -> None:
+    def request(self, request: CancelRequest) -> None:
         """Ask of whoever drives the run, now or next."""
-        _write(self.path / _WISHES / f"{time.time_ns()}-{secrets.token_hex(4)}.json", _wish.dump_json(wish))
+        _write(self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json", _request.dump_json(request))
 
     def driver(self) -> Holder | None:
         """Who drives the run; None if nobody seems to."""
@@ -427,9 +427,9 @@ class RunFolder:
 
     def _wish_files(self) -> list[Path]:
         try:
-            with os.scandir(self.path / _WISHES) as entries:
+            with os.scandir(self.path / _REQUESTS) as entries:
                 names = (entry.name for entry in entries if entry.name.endswith(".json"))
-                return sorted(self.path / _WISHES / name for name in names if name not in self._passed_over)
+                return sorted(self.path / _REQUESTS / name for name in names if name not in self._passed_over)
         except OSError:
             return []
 

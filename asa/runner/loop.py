@@ -17,6 +17,7 @@ from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.requests import CancelRequest
 from asa.runner.state import RunState
 from asa.runner.submission import (
     cancel,
@@ -29,7 +30,6 @@ from asa.runner.submission import (
     sweep,
     tell_cancellations,
 )
-from asa.runner.wish import Wish
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
 
 _SETTLE_S = 120.0
@@ -67,7 +67,7 @@ def run_all(
     *,
     history: int = 2000,
     on_record: Callable[[Record], None] = lambda _: None,
-    wishes: Callable[[], Iterable[Wish]] = tuple,
+    requests: Callable[[], Iterable[CancelRequest]] = tuple,
     on_pass: Callable[[Sequence[RunState], float | None], None] = lambda _states, _wake_s: None,
 ) -> list[RunResult]:
     """Run workflows side by side until each has ended.
@@ -83,7 +83,7 @@ def run_all(
         this client's own jobs only, then and later.
     on_record
         Called with each record as it happens; not with those of a journal.
-    wishes
+    requests
         Asked for what somebody wants: at the beginning and after each wait.
     on_pass
         Called once in each turn of the loop, before it waits, with the state of each run, to be looked at only, and
@@ -123,8 +123,8 @@ def run_all(
     banks = list(dict.fromkeys(one.forecast.bank for one in active if isinstance(one.forecast, LearnedForecast)))
     for bank in banks:
         bank.lose_sight()  # it may have followed another queue
-    for wish in wishes():  # what was wanted while nobody drove
-        _fulfil(active, wish)
+    for request in requests():  # what was wanted while nobody drove
+        _carry_out(active, request)
     was_idle = False
     while unfinished := [one for one in active if not one.is_over]:
         _look(backend, banks, history)
@@ -134,7 +134,7 @@ def run_all(
         until = min(wake, default=None)
         on_pass([one.state for one in active], until)
         changed = backend.wait(until)
-        wanted = list(wishes())
+        wanted = list(requests())
         is_idle = not changed and not wake and not wanted
         if is_idle and was_idle:  # once may be a nudge that came to nothing
             raise RunError(
@@ -144,8 +144,8 @@ def run_all(
             )
         was_idle = is_idle
         _deliver(active, changed)
-        for wish in wanted:
-            _fulfil(active, wish)
+        for request in wanted:
+            _carry_out(active, request)
     _settle(backend, active)
     for one in active:
         one.settle_waits()
@@ -305,16 +305,16 @@ def _may_submit(one: Active, planned: PlannedJob, now_s: float) -> bool:
     return bool(planned.joins) or all(state.stages[name].phase is Phase.WAITING for name in planned.stages)
 
 
-def _fulfil(active: Sequence[Active], wish: Wish) -> None:
+def _carry_out(active: Sequence[Active], request: CancelRequest) -> None:
     """Do what somebody wants."""
     for one in active:
-        if one.state.name != wish.run or one.state.outcome is not None:
+        if one.state.name != request.run or one.state.outcome is not None:
             continue
-        if not wish.stage:
+        if not request.stage:
             one.commit(Stopped("cancelled", "somebody asked for it", one.backend.now()))
             clean_up(one)
-        elif (view := one.state.stages.get(wish.stage)) is not None and view.phase is not Phase.DONE:
-            one.commit(Stopped("cancelled", f"somebody cancelled stage {wish.stage!r}", one.backend.now()))
+        elif (view := one.state.stages.get(request.stage)) is not None and view.phase is not Phase.DONE:
+            one.commit(Stopped("cancelled", f"somebody cancelled stage {request.stage!r}", one.backend.now()))
             clean_up(one)
 
 

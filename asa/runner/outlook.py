@@ -68,7 +68,7 @@ def check_possible(plan: RunPlan, strategy: Strategy) -> None:
     workflow = plan.make_workflow()
     for job in _jobs(plan, strategy, _NoWaits(), 0.0):
         stages = [workflow.stages[name] for name in job.planned.stages]
-        if why := (plan.capabilities.impossible(job.spec) or _contradiction(stages)):
+        if why := (plan.capabilities.impossible(job.spec) or _conflict(stages)):
             reasons["+".join(job.planned.stages)] = why
     if reasons:
         lines = "".join(f"\n  {stages}: {why}" for stages, why in reasons.items())
@@ -107,7 +107,7 @@ _BESIDE_OPTIONS = (
 _MEMORY = ("--mem", "--mem-per-cpu", "--mem-per-gpu")
 
 
-def _contradiction(stages: Sequence[Stage]) -> str | None:
+def _conflict(stages: Sequence[Stage]) -> str | None:
     """Say what keeps stages from sharing a job."""
     for what, asked in (
         ("partitions", {stage.partition for stage in stages if stage.partition}),

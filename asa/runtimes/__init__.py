@@ -1,9 +1,9 @@
 """How long stages really ran: kept for life, forecast for the next time, and turned into advice on walltimes."""
 
 from .advice import WalltimeAdvice, advise
+from .expected import Expected, expect, run_times_of
 from .forecast import LEVELS, RunForecast, forecast_run
 from .log import RunTime, RunTimes
-from .told import Expected, expect, run_times_of
 
 __all__ = [
     "LEVELS",

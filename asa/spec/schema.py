@@ -36,8 +36,8 @@ def schema_document() -> dict[str, Any]:
     made = WorkflowSpec.model_json_schema()
     document = _tidy(made)
     kinds = document["$defs"]
-    kinds["StageSpec"]["allOf"] = _contradictions()
-    kinds["StageSettings"]["allOf"] = _contradictions()
+    kinds["StageSpec"]["allOf"] = _conflicts()
+    kinds["StageSettings"]["allOf"] = _conflicts()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "asa workflow",
@@ -61,7 +61,7 @@ def schema_text() -> str:
     return json.dumps(schema_document(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _contradictions() -> list[dict[str, Any]]:
+def _conflicts() -> list[dict[str, Any]]:
     """One way to say what runs, and one to say how many cores."""
     pairs = [(a, b) for i, a in enumerate(_WAYS) for b in _WAYS[i + 1 :]]
     return [{"not": {"required": list(pair)}} for pair in [*pairs, ("cores", "ntasks")]]

@@ -32,10 +32,10 @@ from .dependencies import Passed, is_unmet, pass_on
 from .feed import QueueFeed
 from .link import SlurmJob, SlurmLink, SlurmRecord
 from .pacing import Pacer
+from .sbatch_variables import filled
 from .script import LONGEST_SCRIPT_BYTES, batch_script, before_step
 from .states import ended_as
 from .tracking import TrackedJob
-from .wishes import filled
 
 _FRESH_S = 2.0  # a job that was alive so lately is not forgotten before another depends on it
 _LONGEST_FILE_NAME = 200

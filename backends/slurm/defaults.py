@@ -35,7 +35,7 @@ class JobDefaults:
     # where payloads run, absolute; where the client was started, if not given
     folder: Path = field(default_factory=Path.cwd)
     secrets: Collection[str] = ()  # names of variables that are not inherited, for a token is in them
-    options: tuple[str, ...] = ()  # what is wished for where a job leaves it open, in the words of sbatch
+    options: tuple[str, ...] = ()  # asked for where a job leaves it open, in the words of sbatch
 
     def variables(self) -> dict[str, str]:
         """All variables of the payload but those that Slurm sets, by their own names."""

@@ -20,9 +20,9 @@ from asa.history import JobHistory, read_history
 
 from .examination import Examiner
 from .link import SlurmLink
+from .sbatch_variables import sbatch_options, sbatch_settings
 from .settings import CommandSettings, RestSettings, SlurmSettings, check
 from .survey import age_accrues, capabilities
-from .wishes import wished_options, wished_settings
 
 if TYPE_CHECKING:
     from .backend import SlurmBackend
@@ -51,8 +51,8 @@ class SlurmFacility:
         secrets: Collection[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        left_open = {name: wish for name, wish in wished_settings(os.environ).items() if not getattr(settings, name)}
-        self.settings = settings.model_copy(update=left_open)
+        unset = {name: value for name, value in sbatch_settings(os.environ).items() if not getattr(settings, name)}
+        self.settings = settings.model_copy(update=unset)
         self._secrets = secrets
         self._open_link = open_link
         self._place = place
@@ -96,7 +96,7 @@ class SlurmFacility:
                     environment=settings.environment,
                     inherit=settings.inherit,
                     secrets=self._secrets,
-                    options=wished_options(os.environ),
+                    options=sbatch_options(os.environ),
                 ),
                 poll_s=settings.poll,
                 max_poll_s=settings.longest_poll_s,

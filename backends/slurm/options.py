@@ -66,7 +66,7 @@ _NOT_SHORTENED: Final = frozenset(  # whole names that others of asa's own begin
 )
 
 
-def unsaid(job: SlurmJob) -> frozenset[str]:
+def left_open(job: SlurmJob) -> frozenset[str]:
     """Name what asa does not tell Slurm of a job, so that its options may: what is per node, or of a type."""
     memory = set() if job.memory_bytes else {"mem", "mem-per-cpu"}
     return frozenset(memory | (set() if job.nodes else {"nodes"}) | (set() if job.gpus else {"gpus"}))

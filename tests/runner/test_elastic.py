@@ -38,7 +38,7 @@ from asa.records import (
     Started,
     Submitted,
 )
-from asa.runner import Journal, Run, Wish, run_all
+from asa.runner import CancelRequest, Journal, Run, run_all
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Told
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
@@ -93,8 +93,8 @@ def behind(end_s):
 
 def run(backend, waits=None, workflow=FLOW, strategy=None, **options):
     bank = WaitBank(lambda _: Sure(waits or {}))
-    own = {"wishes": lambda: next(options["wishes"])} if "wishes" in options else {}
-    of_run = {name: value for name, value in options.items() if name != "wishes"}
+    own = {"requests": lambda: next(options["requests"])} if "requests" in options else {}
+    of_run = {name: value for name, value in options.items() if name != "requests"}
     [result] = run_all(backend, [Run(workflow, strategy or Elastic(), bank=bank, **of_run)], **own)
     return result
 
@@ -278,7 +278,7 @@ def test_a_stage_that_fails_fails_the_run_and_its_cores_go_with_it():
 
 
 class Wrong:
-    """A world of which the n-th wish for more cores goes wrong."""
+    """A world of which the n-th request for more cores goes wrong."""
 
     def __init__(self, inner, at, how):
         self.inner, self.at, self.how, self.seen = inner, at, how, 0
@@ -331,7 +331,7 @@ def test_more_cores_are_asked_for_once_whatever_becomes_of_the_answer(how, tmp_p
 
 
 def test_cores_that_join_twice_are_given_back_once(tmp_path):
-    """The first wish is given up, and comes true half a minute after the second."""
+    """The first request is given up, and comes true half a minute after the second."""
     world, late = machine([(0, 1000, 1000, 1)]), []
 
     class Late:
@@ -405,10 +405,10 @@ def test_a_growth_that_is_refused_ends_its_stage_and_nothing_else():
 def test_a_run_is_cancelled_at_any_time_with_all_that_joins_its_job(end_s, tmp_path):
     for after in range(1, 14, 2):
         world = behind(end_s)
-        wishes = itertools.chain([[]] * after, [[Wish("flow")]], itertools.repeat([]))
+        requests = itertools.chain([[]] * after, [[CancelRequest("flow")]], itertools.repeat([]))
         (folder := tmp_path / f"{end_s}-{after}").mkdir()
         journal = Journal(folder / "journal.jsonl")
-        result = run(world, {3: 100.0}, journal=journal, id="r" * 12, wishes=wishes)
+        result = run(world, {3: 100.0}, journal=journal, id="r" * 12, requests=requests)
         journal.close()
         assert result.outcome in {"cancelled", "completed"}
         nothing_is_left(world)

@@ -22,7 +22,7 @@ from asa.estimators.store import WaitStore
 from asa.records import Cancelled
 from asa.runner import Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
-from asa.runner.folder import _WISHES
+from asa.runner.folder import _REQUESTS
 from asa.strategies import load_strategy
 from asa.strategies.base import Cancellation, ForecastKind, Keep, Phase, Plan, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -312,7 +312,7 @@ def test_what_a_look_for_twins_hears_is_heard_by_the_run(tmp_path, run_s):
 
 def test_a_wish_that_nobody_understands_does_no_harm(tmp_path):
     place = Place(tmp_path, [stage("a", "sleep 50")])
-    (place.folder.path / _WISHES / "1.json").write_text('{"run": "x", "what": "dance"}')
+    (place.folder.path / _REQUESTS / "1.json").write_text('{"run": "x", "what": "dance"}')
     place.clock.nudges.add(place.clock() + 20)
     assert place.go().outcome == "completed"
 

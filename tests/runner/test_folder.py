@@ -17,7 +17,7 @@ from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import Condition
 from asa.errors import InputError, LeaseError
-from asa.runner import RunFolder, RunPlan, Wish, drive, find_run, list_runs
+from asa.runner import CancelRequest, RunFolder, RunPlan, drive, find_run, list_runs
 from asa.runner.entries import Begun
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
@@ -55,9 +55,9 @@ def test_a_run_is_driven_from_its_folder(tmp_path):
 def test_what_went_wrong_can_be_tried_again(tmp_path):
     folder = RunFolder.create(tmp_path, plan())
     world = machine()
-    folder.want(Wish("first"))
+    folder.request(CancelRequest("first"))
     assert drive(folder, lambda _: world).outcome == "cancelled"
-    assert not world.find(["0123456789ab-1-0"])["0123456789ab-1-0"], "wishes are heard before anything is submitted"
+    assert not world.find(["0123456789ab-1-0"])["0123456789ab-1-0"], "requests are heard before anything is submitted"
     assert folder.state()[0].reason == "somebody asked for it"
     again = drive(folder, lambda _: world, retry=True)
     assert again.outcome == "completed"
@@ -137,11 +137,11 @@ def test_a_client_that_was_replaced_writes_no_more(tmp_path):
 def test_a_sleeping_client_wakes_when_somebody_wants_something(tmp_path):
     folder = RunFolder.create(tmp_path, plan())
     with folder.driven():
-        threading.Timer(0.2, folder.want, [Wish("first", "a")]).start()
+        threading.Timer(0.2, folder.request, [CancelRequest("first", "a")]).start()
         began = time.monotonic()
         assert folder.sleep(30.0)
         assert time.monotonic() - began < 5
-        assert folder.take_wishes() == [Wish("first", "a")]
+        assert folder.take_requests() == [CancelRequest("first", "a")]
         assert not folder.sleep(0.01)
 
 

@@ -23,7 +23,7 @@ from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.observations import observation_of
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
-from asa.runner import Journal, Run, Wish, read_journal, run_all
+from asa.runner import CancelRequest, Journal, Run, read_journal, run_all
 from asa.runner.entries import Accepted, Again, Begun, Intended
 from asa.runner.state import RunState
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
@@ -347,7 +347,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up(tmp_path):
             return ()
 
     shifting = Shifting()
-    assert go(shifting, tmp_path, "per-stage", wishes=shifting.set_back).outcome == "completed"
+    assert go(shifting, tmp_path, "per-stage", requests=shifting.set_back).outcome == "completed"
     assert world.now() < 1000
 
 
@@ -497,10 +497,10 @@ def test_nothing_is_submitted_that_cannot_be_written_down(tmp_path, monkeypatch)
     check(world, tmp_path, go(world, tmp_path, "chained"))
 
 
-def test_a_run_is_cancelled_as_somebody_wishes(tmp_path):
+def test_a_run_is_cancelled_when_somebody_asks(tmp_path):
     world = machine()
-    wishes = iter([[], [Wish("flow")]])
-    result = go(world, tmp_path, "chained", wishes=lambda: next(wishes, []))
+    requests = iter([[], [CancelRequest("flow")]])
+    result = go(world, tmp_path, "chained", requests=lambda: next(requests, []))
     assert result.outcome == "cancelled"
     every = [s for statuses in world.find(world._tokens).values() for s in statuses]
     assert len(every) == 4

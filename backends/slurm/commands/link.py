@@ -223,14 +223,14 @@ class CommandLink:
     ) -> None:
         """Change a job: its time limit and nodes by one command, holding or releasing it by another."""
         number = _number(job_id, "scontrol")
-        wishes = [
+        changes = [
             *([] if walltime_s is None else [f"TimeLimit={minutes(walltime_s)}"]),
             *([] if nodes is None else [f"NumNodes={nodes}"]),
         ]
         if held:
             self._change(number, "hold", number)
-        if wishes:
-            self._change(number, "update", f"JobId={number}", *wishes)
+        if changes:
+            self._change(number, "update", f"JobId={number}", *changes)
         if held is False:
             self._change(number, "release", number)
 

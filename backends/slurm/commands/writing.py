@@ -11,7 +11,7 @@ from typing import Final
 from asa.errors import SubmitRejectedError
 
 from ..link import SlurmJob
-from ..options import checked, unsaid
+from ..options import checked, left_open
 
 # Variables that would change what a command does or prints. What only fills in for an option that is not given, such as
 # SBATCH_ACCOUNT, is the user's wish and stays.
@@ -118,7 +118,7 @@ def sbatch_command(job: SlurmJob) -> list[str]:
 
     Raises `SubmitRejectedError`: one of those says what another key of a stage is for.
     """
-    checked(job.options, job.name, unsaid(job))
+    checked(job.options, job.name, left_open(job))
     options: dict[str, object] = {
         "export-file": 3,
         "job-name": job.name,

@@ -17,7 +17,7 @@ from asa.backends.shell.script import is_utf8
 from asa.errors import BackendError, InputError
 
 from ..link import SlurmJob
-from ..options import Keys, keys_of_38, keys_of_40, rest_keys, unsaid, variables
+from ..options import Keys, keys_of_38, keys_of_40, left_open, rest_keys, variables
 
 Query = list[tuple[str, str]]
 
@@ -85,7 +85,7 @@ class Dialect(ABC):
             asked["begin_time"] = self.time(job.begin_s)
         if job.held:
             asked["hold"] = True
-        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, unsaid(job))
+        asked |= rest_keys(job.options, self.option_keys(), self.name, job.name, left_open(job))
         return self.wrapped(asked, job.script)
 
     def change(self, *, held: bool | None, walltime_s: float | None, nodes: int | None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Dialect(ABC):
         What sbatch sets itself overrides what the user has set, as there.
         """
         given = {name: value for name, value in job.environment.items() if is_utf8(name + value)}
-        own = variables(job.options, job.name, unsaid(job))
+        own = variables(job.options, job.name, left_open(job))
         if job.cpus_per_task > 1:
             own["SLURM_CPUS_PER_TASK"] = str(job.cpus_per_task)
         if job.gpus:

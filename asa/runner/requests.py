@@ -1,4 +1,4 @@
-"""What somebody asks of a run that another process drives."""
+"""What is asked of a run that another process drives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What somebody wants of a run under way: to cancel it, or the job of one of its stages.
+class CancelRequest:
+    """A request to cancel a run under way, or the job of one of its stages.
 
     Parameters
     ----------

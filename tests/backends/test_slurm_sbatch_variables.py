@@ -4,7 +4,7 @@ import pytest
 from asa.backends.slurm.facility import SlurmCommands
 from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.options import keys_of_38, rest_keys
-from asa.backends.slurm.wishes import filled, wished_options, wished_settings
+from asa.backends.slurm.sbatch_variables import filled, sbatch_options, sbatch_settings
 
 from asa.errors import SubmitRejectedError
 
@@ -18,14 +18,14 @@ def test_settings_of_the_site_file_come_before_the_variables(monkeypatch):
     monkeypatch.setenv("SBATCH_PARTITION", "debug")
     settings = SlurmCommands(partition="batch").settings
     assert (settings.account, settings.partition) == ("astro", "batch")
-    assert wished_settings({"SBATCH_QOS": "", "SBATCH_CONSTRAINT": "haswell"}) == {"constraint": "haswell"}
+    assert sbatch_settings({"SBATCH_QOS": "", "SBATCH_CONSTRAINT": "haswell"}) == {"constraint": "haswell"}
 
 
 def test_flags_are_on_as_sbatch_takes_them():
     on = ("", "yes", "set", "1", "12")
-    assert [wished_options({"SBATCH_OVERCOMMIT": word}) for word in on] == [("--overcommit",)] * len(on)
-    assert [wished_options({"SBATCH_OVERCOMMIT": word}) for word in ("no", "0", "00")] == [()] * 3
-    assert wished_options({"SBATCH_EXCLUSIVE": "user", "SBATCH_REQ_SWITCH": "2", "SBATCH_WAIT4SWITCH": "10"}) == (
+    assert [sbatch_options({"SBATCH_OVERCOMMIT": word}) for word in on] == [("--overcommit",)] * len(on)
+    assert [sbatch_options({"SBATCH_OVERCOMMIT": word}) for word in ("no", "0", "00")] == [()] * 3
+    assert sbatch_options({"SBATCH_EXCLUSIVE": "user", "SBATCH_REQ_SWITCH": "2", "SBATCH_WAIT4SWITCH": "10"}) == (
         "--exclusive=user",
         "--switches=2@10",
     )
@@ -33,7 +33,7 @@ def test_flags_are_on_as_sbatch_takes_them():
 
 @pytest.mark.parametrize("own", [{"memory_bytes": 1 << 30}, {"options": ("--mem-per-gpu=1G",)}])
 def test_memory_is_said_once(own):
-    wished = wished_options({"SBATCH_MEM_PER_CPU": "2G", "SBATCH_WCKEY": "x"})
+    wished = sbatch_options({"SBATCH_MEM_PER_CPU": "2G", "SBATCH_WCKEY": "x"})
     assert filled(job(**own), wished).options[-1] == "--wckey=x"
     assert "--mem-per-cpu=2G" not in filled(job(**own), wished).options
     assert "--mem-per-cpu=2G" in filled(job(), wished).options
@@ -48,6 +48,6 @@ def test_gpus_become_the_jobs_own():
 def test_what_rest_cannot_say_is_refused_by_its_variables_name(monkeypatch):
     monkeypatch.setenv("SBATCH_NO_KILL", "1")
     with pytest.raises(SubmitRejectedError, match="no word for --no-kill=1") as refused:
-        rest_keys(wished_options({"SBATCH_NO_KILL": "1"}), keys_of_38(), "v0.0.38", "a")
+        rest_keys(sbatch_options({"SBATCH_NO_KILL": "1"}), keys_of_38(), "v0.0.38", "a")
     assert "unset" in str(refused.value.hint)
     assert "SBATCH_NO_KILL" in str(refused.value.hint)

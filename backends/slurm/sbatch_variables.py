@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from .link import SlurmJob
-from .options import checked, unsaid
+from .options import checked, left_open
 
 _SETTINGS: Final = {
     "account": "SBATCH_ACCOUNT",
@@ -38,34 +38,34 @@ _ON: Final = frozenset({"", "yes", "set"})
 _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
-def wished_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Read account, partition, quality of service and constraint, as far as they are wished.
+def sbatch_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Read account, partition, quality of service and constraint, as far as they are set.
 
     Examples
     --------
-    >>> wished_settings({"SBATCH_ACCOUNT": "astro", "HOME": "/home/ada"})
+    >>> sbatch_settings({"SBATCH_ACCOUNT": "astro", "HOME": "/home/ada"})
     {'account': 'astro'}
     """
     return {name: variables[variable] for name, variable in _SETTINGS.items() if variables.get(variable)}
 
 
-def wished_options(variables: Mapping[str, str]) -> tuple[str, ...]:
+def sbatch_options(variables: Mapping[str, str]) -> tuple[str, ...]:
     """Read the other options, in the words of sbatch.
 
     Examples
     --------
-    >>> wished_options({"SBATCH_RESERVATION": "course", "SBATCH_EXCLUSIVE": "", "SBATCH_OVERCOMMIT": "no"})
+    >>> sbatch_options({"SBATCH_RESERVATION": "course", "SBATCH_EXCLUSIVE": "", "SBATCH_OVERCOMMIT": "no"})
     ('--exclusive', '--reservation=course')
     """
-    wished = {name: variables[variable] for name, variable in _OPTIONS.items() if variable in variables}
-    wished.setdefault("hint", variables.get("SLURM_HINT", ""))
-    wished = {name: value for name, value in wished.items() if value or name in _FLAGS | _MAY_BE_EMPTY}
-    if "switches" in wished and "SBATCH_WAIT4SWITCH" in variables:
-        wished["switches"] += f"@{variables['SBATCH_WAIT4SWITCH']}"
-    flags = {name for name in _FLAGS & wished.keys() if wished[name] in _ON or wished[name].strip("0").isdigit()}
+    asked = {name: variables[variable] for name, variable in _OPTIONS.items() if variable in variables}
+    asked.setdefault("hint", variables.get("SLURM_HINT", ""))
+    asked = {name: value for name, value in asked.items() if value or name in _FLAGS | _MAY_BE_EMPTY}
+    if "switches" in asked and "SBATCH_WAIT4SWITCH" in variables:
+        asked["switches"] += f"@{variables['SBATCH_WAIT4SWITCH']}"
+    flags = {name for name in _FLAGS & asked.keys() if asked[name] in _ON or asked[name].strip("0").isdigit()}
     return tuple(
         f"--{name}={value}" if value and name not in _FLAGS else f"--{name}"
-        for name, value in wished.items()
+        for name, value in asked.items()
         if name not in _FLAGS or name in flags
     )
 
@@ -79,7 +79,7 @@ def filled(job: SlurmJob, options: tuple[str, ...]) -> SlurmJob:
     >>> filled(job, ("--exclusive=user", "--gpus=2", "--reservation=course")).options
     ('--exclusive', '--reservation=course')
     """
-    free = unsaid(job)
+    free = left_open(job)
     said = {name for name, _ in checked(job.options, job.name, free)}
     if _MEMORY & said or not _MEMORY & free:
         said |= _MEMORY
