@@ -120,7 +120,13 @@ def test_what_the_reader_found_odd_is_told(tmp_path, toys, capsys):
     path = tmp_path / "odd.swf"
     path.write_text(LOG + "601 180001 -1 60 8 -1 -1 8 600 -1 1 1 1 1 1 1 -1 -1\n")
     evaluate([path], estimators="steady")
-    assert "odd.swf: 1 jobs" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "odd.swf: 1 jobs" in told
+    assert "whole file" not in told
+    evaluate([path], estimators="steady", limit=10)
+    assert ", in the whole file\n" in capsys.readouterr().out
+    score, *_ = records(capsys, [path], estimators="steady")
+    assert sum(score["oddities_of_file"].values()) == 1
 
 
 def test_processes_do_not_change_the_numbers(log, starts, toys, tmp_path):
@@ -141,7 +147,7 @@ def test_processes_do_not_change_the_numbers(log, starts, toys, tmp_path):
 def test_json_holds_every_figure(log, toys, capsys):
     """Under names that stay."""
     scores = records(capsys, [log], estimators=toys)
-    assert all(list(score) == KEYS for score in scores)
+    assert all(list(score) == [*KEYS, "oddities_of_file"] for score in scores)
     drawing, steady, oracle = scores
     assert steady["jobs"] == 600
     assert steady["log10_error"] > 0.5
@@ -160,7 +166,7 @@ def test_csv_holds_the_same(log, starts, toys, capsys, tmp_path):
     assert len(rows) == len(scores) > 4
     for row, score in zip(rows, scores, strict=True):
         assert list(row) == KEYS
-        assert row == {key: "" if value is None else str(value) for key, value in score.items()}
+        assert row == {key: "" if score[key] is None else str(score[key]) for key in KEYS}
 
 
 def test_geometries_add_up_to_the_whole(log, toys, capsys):
@@ -212,7 +218,7 @@ def test_estimated_starts_of_a_scheduler(starts, capsys):
     [score] = records(capsys, [starts])
     known = {key for key, value in score.items() if value is not None}
     seconds = {"abs_error_s", "abs_error_p50_s", "abs_error_p90_s", "bias_s", "late_s", "late_share"}
-    assert known == {"trace", "estimator", "jobs"} | seconds
+    assert known == {"trace", "estimator", "jobs", "oddities_of_file"} | seconds
     assert (score["estimator"], score["jobs"], score["abs_error_s"], score["bias_s"]) == ("scheduler", 2, 45.0, 15.0)
     evaluate([starts])
     out = capsys.readouterr().out

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import platform
+import re
 
 import forked
 import numpy as np
@@ -119,6 +121,21 @@ def test_systems_and_partitions_are_told_apart(tmp_path, bank):
     ):
         assert words in asa("predict", "--cores", 16, "--walltime", "1h", *arguments, bank=bank, code=2).stderr
     asa("predict", "--cores", 16, "--walltime", "1h", "--system", "south", bank=bank)
+
+
+def test_a_job_wider_than_any_that_is_known_gets_no_answer(tmp_path, bank):
+    """It was answered with a shorter wait than a narrower one's."""
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    refused = asa("predict", "--cores", 1_000_000, "--walltime", "1h", bank=bank, code=2).stderr
+    widest = int(re.search(r"no job of more than (\d+) cores is known on north", refused)[1])
+    asa("predict", "--cores", widest, "--walltime", "1h", bank=bank)
+    assert "--cores" in asa("predict", "--cores", widest + 1, "--walltime", "1h", bank=bank, code=2).stderr
+
+
+def test_runs_on_this_machine_do_not_keep_a_bank_from_telling_of_the_cluster(tmp_path, bank):
+    asa("learn", "--from", swf(tmp_path / "north.swf"), bank=bank)
+    asa("learn", "--from", swf(tmp_path / "here.swf", seed=1), "--system", platform.node().partition(".")[0], bank=bank)
+    assert "on north" in asa("predict", "--cores", 16, "--walltime", "1h", bank=bank).stdout
 
 
 @pytest.mark.parametrize(

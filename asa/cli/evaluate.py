@@ -109,9 +109,10 @@ def evaluate(
     order = {str(path): place for place, path in enumerate(traces)}
     scores.sort(key=lambda score: order[score.trace])
     if as_json:
-        print_json([score.as_dict() for score in scores])
+        odd = _oddities(histories, estimates)
+        print_json([{**score.as_dict(), "oddities_of_file": odd[score.trace]} for score in scores])
     else:
-        _print_tables(scores, histories, estimates)
+        _print_tables(scores, histories, estimates, "" if limit is None else ", in the whole file")
     sys.stdout.flush()
     for failure in failures:
         sys.stderr.write(f"asa: failed: {failure}\n")
@@ -172,7 +173,7 @@ def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHisto
 
 
 def _print_tables(
-    scores: Sequence[Score], histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates]
+    scores: Sequence[Score], histories: Mapping[str, JobHistory], estimates: Mapping[str, StartEstimates], of: str
 ) -> None:
     from rich.console import Console
 
@@ -182,7 +183,7 @@ def _print_tables(
     console.print(render(scores))
     for trace, odd in _oddities(histories, estimates).items():
         for words, count in odd.items():
-            note = f"{Path(trace).name}: {count:,} jobs {words}"
+            note = f"{Path(trace).name}: {count:,} jobs {words}{of}"
             console.print(note, style="dim", highlight=False, markup=False)
 
 
@@ -199,6 +200,11 @@ def _write_page(
     from asa.studies.accuracy.page import accuracy_page
 
     taken = "all of each log" if limit is None else f"the first {limit:,} of each log"
+    if limit is not None:
+        oddities = {
+            trace: {f"{words}, in the whole file": count for words, count in odd.items()}
+            for trace, odd in oddities.items()
+        }
     followed = converge(range(seed, seed + _COURSES))
     write_page(
         place, "accuracy", accuracy_page(scores, followed, oddities=oddities, made=made(Seed=str(seed), Jobs=taken))

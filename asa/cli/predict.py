@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import platform
 import shlex
 import sys
 import time
@@ -37,7 +38,8 @@ def predict(
     cores: Annotated[int, typer.Option(help="Cores that the job asks for.", min=1, max=MAX_CORES)],
     walltime: Annotated[str, typer.Option(help="Walltime that it asks for, as 2h, 90min or 1-12:00:00.")],
     system: Annotated[
-        str | None, typer.Option(help="Where it would be submitted. [default: the only system in the bank]")
+        str | None,
+        typer.Option(help="Where it would be submitted. [default: the only one known beside this machine]"),
     ] = None,
     partition: Annotated[
         str | None, typer.Option(help="The partition. [default: the only one of the system's jobs in the bank]")
@@ -79,6 +81,7 @@ def predict(
     place = _system(records, system)
     of_system = [record for record in records if record.job.system == place]
     chosen = _partition(partition, of_system)
+    _check_width(cores, chosen, of_system)
     whose = _user(user, of_system)
     theirs = of_system[-max_records() :]
     if len(theirs) < len(of_system) and find_spec("numba") is None:
@@ -139,8 +142,10 @@ def _system(records: Sequence[WaitRecord], wanted: str | None) -> str:
 
     known = sorted({record.job.system for record in records})
     if wanted is None:
-        if len(known) == 1:
-            return known[0]
+        here = platform.node().partition(".")[0]  # as the queue of this machine is named where nobody names it
+        others = [name for name in known if name != here] or known
+        if len(others) == 1:
+            return others[0]
         raise InputError(
             f"the bank knows {len(known)} systems: {', '.join(known)}", where="--system", hint="Name one of them."
         )
@@ -168,6 +173,18 @@ def _partition(wanted: str | None, records: Sequence[WaitRecord]) -> str:
             hint=f"Name one of them{', or give an empty one for the others' if nameless else ''}.",
         )
     return known[0]
+
+
+def _check_width(cores: int, partition: str, records: Sequence[WaitRecord]) -> None:
+    """Refuse a job wider than any that is known: of what waits so long nothing was learned, nor whether it can run."""
+    widest = max(record.job.cores for record in records if record.job.partition == partition)
+    if cores > widest:
+        where = f"{records[0].job.system} {partition}".strip()
+        raise InputError(
+            f"no job of more than {widest} cores is known on {where}, and how long wider ones wait cannot be told",
+            where=f"--cores {cores}",
+            hint=f"Ask for at most {widest}, or learn of wider ones from the site's accounting: `asa learn`.",
+        )
 
 
 def _user(wanted: str | None, records: Sequence[WaitRecord]) -> str:

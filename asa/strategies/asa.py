@@ -27,6 +27,7 @@ from .base import (
     PlannedJob,
     RunView,
     StageView,
+    wait_in_words,
 )
 
 _LOOKED_AHEAD = 64  # stages to be asked for later that are planned at a time, in the workflow's order
@@ -241,9 +242,9 @@ def _ahead(
     prediction = forecast.predict((name,), needed_s)
     lead = times * (prediction.wait_s if prediction.alternative >= 0 else prediction.at(level))
     submit = max(view.now_s, needed_s - lead)
-    needed_in, wait = format_duration(needed_s - view.now_s), format_duration(prediction.wait_s)
-    reason = f"resources needed in {needed_in}, predicted wait {wait}"
-    if times == 1.0 and lead != prediction.wait_s:
+    needed_in = format_duration(needed_s - view.now_s)
+    reason = f"resources needed in {needed_in}, {wait_in_words(forecast, prediction.wait_s)}"
+    if times == 1.0 and lead != prediction.wait_s and forecast.is_informed:
         reason += f", at most {format_duration(lead)} with {level:.0%} probability"
     return PlannedJob((name,), submit, keep, reason, prediction, needed_s)
 

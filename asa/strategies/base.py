@@ -13,6 +13,7 @@ from typing import Protocol, cast, runtime_checkable
 from asa.backend import Capabilities, DependencyType
 from asa.core import plugins
 from asa.errors import InputError
+from asa.units import format_duration
 from asa.waits import WaitForecast
 from asa.workflow import Stage, Workflow
 
@@ -266,6 +267,13 @@ class Forecast(Protocol):
     def predict(self, stages: tuple[str, ...], needed_s: float) -> WaitForecast:
         """Predict the wait of the job of some stages, in order, whose resources are needed at a time."""
         ...
+
+
+def wait_in_words(forecast: Forecast, wait_s: float) -> str:
+    """Say what wait is counted on; where next to nothing is known, that it is an assumption."""
+    wait = format_duration(wait_s)
+    is_known = forecast.is_informed or not wait_s  # a stage that runs where the client is waits for nothing
+    return f"predicted wait {wait}" if is_known else f"assumed wait {wait}: hardly any is known here yet"
 
 
 @runtime_checkable

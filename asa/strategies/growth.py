@@ -20,6 +20,7 @@ from .base import (
     RunView,
     Sizing,
     StageView,
+    wait_in_words,
 )
 
 _LOOKED_AHEAD = 64  # times that a job needs more cores for which these are planned ahead
@@ -135,12 +136,12 @@ class Growth:
         lead_s = prediction.wait_s if prediction.alternative >= 0 else prediction.at(self.lead_level)
         lead_s = 0.0 if former > self.max_resubmissions else lead_s / 2**former
         more = "1 more core" if cores == 1 else f"{cores} more cores"
-        in_s, wait = format_duration(due_s - view.now_s), format_duration(prediction.wait_s)
+        in_s, wait = format_duration(due_s - view.now_s), wait_in_words(forecast, prediction.wait_s)
         return PlannedJob(
             (names[place],),
             max(from_s, due_s - lead_s),
             Keep.NOTHING,
-            f"{more} for its job, needed in {in_s}, predicted wait {wait}",
+            f"{more} for its job, needed in {in_s}, {wait}",
             prediction,
             due_s,
             joins=stage.job_id or "",

@@ -159,6 +159,15 @@ def test_naive_sets_no_dependency():
     assert submissions(plan)[("b",)] == (80.0, Keep.AWAIT)
 
 
+def test_a_wait_that_nobody_knows_is_not_told_as_if_it_were_known():
+    forecast = Fixed(1072.0)
+    [_, job] = [one for one in AheadOfTime().plan(view(a=RUNNING), forecast).submissions if one.stages != ("a",)]
+    assert "predicted wait 17m52s" in job.reason
+    forecast.is_informed = False
+    [_, job] = [one for one in AheadOfTime().plan(view(a=RUNNING), forecast).submissions if one.stages != ("a",)]
+    assert "assumed wait 17m52s: hardly any is known here yet" in job.reason
+
+
 def test_naive_asks_ahead_only_when_what_a_stage_follows_has_its_cores():
     """Else it might hold those that the other needs, while that queues."""
     queued = {"phase": Phase.QUEUED, "job_id": "1", "submit_s": 0.0, "predicted_wait_s": 10.0}
