@@ -224,6 +224,7 @@ asa_run() {
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
+  [ -z "$asa_ended_by" ] || asa_tell_child "$asa_ended_by"
   [ -z "$asa_place" ] || ln -sf "$asa_child" "$asa_place"
   while :; do
     asa_before=$asa_heard
@@ -237,7 +238,16 @@ asa_run() {
 asa_pass_on() {
   asa_heard=$((asa_heard + 1))
   case $1 in HUP | INT | TERM) asa_ended_by=$1 ;; esac
-  [ -z "$asa_child" ] || kill -s "$1" "$asa_child" 2>/dev/null || :
+  [ -z "$asa_child" ] || asa_tell_child "$1"
+}
+asa_tell_child() { # which loses a signal while it is forked, but no other program yet
+  asa_own=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || asa_own=
+  for asa_try in 1 2 3 4 5 6 7 8 9 10; do
+    asa_its=$(tr '\0' ' ' <"/proc/$asa_child/cmdline" 2>/dev/null) || asa_its=
+    [ -n "$asa_its" ] && [ "$asa_its" = "$asa_own" ] || break
+    sleep 0.05 || sleep 1
+  done
+  kill -s "$1" "$asa_child" 2>/dev/null || :
 }
 """.strip()
 
@@ -299,12 +309,17 @@ asa_task() {{
       printf 'asa: task %s of %s failed with exit code %s: %s\n' "$1" "$asa_count" "$asa_code" "$2" >&2
       # what ends the whole job may reach a task first: no other begins before this shell would have heard of it
       [ "$asa_code" -le 128 ] || sleep 1
-    elif [ -n "$asa_done" ] && [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then # else it may have saved
-      # its state and left: the batch system tells all of a job at once, and this shell may hear of it before the others
-      mv -f "$asa_done/.$1" "$asa_done/$1" || :
+    else
+      echo "$asa_slot" >&9
+      asa_slot=
+      # It may have saved its state and left: Slurm tells one process of a job after the other to end.
+      [ -z "$asa_done" ] || [ -z "${{SLURM_JOB_ID-}}" ] || sleep 0.3 || sleep 1 || :
+      if [ -n "$asa_done" ] && [ -z "$asa_ended_by" ] && [ ! -e "$asa_running/ending" ]; then
+        mv -f "$asa_done/.$1" "$asa_done/$1" || :
+      fi
     fi
   fi
-  echo "$asa_slot" >&9
+  [ -z "$asa_slot" ] || echo "$asa_slot" >&9
 }}
 asa_told=0 asa_ending=
 asa_tell() {{

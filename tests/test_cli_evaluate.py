@@ -25,7 +25,7 @@ id,true_start_time,estimate_start_time,diff_in_s
 """
 BLOCKS = [f"coverage_{level}_{end}" for level in ("p50", "p90") for end in ("min", "max")]
 KEYS = [
-    *("trace", "estimator", "geometry", "jobs", "log10_error", "hit_ratio", "within_2x"),
+    *("trace", "estimator", "geometry", "jobs", "log10_error", "hit_ratio", "within_2x", "within_p50", "within_p90"),
     *("coverage_p10", "coverage_p20", "coverage_p30", "coverage_p40", "coverage_p50"),
     *("coverage_p60", "coverage_p70", "coverage_p80", "coverage_p90", *BLOCKS),
     *("pinball_s", "pinball_log10", "late_s", "late_share", "idle_core_h"),

@@ -218,6 +218,21 @@ def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_ended_well(tm
     assert run(one, tmp_path, place=place).returncode == 0
 
 
+def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_not_ended_well(tmp_path):
+    """Slurm tells one process after the other: the task first, and the list's shells a tenth of a second later."""
+    place = tmp_path / "place"
+    one = stage(tasks=("true", "[ ! -e left ] || exit 0; touch up; sleep 0.5; touch left"))
+    environment = os.environ | {"SLURM_JOB_ID": "7"}
+    command = ["sh", "-c", payload_text(one, 2, place=str(place))]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True) as process:
+        until((tmp_path / "left").exists)
+        time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 143
+    assert (place / "1").exists()
+    assert not (place / "2").exists()
+
+
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
 def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
     """Where a node's disk is full: rather than the part for which there was room."""

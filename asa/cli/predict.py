@@ -220,7 +220,9 @@ class _Answer:
     behind_s: float | None
 
     def quality(self) -> dict[str, float]:
-        """Shares of the recent forecasts."""
+        """Shares of the recent forecasts; coverage spreads waits that equal a stated one, see `coverage`."""
+        from asa.estimators.calibration import coverage
+
         jobs = len(self.outcomes)
         if not jobs:
             return {}
@@ -228,7 +230,14 @@ class _Answer:
         under = {
             p: sum(o.wait_s <= max(o.forecast.quantiles_s[p], _FLOOR_S) for o in self.outcomes) for p in (_P50, _P90)
         }
-        return {"within_2x": sum(near) / jobs, "within_p50": under[_P50] / jobs, "within_p90": under[_P90] / jobs}
+        covered = coverage([o.forecast.quantiles_s for o in self.outcomes], [o.wait_s for o in self.outcomes])
+        return {
+            "within_2x": sum(near) / jobs,
+            "within_p50": under[_P50] / jobs,
+            "within_p90": under[_P90] / jobs,
+            "coverage_p50": float(covered[:, _P50].mean()),
+            "coverage_p90": float(covered[:, _P90].mean()),
+        }
 
     def as_dict(self) -> dict[str, Any]:
         job, forecast = self.job, self.forecast
@@ -278,8 +287,9 @@ class _Answer:
             kind = "of this kind" if self.of_geometry else "of all kinds on this system"
             console.print(
                 f"Of the last {len(self.outcomes)} such forecasts {kind}, {quality['within_2x']:.0%} were within a "
-                f"factor of two; {quality['within_p50']:.0%} of the waits were up to p50, "
-                f"{quality['within_p90']:.0%} to p90.",
+                f"factor of two; {quality['within_p50']:.0%} of the jobs started within p50, "
+                f"{quality['within_p90']:.0%} within p90 (coverage, where equal waits count in part: "
+                f"{quality['coverage_p50']:.0%} and {quality['coverage_p90']:.0%}).",
                 style="dim",
             )
         if self.behind_s is None:

@@ -15,6 +15,7 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -247,6 +248,7 @@ class StagesBackend:
             age_accrues=True,
             dependency_types=frozenset({DependencyType.AFTEROK}),
             begin_time=False,
+            accepts_late=False,  # what is not in the run's folder was not submitted
         )
 
     @property
@@ -383,11 +385,19 @@ class StagesBackend:
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
             handler.setLevel(logging.CRITICAL)
         maximum = self._options.pop("maximum", math.inf)
-        self._cluster = AsaCluster(**{**options, **self._options})
-        self._cluster.adapt(minimum=0, maximum=maximum)
-        if link := self._cluster.dashboard:
-            _write(self._place / "dashboard", f"{link}\n")
-        self._client = Client(self._cluster)
+        try:
+            self._cluster = AsaCluster(**{**options, **self._options})
+            self._cluster.adapt(minimum=0, maximum=maximum)
+            if link := self._cluster.dashboard:
+                _write(self._place / "dashboard", f"{link}\n")
+            self._client = Client(self._cluster)
+        except (OSError, RuntimeError) as error:  # as dask says it of a full disk, or of no free port
+            self._options["maximum"] = maximum
+            self.close()
+            hint = f"Is there room in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
+            raise UnavailableError(
+                f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
+            ) from error
         return self._client
 
     def _launch(self, job: _Job, *, again: bool = False) -> None:
@@ -473,7 +483,11 @@ class StagesBackend:
 
     def _keep(self, job: _Job) -> None:
         kept = {"spec": asdict(job.spec), "submit_s": job.submit_s, "restarts": job.restarts}
-        _write(self._file(job, "job"), json.dumps(kept))
+        try:
+            _write(self._file(job, "job"), json.dumps(kept))
+        except OSError as error:
+            hint = "Nothing was submitted. Make room or mend the permissions; it is tried again."
+            raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
 
     def _code(self, job: _Job) -> int:
         ended = _read(self._file(job, "end"))
@@ -507,6 +521,8 @@ class StagesBackend:
             job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
             return self._pending(job, current)
+        if job.final is not None:
+            job.futures = []
         return job.final or current
 
     def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
@@ -564,6 +580,8 @@ def run_part(order: _Order, before: Sequence[int]) -> _Part:
 
 def _run(order: _Order) -> int:
     place = Path(order.place)
+    if (ended := _read(place / f"{order.job_id}.end")) is not None:
+        return int(ended["code"])  # dask asks again for what it has lost with a worker
     cancel = place / f"{order.job_id}.cancel"
     if cancel.exists():
         return _STOPPED

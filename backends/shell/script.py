@@ -244,7 +244,18 @@ pass_on() {{
   if [ "$1" = TERM ]; then
     if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
   fi
-  [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null || :
+  [ -z "$child" ] || tell_child "$1"
+}}
+
+# A process that was just forked loses a signal until it has become another program.
+tell_child() {{
+  own=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || own=
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    its=$(tr '\0' ' ' <"/proc/$child/cmdline" 2>/dev/null) || its=
+    [ -n "$its" ] && [ "$its" = "$own" ] || break
+    sleep 0.05 || sleep 1
+  done
+  kill -s "$1" "$child" 2>/dev/null || :
 }}
 
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
@@ -374,7 +385,7 @@ run() {{
   [ "$signals" -eq 0 ] || {{ code=143; return; }} # told to end while this was prepared: nothing is begun
   env "$@" $seen $shell -c -- "$text" &
   child=$!
-  [ "$signals" -eq 0 ] || kill -TERM "$child" 2>/dev/null || :
+  [ "$signals" -eq 0 ] || tell_child TERM
   await_child
   case $code in {SHORT_EXIT} | {HELD_EXIT}) code=1 ;; esac # which say something else of a job
 }}

@@ -235,6 +235,22 @@ def test_a_job_that_is_told_to_end_before_its_payload_begins_begins_none(start, 
     assert folder.ended("7", "a").exit_code == 143
 
 
+def test_a_payload_that_is_just_beginning_is_told_to_end_too(start):
+    """A process that was just forked loses a signal: over and over, at about that moment."""
+    late_s, outcomes = 0.02, Counter()
+    for number in range(40):
+        process = start("echo ran; exec sleep 30", token=f"t{number}")
+        time.sleep(late_s)
+        process.terminate()
+        told_s = time.monotonic()
+        code, said, _ = done(process)
+        assert code in (143, -signal.SIGTERM), "the latter before it could listen"
+        assert time.monotonic() - told_s < 25
+        late_s = late_s / 1.1 if "ran" in said else late_s * 1.1
+        outcomes["ran" in said] += 1
+    assert len(outcomes) == 2, outcomes
+
+
 def test_a_payload_may_take_its_time_to_end(start, folder, tmp_path):
     command = f"trap 'sleep 0.5; echo late; exit 9' TERM; touch '{tmp_path}/up'; while :; do sleep 0.1; done"
     process = start(command, token="a")

@@ -346,6 +346,15 @@ def test_what_a_stage_waits_for_is_its_own(tmp_path):
     assert "ChildProcessError" in (tmp_path / "log.err").read_text()
 
 
+def test_what_has_ended_is_not_run_again_where_dask_lost_its_result(tmp_path):
+    """With the worker that had it; a later job of the stage may run by then."""
+    order = _Order("echo x >>ran; exit 3", str(tmp_path), "1", str(tmp_path / "log"), str(tmp_path), 20.0)
+    part = run_part(order, [])
+    assert note_end(str(tmp_path), "1", [part]) == part.code == 3
+    assert run_part(order, []).code == 3
+    assert (tmp_path / "ran").read_text() == "x\n"
+
+
 def test_a_stage_ended_when_its_last_task_did(tmp_path):
     """And not when that was noted, which a client that was stopped meanwhile has done late."""
     order = _Order("sleep 0.2", str(tmp_path), "1", str(tmp_path / "log"), str(tmp_path), 20.0)

@@ -509,6 +509,8 @@ def slow_scores(history, forecasts):
         "log10_error": sum(abs(math.log10(max(predicted[r], 10) / max(real[r], 10))) for r in rows) / n,
         "hit_ratio": sum(nearest(alternatives, predicted[r]) == nearest(alternatives, real[r]) for r in rows) / n,
         "within_2x": sum(0.5 <= max(predicted[r], 10) / max(real[r], 10) <= 2 for r in rows) / n,
+        "within_p50": sum(real[r] <= max(forecasts.quantiles_s[r][4], 10) for r in rows) / n,
+        "within_p90": sum(real[r] <= max(forecasts.quantiles_s[r][8], 10) for r in rows) / n,
         **{f"coverage_p{round(100 * level)}": sum(shares) / n for level, shares in covered.items()},
         "coverage_p90_min": min(sum(map(float, part)) / len(part) for part in np.array_split(covered[0.9], 10)),
         "coverage_p90_max": max(sum(map(float, part)) / len(part) for part in np.array_split(covered[0.9], 10)),
@@ -743,9 +745,9 @@ def test_the_best_of_each_column_is_marked():
         Score("a.swf", "oracle", jobs=9, log10_error=0.0, hit_ratio=1.0, late_s=0.0, **near),
     ]
     text = shown(scores)
-    assert lines_of(text, "good") == [["good", "0.500*", "20.0*", "50.0*", "91.0*"], ["good", "5"]]
-    assert lines_of(text, "bad") == [["bad", "0.500*", "10.0", "50.0*", "97.0"], ["bad", "4*"]]
-    assert lines_of(text, "oracle") == [["oracle", "0.000", "100.0", "50.0", "91.0"], ["oracle", "0"]]
+    assert lines_of(text, "good") == [["good", "0.500*", "20.0*"], ["good", "50.0*", "91.0*"], ["good", "5"]]
+    assert lines_of(text, "bad") == [["bad", "0.500*", "10.0"], ["bad", "50.0*", "97.0"], ["bad", "4*"]]
+    assert lines_of(text, "oracle") == [["oracle", "0.000", "100.0"], ["oracle", "50.0", "91.0"], ["oracle", "0"]]
     assert "a.swf: 9 waits" in text
     assert "*" not in shown(scores[:1]).split("Error:")[0]
 

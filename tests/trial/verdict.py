@@ -219,6 +219,9 @@ class _Judge:
     def _well(self, step: Step) -> bool:
         return all(any(one.well for one in self.of[part]) for part in step.parts)
 
+    def _last_end_s(self, step: Step) -> float:
+        return max((one.end_s or 0.0 for part in step.parts for one in self.of[part]), default=0.0)
+
     def _completion(self) -> None:
         doomed, behind = self.trial.doomed
         ended_early = self.trial.fail_fast and bool(doomed)
@@ -246,6 +249,9 @@ class _Judge:
         for stage in status.get("stages", ()):  # type: ignore[attr-defined]
             step = self.steps[stage["stage"]]
             if (stage["state"] == "done") != self._well(step):
+                if stage["state"] == "cancelled" and self._last_end_s(step) > (stage["ended_s"] or 0.0) - AFTER_S:
+                    self.verdict.invalid.append(f"{step.name} was cancelled, as the run had failed, just as it ended")
+                    continue
                 self.verdict.broken.append(f"status has {step.name} as {stage['state']!r}; its marks say otherwise")
 
     # ------------------------------------------------------------------ failures

@@ -18,6 +18,8 @@ from asa.studies.accuracy.table import (
     REFERENCES,
     SECONDS,
     SECONDS_NOTE,
+    STATED,
+    STATED_NOTE,
     ScoreMeasure,
     best_of,
     by_geometry,
@@ -30,7 +32,7 @@ _HOLDS = 0.05
 
 
 def _within(level: float) -> Callable[[Score], float]:
-    """Percent of waits within a stated quantile."""
+    """Coverage of a stated quantile, in percent."""
     return lambda one: 100 * one.coverage_at(level)
 
 
@@ -40,7 +42,9 @@ _HOW = (
 )
 _STATED = (
     "An estimator states nine quantiles of each wait. Of those that say the truth, p90 holds nine waits of ten, and "
-    "p50 every second. Off by: the mean distance of the nine shares from what they should be."
+    "p50 every second. Where many waits are equal, or next to nothing, more jobs than that start within a quantile; "
+    "coverage spreads them over the levels that state the same wait. The tables of each log show both. Off by: the "
+    "mean distance of the nine shares from what they should be."
 )
 
 
@@ -68,7 +72,7 @@ def accuracy_page(
             ),
             Section("stated", "Whether stated quantiles hold", _coverage(whole, ranked, names)),
         ]
-        reading = Text((ACCURACY_NOTE, COST_NOTE, "Oracle: the truth as prediction, for reference."))
+        reading = Text((ACCURACY_NOTE, STATED_NOTE, COST_NOTE, "Oracle: the truth as prediction, for reference."))
         sections.append(Section("columns", "What the columns below mean", [reading]))
     for place, (trace, name) in enumerate(names.items(), start=1):
         here = [score for score in scores if score.trace == trace]
@@ -136,10 +140,14 @@ def _said(whole: Sequence[Score], ranked: Sequence[str]) -> Iterator[str]:
     p50, p90 = (_span(of[best], _within(level), 1) for level in (0.5, 0.9))
     held = sum(all(_holds(one, level) for level in (0.5, 0.9)) for one in of[best])
     does = "holds" if held == len(of[best]) else f"holds on {held} of them only" if held else "does not hold"
-    yield f"What it states {does}: of the waits {p90} % are within its p90, and {p50} % within its p50."
+    yield f"What it states {does}: its p90 covers {p90} % of the waits, and its p50 {p50} %, equal waits spread."
+    plain50, plain90 = (
+        _span(of[best], value, 0) for value in (lambda one: 100 * one.within_p50, lambda one: 100 * one.within_p90)
+    )
+    yield f"So {plain90} % of the jobs started within its p90, and {plain50} % within its p50."
     if known := [one.coverage_p90_range for one in of[best] if not math.isnan(one.coverage_p90_range[0])]:
         low, high = min(low for low, _ in known), max(high for _, high in known)
-        yield f"In tenths of a log, one after the other, its p90 holds {100 * low:.0f} to {100 * high:.0f} %."
+        yield f"In tenths of a log, one after the other, its p90 covers {100 * low:.0f} to {100 * high:.0f} %."
     if loose := [name for name in ranked if not all(_holds(one, 0.9) for one in of[name])]:
         shares = ", ".join(f"`{name}` ({_span(of[name], _within(0.9), 0)} %)" for name in loose)
         yield f"A p90 that does not hold nine of ten, by more than 5 points on some log: {shares}."
@@ -211,7 +219,7 @@ def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str,
         lines[name] = [(100 * level, share) for level, share in zip(LEVELS, shares, strict=True)]
     curve = curves(lines, title="Reliability", x_words="stated, %", y_words="waits within, %")
     held = _by_log(whole, ranked, names, _within(0.9))
-    strip = strips(held, title="Within p90", x_words="waits within the stated p90, %", goal=90.0)
+    strip = strips(held, title="Coverage of p90", x_words="coverage of the stated p90, %", goal=90.0)
     rows: list[list[str | float | None]] = [
         [one.estimator, _plain(names[one.trace]), *(100 * share for share in one.coverage), 100 * _off(one)]
         for name in ranked
@@ -223,8 +231,8 @@ def _coverage(whole: Sequence[Score], ranked: Sequence[str], names: Mapping[str,
     return [
         Text((_STATED,)),
         Figure(curve, f"Reliability, mean over logs: `{ranked[0]}`, and those whose quantiles are farthest off."),
-        Figure(strip, "Share of waits within the stated p90, which should be 90 %: the dashed line."),
-        Table(columns, rows, "Percent of waits within each stated quantile."),
+        Figure(strip, "Coverage of the stated p90, which should be 90 %: the dashed line."),
+        Table(columns, rows, "Coverage of each stated quantile, in percent."),
     ]
 
 
@@ -233,6 +241,7 @@ def _of_log(scores: Sequence[Score], ranked: Sequence[str]) -> Iterator[Part]:
     drawn = [one for name in ranked for one in whole if one.estimator == name and one.course][:_DRAWN]
     yield from (
         _measured(whole, ACCURACY, f"{max(one.jobs for one in whole):,} waits."),
+        _measured(whole, STATED, "Whether stated quantiles hold."),
         _measured(whole, COST, "What relying on it costs."),
     )
     if drawn:

@@ -57,6 +57,19 @@ def within_factor(predicted_s: ArrayLike, wait_s: ArrayLike, factor: float = 2.0
     return (predicted <= factor * wait) & (wait <= factor * predicted)
 
 
+def within_quantile(quantiles_s: ArrayLike, wait_s: ArrayLike, level: float) -> NDArray[np.bool_]:
+    """Whether each wait is at most the quantile stated for it at one of `LEVELS`, or at most `FLOOR_S`.
+
+    Examples
+    --------
+    >>> within_quantile([[0, 0, 0, 60, 60, 60, 300, 900, 3600]] * 3, [7.0, 60.0, 61.0], 0.5).tolist()
+    [True, True, False]
+    """
+    stated = np.asarray(quantiles_s, dtype=np.float64)[:, LEVELS.index(level)]
+    within: NDArray[np.bool_] = np.asarray(wait_s, dtype=np.float64) <= np.maximum(stated, FLOOR_S)
+    return within
+
+
 def closest(wait_s: ArrayLike, alternatives_s: ArrayLike = _ALTERNATIVES_S) -> NDArray[np.intp]:
     """Place of the alternative that is closest to each wait, as `asa.estimators.alternatives.nearest` has it.
 
@@ -171,7 +184,11 @@ class Score:
     # share whose predicted wait is closest to that of the 53 alternatives that the real wait is closest to
     hit_ratio: float = math.nan
     within_2x: float = math.nan  # share predicted within a factor of two, both at least 10 s
-    # shares of waits that did not exceed the stated p10 ... p90; see `asa.estimators.calibration.coverage`.
+    # shares of jobs that started within the stated p50 and p90, waits up to 10 s being equal: as people read a forecast
+    within_p50: float = math.nan
+    within_p90: float = math.nan
+    # coverage of the stated p10 ... p90: such shares, but with waits that equal a stated one spread over the levels
+    # that state it, so that the truth has 0.1 ... 0.9 however many are equal; see `asa.estimators.calibration.coverage`
     coverage: tuple[float, ...] = (math.nan,) * _QUANTILES
     # least and largest coverage of ten blocks of the trace
     coverage_p50_range: tuple[float, float] = (math.nan, math.nan)
@@ -243,6 +260,8 @@ def judge(
         "log10_error": log10_errors(predicted_s, wait_s),
         "hit_ratio": guess == truth,
         "within_2x": within_factor(predicted_s, wait_s),
+        "within_p50": within_quantile(quantiles_s, wait_s, 0.5),
+        "within_p90": within_quantile(quantiles_s, wait_s, 0.9),
         "pinball_s": pinball(quantiles_s, wait_s),
         "pinball_log10": pinball(_log10(quantiles_s), _log10(wait_s)),
         "late_s": np.maximum(0.0, -error_s),
