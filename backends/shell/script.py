@@ -249,9 +249,9 @@ pass_on() {{
 
 # A process that was just forked loses a signal until it has become another program.
 tell_child() {{
-  own=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || own=
+  own=$(tr '\\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || own=
   for _ in 1 2 3 4 5 6 7 8 9 10; do
-    its=$(tr '\0' ' ' <"/proc/$child/cmdline" 2>/dev/null) || its=
+    its=$(tr '\\0' ' ' <"/proc/$child/cmdline" 2>/dev/null) || its=
     [ -n "$its" ] && [ "$its" = "$own" ] || break
     sleep 0.05 || sleep 1
   done

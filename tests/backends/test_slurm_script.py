@@ -43,6 +43,7 @@ def start(request, folder, tmp_path):
 
     def start(command="", job="7", path=os.environ["PATH"], slurm=(), **options):
         text = batch_script(Payload("fit.a", command, str(work), folder.marks, folder.posts, **options))
+        assert "\0" not in text, "Slurm ends a script there, and shells pass over it"
         script = tmp_path / f"{len(started)}.sh"
         script.write_text(text)
         environment = {"PATH": path, "SLURM_JOB_ID": job, "TMPDIR": str(tmp_path), "ASA_PATIENCE_S": "0", **dict(slurm)}
