@@ -81,7 +81,9 @@ def learn(
     folder = bank or default_folder()
     with WaitStore(folder) as store:
         added = store.extend(records)
-        known = {record.job.partition for record in store.read() if record.job.system == name}
+        widest: dict[str, int] = {}  # of each partition's jobs
+        for job in (record.job for record in store.read() if record.job.system == name):
+            widest[job.partition] = max(job.cores, widest.get(job.partition, 0))
     waits = sorted(record.observation.wait_s for record in records)
     median_s = waits[len(waits) // 2] if waits else None
     partitions = Counter(record.job.partition for record in records)
@@ -92,10 +94,11 @@ def learn(
         sys.stderr.write(f"Note: {count:,} x {words}\n")
     typical = f", half of them up to {format_duration(median_s)}" if median_s is not None else ""
     sys.stderr.write(f"{len(records):,} waits on {name!r}{typical}; {added:,} of them are new in {folder}\n")
-    busiest = next((name for name, _ in partitions.most_common() if name), min(known, default=""))
-    where = f" --partition {shlex.quote(busiest)}" if len(known) > 1 else ""
+    busiest = next((name for name, _ in partitions.most_common() if name), min(widest, default=""))
+    where = f" --partition {shlex.quote(busiest)}" if len(widest) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
-    sys.stderr.write(f"Ask with: asa predict --cores 16 --walltime 2h --system {shlex.quote(name)}{where}\n")
+    cores = min(widest.get(busiest, 0) or 16, 16)
+    sys.stderr.write(f"Ask with: asa predict --cores {cores} --walltime 2h --system {shlex.quote(name)}{where}\n")
 
 
 def _print_json(
