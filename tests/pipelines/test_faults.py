@@ -5,6 +5,8 @@ import subprocess
 import pytest
 from real_pipelines import ended_well, run_by_asa, with_program, written
 
+pytestmark = pytest.mark.full  # real programs, over and over
+
 
 def images_table(path, names):
     rows = "".join(f"  {name:<32}\n" for name in names)

@@ -14,7 +14,10 @@ def beside_a_loop(*words):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "big-job"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["asa", "big-job", *(pytest.param(one, marks=pytest.mark.full) for one in ("per-stage", "chained", "asa-naive"))],
+)
 def test_results_are_those_of_the_loop(made, settings, strategy):
     work = made.work()
     result = run_by_asa(made.flow, work, strategy, "local", settings)

@@ -220,6 +220,7 @@ def renew(slurm, file, lifespan_s):
 # ---------------------------------------------------------------------- days that disturb everybody
 
 
+@pytest.mark.full
 def test_a_controller_that_is_away_for_a_while_is_waited_for(slurm, quiet):
     """For 20 s here, which is far more than anything in the client waits for; jobs run on meanwhile."""
     stages = [stage("a", then="sleep 6; echo a_ended >>ran"), stage("b", "a"), stage("c", "a"), stage("d", "bc")]

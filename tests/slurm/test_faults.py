@@ -27,6 +27,7 @@ def test_a_client_may_die_at_any_touch_of_its_journal(way):
     try_all(Point(*way, JOURNAL, at) for at in range(STRATEGIES.index(way[1]), touches, EVERY))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", FAULTS)
 def test_any_exchange_may_go_wrong(way, kind):
     """One of those that change something, another for each kind; in every other way one that does not as well."""

@@ -163,7 +163,9 @@ def drawn():
         yield " ".join(filter(None, map(random_sets.choice, CHOICES))) or "-n 2"
 
 
-@pytest.mark.parametrize("lines", [*CASES, *dict.fromkeys(drawn())])
+@pytest.mark.parametrize(
+    "lines", [*CASES, *(pytest.param(one, marks=pytest.mark.full) for one in dict.fromkeys(drawn()))]
+)
 def test_an_imported_script_is_given_what_sbatch_gives_it(gpus, lines):
     lines = lines if "-t " in lines else f"-t 7 {lines}"
     expected = by_sbatch(gpus, lines)

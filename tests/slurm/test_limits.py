@@ -45,6 +45,7 @@ def strict(request):
         testbed.stop()
 
 
+@pytest.mark.full
 @pytest.mark.slurm
 def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
     place = strict.folder("limits")

@@ -6,6 +6,8 @@ import pytest
 from portable_tools import bring
 from real_pipelines import Made, ended_well, pipeline_of, run_by_asa
 
+pytestmark = pytest.mark.full  # real programs, over and over
+
 
 @pytest.fixture(scope="module")
 def settings(slurm):

@@ -55,6 +55,7 @@ def _together(run, slurm):
 _TELLS = "echo $SLURM_NTASKS $SLURM_JOB_NUM_NODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE >>told; "
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("strategy", ["asa-plan", "big-job"])
 def test_stages_in_one_job_start_as_many_tasks_as_in_jobs_of_their_own(slurm, strategy):
     """Whether the job gives nodes back or not."""
