@@ -117,9 +117,11 @@ def drive_here(
     held = ExitStack()
 
     def leave(why: str) -> NoReturn:
-        held.close()
-        _say_why(folder, why)
-        os._exit(_DETACHED)  # as killed, which a run survives at any instruction
+        try:
+            held.close()
+            _say_why(folder, why)
+        finally:  # an error would be lost where this is called; a run survives that its client is killed
+            os._exit(_DETACHED)
 
     try:
         with held:
