@@ -211,11 +211,25 @@ need() {
 }
 """.strip()
 
+TELL_PROCESS = r"""
+asa_tell_process() { # its number, a signal
+  asa_self=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || asa_self=
+  for asa_try in 1 2 3 4 5 6 7 8 9 10; do
+    asa_other=$(tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null) || asa_other=
+    [ -n "$asa_other" ] && [ "$asa_other" = "$asa_self" ] || break
+    sleep 0.05 || sleep 1
+  done
+  kill -s "$2" "$1" 2>/dev/null || :
+}
+""".strip()
+"""A shell function that sends a signal to a child: one that was just forked loses it until it is another program."""
+
 # Signals go on to what is run, which a shell that waits for it in the foreground would not do. What runs in the
 # background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: what may still run is waited for again, and
 # where it had ended in that moment the first answer stands.
-_RUN = r"""
-asa_sh=sh asa_env=
+_RUN = (
+    f"{TELL_PROCESS}\n"
+    + r"""asa_sh=sh asa_env=
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
 asa_place= # a link for the number of the process that is run: one needs no room on a full disk
@@ -224,7 +238,7 @@ asa_run() {
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
-  [ -z "$asa_ended_by" ] || asa_tell_child "$asa_ended_by"
+  [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
   [ -z "$asa_place" ] || ln -sf "$asa_child" "$asa_place"
   while :; do
     asa_before=$asa_heard
@@ -238,18 +252,10 @@ asa_run() {
 asa_pass_on() {
   asa_heard=$((asa_heard + 1))
   case $1 in HUP | INT | TERM) asa_ended_by=$1 ;; esac
-  [ -z "$asa_child" ] || asa_tell_child "$1"
-}
-asa_tell_child() { # which loses a signal while it is forked, but no other program yet
-  asa_own=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || asa_own=
-  for asa_try in 1 2 3 4 5 6 7 8 9 10; do
-    asa_its=$(tr '\0' ' ' <"/proc/$asa_child/cmdline" 2>/dev/null) || asa_its=
-    [ -n "$asa_its" ] && [ "$asa_its" = "$asa_own" ] || break
-    sleep 0.05 || sleep 1
-  done
-  kill -s "$1" "$asa_child" 2>/dev/null || :
+  [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
 }
 """.strip()
+)
 
 _ARRAY = r"""
 SLURM_ARRAY_JOB_ID=${SLURM_JOB_ID:-$$}

@@ -25,7 +25,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from asa.backend import Step
-from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT
+from asa.payload import HELD_EXIT, PRIVATE, SHORT_EXIT, TELL_PROCESS
 
 TWIN_EXIT = 86
 """Exit code of a job that did not run its payload, for another job does, or did."""
@@ -244,19 +244,10 @@ pass_on() {{
   if [ "$1" = TERM ]; then
     if [ -n "$over" ]; then ending=1; else signals=$((signals + 1)); fi
   fi
-  [ -z "$child" ] || tell_child "$1"
+  [ -z "$child" ] || asa_tell_process "$child" "$1"
 }}
 
-# A process that was just forked loses a signal until it has become another program.
-tell_child() {{
-  own=$(tr '\\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || own=
-  for _ in 1 2 3 4 5 6 7 8 9 10; do
-    its=$(tr '\\0' ' ' <"/proc/$child/cmdline" 2>/dev/null) || its=
-    [ -n "$its" ] && [ "$its" = "$own" ] || break
-    sleep 0.05 || sleep 1
-  done
-  kill -s "$1" "$child" 2>/dev/null || :
-}}
+{TELL_PROCESS}
 
 # A signal that is trapped ends `wait` early: then the child may still run, and is waited for again. Where it had ended
 # in that moment the second `wait` may know it no more (127, in bash -1), and the first one's answer stands.
@@ -385,7 +376,7 @@ run() {{
   [ "$signals" -eq 0 ] || {{ code=143; return; }} # told to end while this was prepared: nothing is begun
   env "$@" $seen $shell -c -- "$text" &
   child=$!
-  [ "$signals" -eq 0 ] || tell_child TERM
+  [ "$signals" -eq 0 ] || asa_tell_process "$child" TERM
   await_child
   case $code in {SHORT_EXIT} | {HELD_EXIT}) code=1 ;; esac # which say something else of a job
 }}
