@@ -265,14 +265,13 @@ class Submitter(ABC):
     def withdraw(self, job_id: str) -> bool:
         """See to it that a job which is to be cancelled does not begin its payload first; say whether that is certain.
 
-        It is so for one that was seen to have begun, too, in this start or an earlier one.
+        It is so for one that was seen to have begun, too, and for one that began before it was put back into the queue.
         """
         status = self.status_of(job_id)
-        had_begun = status is None or status.payload_start_s is not None or status.restarts > 0
-        if had_begun or not isinstance(self.backend, Withdrawing):
+        if status is None or status.payload_start_s is not None or not isinstance(self.backend, Withdrawing):
             return True
         try:
-            return self.backend.withdraw(job_id)
+            return self.backend.withdraw(job_id) or status.restarts > 0
         except JobNotFoundError:
             return True
         except BackendError as error:

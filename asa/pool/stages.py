@@ -380,20 +380,22 @@ class StagesBackend:
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
         # what becomes of stages is told by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
-        options = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
+        options: dict[str, Any] = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
         options["silence_logs"] = logging.CRITICAL
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
             handler.setLevel(logging.CRITICAL)
-        maximum = self._options.pop("maximum", math.inf)
+        options |= self._options
+        maximum = options.pop("maximum", math.inf)
         try:
-            self._cluster = AsaCluster(**{**options, **self._options})
+            self._cluster = AsaCluster(**options)
             self._cluster.adapt(minimum=0, maximum=maximum)
             if link := self._cluster.dashboard:
                 _write(self._place / "dashboard", f"{link}\n")
             self._client = Client(self._cluster)
-        except (OSError, RuntimeError) as error:  # as dask says it of a full disk, or of no free port
-            self._options["maximum"] = maximum
+        except BaseException as error:  # which may be asked for again
             self.close()
+            if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
+                raise
             hint = f"Is there room in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
@@ -444,8 +446,7 @@ class StagesBackend:
     def _is_posted(self, token: str) -> bool:
         if (self._folder / "posts" / quote(token, safe="")).exists():
             return True
-        ended = JobState.COMPLETED
-        return any(token in job.spec.posts and self._status(job).state is ended for job in self._jobs.values())
+        return any(token in job.spec.posts and self._has_completed(job) for job in self._jobs.values())
 
     def _texts(self, job: _Job, stage: Stage | None) -> Iterator[tuple[str, int]]:
         """Write what each of a job's tasks runs; a list of tasks is a task each, wherever in the pool there is room."""
@@ -517,6 +518,10 @@ class StagesBackend:
             job.final = replace(current, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
             job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
+        elif failed is not None and begun is None and not all(self._has_completed(other) for other in self._before(job)):
+            return self._pending(job, current)  # it is what it depends on that failed
+        elif failed is not None and any(future.status == "pending" for future in job.futures):
+            return current  # others of its tasks run, and would beside those of another try
         elif failed is not None:
             job.final = replace(current, state=JobState.FAILED, end_s=self.now(), reason=str(failed.exception()))
         elif begun is None:
@@ -546,8 +551,10 @@ class StagesBackend:
         return replace(status, expected_start_s=min((at_s for at_s in waits if at_s is not None), default=None))
 
     def _is_void(self, job: _Job) -> bool:
-        status = self._status(job)
-        return status.state.is_final and status.state is not JobState.COMPLETED
+        return self._status(job).state.is_final and not self._has_completed(job)
+
+    def _has_completed(self, job: _Job) -> bool:
+        return self._status(job).state is JobState.COMPLETED
 
 
 # ---------------------------------------------------------------------- on the workers

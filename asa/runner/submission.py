@@ -21,12 +21,14 @@ def cancel(one: Active, job_id: str, reason: str) -> bool:
     cancellation it might begin, and end well just as it is killed. Where the batch system cannot be asked now nothing
     is decided: what is known may be old.
     """
+    had_begun = one.state.jobs[job_id].status.payload_start_s is not None
     one.ask([job_id])
     job, is_over = one.state.jobs[job_id], one.state.outcome is not None
     if job.status.state.is_final or (one.backend.condition.trouble and not is_over):
         return False
     if not job.giving_up:
-        if not (is_over or one.withdraw(job_id)):
+        begins = job.status.payload_start_s is not None and not had_begun  # who decided this knew it as idle
+        if not is_over and (begins or not one.withdraw(job_id)):
             one.ask([job_id])  # where it has begun just now
             return False
         one.commit(GivingUp(job_id, reason, one.backend.now()))

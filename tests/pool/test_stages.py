@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,9 +20,9 @@ from forked import asa
 from slurm_testbed import until
 from this_machine import Place
 
-from asa.backend import Capabilities, JobSpec
+from asa.backend import Capabilities, Dependency, JobSpec, JobState
 from asa.errors import InputError, SubmitRejectedError, UnavailableError
-from asa.pool import demand
+from asa.pool import demand, stages
 from asa.pool.demand import read_demand
 from asa.pool.executors import Elsewhere, executor_of
 from asa.pool.stages import PoolOfStages, StagesBackend, _Job, _needs, _once, _Order, _unless_done, note_end, run_part
@@ -353,6 +354,68 @@ def test_what_has_ended_is_not_run_again_where_dask_lost_its_result(tmp_path):
     assert note_end(str(tmp_path), "1", [part]) == part.code == 3
     assert run_part(order, []).code == 3
     assert (tmp_path / "ran").read_text() == "x\n"
+
+
+def _backend(folder, *stages, **options):
+    limits = Capabilities("x", 4, 4, age_accrues=True)
+    return StagesBackend(folder, Workflow("w", stages), limits, {"cores": 4, **options}, time.sleep)
+
+
+def test_a_list_of_which_a_task_was_lost_has_failed_once_the_others_have_ended(tmp_path, monkeypatch):
+    """Tried again before, they would run twice at once. What follows it waits for the next try."""
+
+    def run(order, really=stages._run):
+        if "no-such-thing" in order.text:
+            raise OSError(28, "No space left on device")
+        return really(order)
+
+    monkeypatch.setattr(stages, "_run", run)
+    two = Stage("a", cores=2, tasks=("no-such-thing", f"sleep 1; touch '{tmp_path}/ran'"))
+    backend = _backend(tmp_path, two, Stage("b", cores=1, command="true", after=("a",)))
+    room = {"cores": 4.0}
+    with LocalCluster(1, threads_per_worker=4, processes=False, dashboard_address="", resources=room) as cluster:
+        backend._client = Client(cluster)
+        backend._cluster = SimpleNamespace(shape=SimpleNamespace(resources=room), allocations=[])
+        first = backend.submit(JobSpec("x/a", 2, 60.0, command="-", token="t-1", posts=("x/a",)))
+        second = backend.submit(
+            JobSpec("x/b", 1, 60.0, command="true", token="t-2", posts=("x/b",), dependencies=(Dependency(first),))
+        )
+        until(lambda: backend._jobs[second].futures[-1].status == "error", what="the failure")
+        assert backend.status([first])[first].state is not JobState.FAILED
+        until(lambda: backend.status([first])[first].state is JobState.FAILED, what="the end")
+        assert (tmp_path / "ran").exists()
+        waits = backend.status([second])[second]
+        assert (waits.state, waits.reason) == (JobState.PENDING, "DependencyNeverSatisfied")
+        backend._client.close()
+
+
+def test_a_pool_that_could_not_begin_keeps_its_bound(tmp_path, monkeypatch):
+    bounds = []
+
+    class Unreachable:
+        def __init__(self, **_):
+            if not bounds:
+                bounds.append(None)
+                raise UnavailableError("no answer")
+
+        def adapt(self, *, minimum, maximum):
+            bounds.append((minimum, maximum))
+            raise OSError("that will do")
+
+        def close(self):
+            pass
+
+        def timeline(self):
+            raise InputError("nothing to draw")
+
+        folder = tmp_path
+
+    monkeypatch.setattr("asa.pool.cluster.AsaCluster", Unreachable)
+    backend = _backend(tmp_path, Stage("a", cores=1, command="true"), maximum=1)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            backend.submit(JobSpec("x/a", 1, 60.0, command="true", token="t-1"))
+    assert bounds == [None, (0, 1)]
 
 
 def test_a_stage_ended_when_its_last_task_did(tmp_path):

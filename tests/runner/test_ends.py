@@ -7,7 +7,7 @@ nothing of ours stays in the queue, and no payload runs twice.
 import math
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
@@ -115,6 +115,38 @@ def test_a_payload_that_begins_as_its_job_is_given_back_runs_once(tmp_path, when
     assert begun == ["COMPLETED", "COMPLETED"]
     given_back = [record.stages for record in result.records if isinstance(record, Cancelled)]
     assert given_back == ([] if when == "before it is decided" else [("b",)])
+
+
+@dataclass
+class GivesBackSlowly(GivesBack):
+    """One whose jobs have time to begin while it decides; it may have the second put back into the queue before."""
+
+    place: Place
+    requeues: bool = False
+
+    def plan(self, view, forecast):
+        link = self.place.link
+        if self.requeues and (job := link.all.get("2")) is not None and job.state == "RUNNING" and not job.restarts:
+            link.requeue("2")
+            self.place.clock.sleep(30.0)
+            return Plan.of((), (), view.now_s + 1)
+        plan = super().plan(view, forecast)
+        if plan.cancellations and not self.requeues:
+            link.pass_by()
+        return plan
+
+
+@pytest.mark.parametrize("requeues", [False, True])
+def test_what_began_while_it_was_decided_to_give_its_job_back_runs_once(tmp_path, requeues):
+    """Also in a job that was put back into the queue before it began."""
+    stages = [stage("a", "sleep 45" if requeues else "sleep 25"), stage("b", "sleep 50", after=("a",))]
+    place = Place(tmp_path, stages, link=SlowToCancel)
+    strategy = GivesBackSlowly(place, requeues)
+    backend = place.connect(place.folder)
+    [result] = run_all(backend, [Run(Workflow("x", place.folder.plan.stages), strategy, id="abcd1234")])
+    assert result.outcome == "completed"
+    assert place.link.all["2"].restarts == requeues
+    assert [job.state for job in place.link.all.values() if job.payload_s is not None] == ["COMPLETED", "COMPLETED"]
 
 
 class LosesSecond(FakeLink):
