@@ -213,9 +213,9 @@ need() {
 
 TELL_PROCESS = r"""
 asa_tell_process() { # its number, a signal
-  asa_self=$(tr '\0' ' ' <"/proc/$$/cmdline" 2>/dev/null) || asa_self=
+  asa_self=$(tr '\0' ' ' 2>/dev/null <"/proc/$$/cmdline") || asa_self=
   for asa_try in 1 2 3 4 5 6 7 8 9 10; do
-    asa_other=$(tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null) || asa_other=
+    asa_other=$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") || asa_other=
     [ -n "$asa_other" ] && [ "$asa_other" = "$asa_self" ] || break
     sleep 0.05 || sleep 1
   done
@@ -239,7 +239,10 @@ asa_run() {
   $asa_env "$@" &
   asa_child=$!
   [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
-  [ -z "$asa_place" ] || ln -sf "$asa_child" "$asa_place"
+  if [ -n "$asa_place" ]; then
+    ln -sf "$asa_child" "$asa_place"
+    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # who told the others did not see this one
+  fi
   while :; do
     asa_before=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?
@@ -332,7 +335,7 @@ asa_tell() {{
   asa_told=$((asa_told + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
-    kill -s "$1" "$(readlink "$asa_place")" 2>/dev/null || :
+    [ ! -L "$asa_place" ] || asa_tell_process "$(readlink "$asa_place")" "$1"
   done
 }}
 for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done
@@ -372,9 +375,11 @@ if [ "${{SLURM_JOB_NUM_NODES:-1}}" -gt 1 ] && command -v srun >/dev/null 2>&1; t
     case $1 in
       USR1 | USR2)
         srun $asa_on_each --overlap sh -c 'kill -s "$1" "$(cat "$2.$SLURM_PROCID")"' asa-signal "$1" "$asa_list" || :
+        return
         ;;
-      *) kill -s "$1" "$asa_child" 2>/dev/null || : ;;
+      HUP | INT | TERM) asa_ended_by=$1 ;;
     esac
+    [ -z "$asa_child" ] || asa_tell_process "$asa_child" "$1"
   }}
   set -- srun $asa_on_each --kill-on-bad-exit=0 "$@" "${{SLURM_JOB_CPUS_PER_NODE:-?}}"
 else

@@ -292,6 +292,7 @@ class FakeLink:
 
     def _begin(self, job, now_s):
         if self._is_withdrawn(job):
+            self._mark(job, "ended", HELD_EXIT)
             self._end(job, "FAILED", HELD_EXIT)
             return
         job.payload_s = now_s

@@ -233,6 +233,24 @@ def test_a_task_that_left_just_before_the_rest_of_its_job_was_told_to_end_has_no
     assert not (place / "2").exists()
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_task_that_has_no_link_yet_is_told_to_end_too(tmp_path, shell):
+    """It goes into a folder after the task began, by which those that run are told."""
+    slow = tmp_path / "bin" / "ln"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("ln")} "$@"\n')
+    slow.chmod(0o755)
+    long = "trap 'touch told; exit 3' TERM; touch up; n=0; while [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done"
+    text = payload_text(stage(tasks=(f"{long}; touch whole", "true")), 2, place=str(tmp_path / "place"))
+    environment = os.environ | {"PATH": f"{slow.parent}:{os.environ['PATH']}"}
+    with subprocess.Popen([shell, "-c", text], cwd=tmp_path, env=environment) as process:
+        until((tmp_path / "up").exists)
+        process.terminate()
+        assert process.wait(30) == 143
+    assert (tmp_path / "told").exists()
+    assert not (tmp_path / "whole").exists()
+
+
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
 def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
     """Where a node's disk is full: rather than the part for which there was room."""

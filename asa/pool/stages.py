@@ -487,7 +487,7 @@ class StagesBackend:
         try:
             _write(self._file(job, "job"), json.dumps(kept))
         except OSError as error:
-            hint = "Nothing was submitted. Make room or mend the permissions; it is tried again."
+            hint = "Make room or mend the permissions. Where the run has ended, go on with: asa resume."
             raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
 
     def _code(self, job: _Job) -> int:
@@ -518,7 +518,7 @@ class StagesBackend:
             job.final = replace(current, state=state, end_s=float(ended["time_s"]), exit_code=exit_code, reason=reason)
         elif self._file(job, "cancel").exists() and (begun is None or not job.futures):
             job.final = replace(current, state=JobState.CANCELLED, end_s=self.now())
-        elif failed is not None and begun is None and not all(self._has_completed(other) for other in self._before(job)):
+        elif failed is not None and begun is None and not all(map(self._has_completed, self._before(job))):
             return self._pending(job, current)  # it is what it depends on that failed
         elif failed is not None and any(future.status == "pending" for future in job.futures):
             return current  # others of its tasks run, and would beside those of another try

@@ -259,11 +259,11 @@ await_child() {{
     case $code:$new in [0-9]*:127 | [0-9]*:-*) ;; *) code=$new ;; esac
     [ "$before" -ne "$heard" ] || break
   done
+  child= # its number may be another's soon
   # What is told to end may save its state and end well, before Slurm, which tells one process after the other, has told
   # this one. So may srun, if Slurm takes the job away before its tasks begin, and longer before.
   [ "$code" -ne 0 ] || [ -z "${{SLURM_JOB_ID-}}" ] || sleep "${{wary:-0.3}}" || sleep 1 || :
   over=1
-  child=
 }}
 
 all_posted() {{

@@ -11,6 +11,7 @@ from asa.backends.shell.script import TWIN_EXIT
 
 from asa.backend import Dependency, JobState, JobStatus, StepTimes
 from asa.errors import UnavailableError
+from asa.payload import HELD_EXIT
 
 from .link import SlurmRecord
 from .states import HELD, status_of
@@ -246,7 +247,9 @@ class TrackedJob:
         state, reason = JobState.COMPLETED, ""
         if code:
             state, reason = self._failed_as(ended, end_s, start_s)
-        payload_start_s = max(began.time_s, start_s or 0.0) if began is not None else start_s
+        payload_start_s = None if code == HELD_EXIT else start_s  # which says that it has not begun
+        if began is not None:
+            payload_start_s = max(began.time_s, start_s or 0.0)
         status = replace(
             was,
             state=state,

@@ -34,6 +34,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
+from asa.payload import HELD_EXIT
 from asa.testing import check_backend
 
 HOUR = 3600.0
@@ -542,6 +543,19 @@ def test_the_marks_tell_how_a_forgotten_job_ended(world, code):
     assert status.state is (JobState.FAILED if code else JobState.COMPLETED)
     assert status.exit_code == code
     assert status.submit_s <= status.eligible_s <= status.start_s <= status.end_s == site.link.all[job].end_s
+
+
+def test_a_forgotten_job_whose_script_says_so_has_not_begun_its_payload(world):
+    """It had its cores, and was given back."""
+    site = world(min_job_age_s=5.0)
+    backend = site.client(poll_s=60.0)
+    job = backend.submit(spec(token="a", awaits=("posted",)))
+    running(backend, job)
+    assert backend.withdraw(job)
+    (site.link.folder / "posts" / "posted").touch()
+    site.clock.sleep(500)
+    status = backend.status([job])[job]
+    assert (status.state, status.exit_code, status.payload_start_s) == (JobState.FAILED, HELD_EXIT, None)
 
 
 def test_accounting_tells_how_a_forgotten_job_ended(world):

@@ -252,6 +252,16 @@ def test_a_payload_that_is_just_beginning_is_told_to_end_too(start):
     assert len(outcomes) == 2, outcomes
 
 
+def test_what_is_told_just_after_the_payload_left_is_told_to_nobody(start):
+    """Its number may be another's by then; the user's errors are the payload's."""
+    process = start("trap 'exit 0' TERM; echo up; sleep 0.2; exit 0", token="a")
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.35)
+    process.terminate()
+    code, _, errors = done(process)
+    assert (code, errors) == (143, "")
+
+
 def test_a_payload_may_take_its_time_to_end(start, folder, tmp_path):
     command = f"trap 'sleep 0.5; echo late; exit 9' TERM; touch '{tmp_path}/up'; while :; do sleep 0.1; done"
     process = start(command, token="a")
