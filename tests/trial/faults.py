@@ -343,7 +343,11 @@ def _time_limit(fault: Fault, operator: Operator) -> None:
     job = line.split()[3]
     operator.note("fired", f"the walltime of {job} ends")
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
-    _as_root(operator, "scontrol", "update", f"jobid={job}", f"endtime={soon}")
+    try:
+        _as_root(operator, "scontrol", "update", f"jobid={job}", f"endtime={soon}")
+    except RuntimeError:  # as Slurm 22.05 refuses it of a job that gave nodes back, where it has no accounting
+        operator.note("fired", f"scancel {job}, for Slurm would not")
+        _as_root(operator, "scancel", job)
     return None
 
 
@@ -354,6 +358,7 @@ def _preempted(fault: Fault, operator: Operator) -> None:
         raise VoidError("the job has no node any more")
     where = ("-p", "urgent", "-w", nodes, "--exclusive", "-t", "1")
     urgent = ("sbatch", "-Q", "-J", OTHER, *where, "-o", "/dev/null", "--wrap")
+    operator.note("fired", f"job {job} is preempted on {nodes}, or soon")
     _as_root(operator, *urgent, f"sleep {fault.lasts_s}")
     for _ in range(60):
         if job not in operator.place.jobs("RUNNING"):
