@@ -314,16 +314,21 @@ class Submitter(ABC):
         return not alive
 
     def cancel_unknown(self, tokens: Collection[str]) -> list[str] | None:
-        """Cancel jobs of some tokens that their owner does not know; tell of which tokens that failed.
+        """Cancel jobs of some tokens that their owner does not know, or knows as cancelled; tell of which that failed.
 
-        A submission may have arrived twice though it was answered well. None if they could not be looked for.
+        A submission may have arrived twice though it was answered well, and a batch system may lose what it was told
+        last. None if they could not be looked for.
         """
         if not tokens:
             return []
         if (jobs := self._find(tokens)) is None:
             return None
-        unknown = {t: [s for s in found if self.status_of(s.job_id) is None] for t, found in jobs.items()}
+        unknown = {t: [s for s in found if self._is_to_go(s.job_id)] for t, found in jobs.items()}
         return [token for token, found in unknown.items() if not self._cancel_surplus(token, found)]
+
+    def _is_to_go(self, job_id: str) -> bool:
+        status = self.status_of(job_id)
+        return status is None or status.state is JobState.CANCELLED
 
     # ------------------------------------------------------------------ asking
 

@@ -365,7 +365,7 @@ class SlurmBackend:
                 job = self._track(record.job_id, self._kept_of(record))
             if ended_as(record) is None and record.job_id not in present and not self._is_settling(record.job_id):
                 self._miss([job] if job.is_live else [])
-            elif job.is_live or record.restarts > job.status.restarts:
+            elif job.is_live or record.restarts > job.status.restarts or job.status.state is JobState.CANCELLED:
                 self._hear(job, record)
             found[_token_of(record.name)].append(job)
         for job in self._jobs.values():

@@ -140,8 +140,12 @@ class TrackedJob:
         return _essence(was) != _essence(status)
 
     def _is_back(self, status: JobStatus) -> bool:
-        """Say whether a job that had ended was started once more, as `scontrol requeue` does."""
-        return not status.state.is_final and status.restarts > self.status.restarts
+        """Say whether a job that had ended was started once more, as `scontrol requeue` does.
+
+        Or that its cancellation was lost with the controller's latest state, so that it is where it was.
+        """
+        was = self.status
+        return not status.state.is_final and (status.restarts > was.restarts or was.state is JobState.CANCELLED)
 
     def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: RunFolder, clock_s: float) -> JobStatus:
         """Add what Slurm does not tell."""

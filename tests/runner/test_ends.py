@@ -203,6 +203,31 @@ def test_a_job_that_is_back_in_the_queue_though_it_ended_well_is_waited_for_no_l
     assert not [job for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
 
 
+class LosesACancellation(FakeLink):
+    """One whose controller dies after it has told of a cancellation, before that is on its disk."""
+
+    lost = False
+
+    def jobs(self, job_ids):
+        found = super().jobs(job_ids)
+        if not self.lost and any("CANCELLED" in record.states for record in found.values()):
+            self.lost = True
+            for job in self.all.values():
+                if job.state == "CANCELLED":
+                    job.state, job.end_s, job.held = "PENDING", None, "JobHeldAdmin"
+        return found
+
+
+@pytest.mark.parametrize("strategy", ["chained", "asa"])
+def test_a_job_whose_cancellation_was_lost_does_not_stay_in_the_queue(tmp_path, strategy):
+    stages = [stage("a", "sleep 50; exit 1"), stage("b", "sleep 7", after=("a",)), stage("c", "sleep 300")]
+    place = Place(tmp_path, stages, strategy, link=LosesACancellation, fail_fast=False)
+    result = place.go()
+    assert result.outcome == "failed"
+    assert place.link.lost
+    assert not [job.job_id for job in place.link.all.values() if job.state in {"PENDING", "RUNNING"}]
+
+
 class RequeuesLate(FakeLink):
     """One that puts the first job back as it ends well, and starts it at once: it finds that, and ends again."""
 
