@@ -22,7 +22,7 @@ def whole(request):
         request.getfixturevalue("slurm").mend()
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=[VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.full)])
 def slurm(request):
     """Give a cluster with accounting: 4 nodes of 28 cores, partitions `normal` and `debug` (at most 30 minutes)."""
     newer = request.param == "24.11"
