@@ -23,14 +23,15 @@ from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
 from asa.geometry import JobGeometry
 from asa.waits import QueuedJob, Surroundings, WaitForecast, WaitObservation, at_least
 
-_VERSION = 1
+_VERSION = 2
 _SETTINGS = ("seed", "opinions", "facts", "closeness", "without", "learning_rate")
 _LEARNED = ("net", "top", "profiles", "scalars", "track")
+_PAST = ("past_x", "past_e", "past")
 _WAITING = ("seen", "named", "parts", "stated", "submit")
 PARTS: Final = ("own", "experts", "waiting", "users", "network", "ages")
 """What an ablation can leave out."""
 
-_RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.001, 0.0025, 0.9995, 0.1, 0.01, 0.001
+_RATE, _PROFILE_RATE, _KEEP, _OWN_RATE, _FORGET, _SHARE = 0.0005, 0.0025, 0.9995, 0.1, 0.01, 0.001
 _LOSS_PER_PLACE = 0.25
 """What an alternative's log-weight in `alone` loses for each place that it was off."""
 _MAX_S = 10.0**7
@@ -49,7 +50,10 @@ def _unpacked(packed: Mapping[str, Any]) -> NDArray[Any]:
     return array
 
 
-_WHOLE = {"active", "links", "named"}
+_TYPES: dict[str, type[np.generic]] = dict.fromkeys(("active", "links", "named", "past"), np.int64) | {
+    "past_x": np.float32,
+    "past_e": np.int8,
+}
 
 
 def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
@@ -58,7 +62,7 @@ def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
     Raises `StateError`: a type, a number that is none, or a place that does not exist.
     """
     stats, active, links, named, scalars = (arrays[n] for n in ("stats", "active", "links", "named", "scalars"))
-    sound = all(array.dtype == (np.int64 if name in _WHOLE else np.float64) for name, array in arrays.items())
+    sound = all(array.dtype == _TYPES.get(name, np.float64) for name, array in arrays.items())
     sound = sound and all(np.isfinite(array).all() for name, array in arrays.items() if name != "stats")
     sound = sound and stats.shape == (rows, k.STATS) and active.shape == (2, rows)
     if sound and rows:
@@ -75,8 +79,23 @@ def _check(arrays: Mapping[str, NDArray[Any]], rows: int, waiting: int) -> None:
             and bool((stats[active[0, : int(many)], k.OLDEST] >= 0).all())
             and bool(((named >= k.ABSENT) & (named < k.K)).all())
         )
-    if not sound:
+    if not (sound and _is_past(arrays)):
         raise StateError("numbers that cannot be", hint="The file was changed.")
+
+
+def _is_past(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether the waits that are kept to be learned again are such."""
+    past, past_e, scalars, own = (arrays[name] for name in ("past", "past_e", "scalars", "own"))
+    held = min(int(scalars[k.LEARNED]), k.PAST)
+    if past.shape != (held, k.AT_ONCE + 1) or not 1 <= scalars[k.DRAW] < k.DRAWS or scalars[k.DRAW] % 1:
+        return False
+    low, high, geometry, user, at_once = past.T
+    return bool(
+        ((low >= 0) & (low <= high) & (high < k.K)).all()
+        and ((geometry >= 0) & (geometry < len(own)) & (user >= -1) & (user < len(own))).all()
+        and (at_once >= 0).all()
+        and ((past_e >= k.ABSENT) & (past_e < k.K)).all()
+    )
 
 
 class _Kind:
@@ -95,18 +114,20 @@ class ContextualAsa:
 
     - the geometry's and the user's *own* log-weights, as in Algorithm 1;
     - for each *expert* that names a wait (the last wait of the geometry, of the user, of the user's jobs of this width
-      and so on, medians, moving averages, the age of what still waits), the expert's *profile*: how much more or less
-      likely the alternatives around the named one are. Profiles are shared by all geometries;
-    - a small *network* of the same waits and ages, of what the job asks for and of the time of day.
+      and so on, medians, moving averages, the age of what still waits, how long all that wait would take at the rate at
+      which jobs start), the expert's *profile*: how much more or less likely the alternatives around the named one are.
+      Profiles are shared by all geometries;
+    - a small *network* of the same waits, ages, counts and rates, of what the job asks for and of the time of day.
 
-    Once a wait is known, all of these take a step down the gradient of the log loss: full information, no sampling, no
-    repetitions. Neighbours of the true alternative count as nearly as right, so the loss knows distance; and a burst of
-    jobs that were all submitted before anything was learned teaches less a job than jobs one by one. This is mixed, by
-    Bayes' rule with a fixed share, with a second learner: the exponential weights of the geometry *alone*, under a loss
-    that grows with the distance in the logarithm. Where each wait is known before the next job is submitted, the log
-    loss of the mixture never exceeds that of the better of the two by more than ``ln 2`` and what the share costs. With
-    the delay that waits have, regret grows with how many jobs wait at once, as that of every such learner; `asa
-    evaluate` prints it as it was.
+    Once a wait is known, all of these take a step down the gradient of the log loss, with full information. Neighbours
+    of the true alternative count as nearly as right, so the loss knows distance; and a burst of jobs that were all
+    submitted before anything was learned teaches less a job than jobs one by one. A step takes less from a wait than
+    there is to learn: with each new one, two of the last 4,096, drawn at random, teach the profiles and the network
+    once more. This is mixed, by Bayes' rule with a fixed share, with a second learner: the exponential weights of the
+    geometry *alone*, under a loss that grows with the distance in the logarithm. Where each wait is known before the
+    next job is submitted, the log loss of the mixture never exceeds that of the better of the two by more than ``ln 2``
+    and what the share costs. With the delay that waits have, regret grows with how many jobs wait at once, as that of
+    every such learner; `asa evaluate` prints it as it was.
 
     Bounds are learned from as well: of *at least* and *at most* only what is certain, the alternatives that are still
     possible share the credit as they were believed. Stated quantiles are those of the mixture at levels that move until
@@ -121,9 +142,9 @@ class ContextualAsa:
 
     Notes
     -----
-    About 12 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
-    geometry in which somebody waits. A millisecond without numba. A geometry or user takes about 2 KB, a waiting job
-    3 KB.
+    About 25 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
+    geometry in which somebody waits. Two milliseconds without numba. A geometry or user takes about 2 KB, a waiting job
+    3 KB, what is kept of the past 2 MB.
 
     Examples
     --------
@@ -173,6 +194,7 @@ class ContextualAsa:
         self._profiles[1] = 0.01
         self._scalars = np.zeros(k.SCALARS)
         self._scalars[k.TRUST : k.TRUST + 2] = (0.0, 1.0) if set(self.without) == set(PARTS) else 0.5
+        self._scalars[k.DRAW] = 1 + seed % (int(k.DRAWS) - 1)
         self._track = np.zeros((k.WIDTHS + 1, k.LEARNED_OF + 1))
         self._track[:, :9] = np.arange(1, 10) / 10
         self._rows: dict[tuple[Any, ...], int] = {}
@@ -186,6 +208,9 @@ class ContextualAsa:
         self._stated = np.empty((0, 10))
         self._links = np.empty((0, 2, k.GROUPS), dtype=np.int64)
         self._submit = np.empty(0)
+        self._past_x = np.zeros((k.PAST, numbers), dtype=np.float32)
+        self._past_e = np.zeros((k.PAST, experts), dtype=np.int8)
+        self._past = np.zeros((k.PAST, k.AT_ONCE + 1), dtype=np.int64)
         self._kinds: dict[tuple[str, int, float, str, str], _Kind] = {}
         self._waiting: dict[int, tuple[int, QueuedJob, _Kind]] = {}
         self._free: list[int] = []
@@ -206,6 +231,7 @@ class ContextualAsa:
         self._cells[1, :-1] = (middles - k.FLOOR) / k.STEP
         self._kept_x, self._kept_e = self._kept()
         self._scratch = np.zeros((4, k.K))
+        self._nobody = np.full(2, -1)
         self._out = np.zeros(10)
         self._outside = np.zeros(self.opinions + self.facts)
         self._looked: tuple[QueuedJob, Sequence[float], WaitForecast] | None = None
@@ -218,10 +244,10 @@ class ContextualAsa:
             by_group[[k.USER, k.USER_WIDTH, k.USER_GEOMETRY]] = 0.0
             experts[list(k.REPORTS_OF_USERS)] = False
         if "ages" in self.without:
-            by_group[:, 3] = 0.0
+            by_group[:, k.OF_STARTS : k.OF_WAITING] = 0.0
         if "waiting" in self.without:
-            by_group[:, 4:] = 0.0  # since when nobody was submitted tells of jobs that wait, too
-            numbers[k.ALIKE : k.ALIKE + 2] = 0.0
+            by_group[:, k.OF_WAITING :] = 0.0  # since when nobody was submitted tells of jobs that wait, too
+            numbers[k.ALIKE : k.REQUEST] = 0.0
             experts[list(k.REPORTS_OF_WAITING)] = False
         if "network" in self.without:
             numbers[:] = 0.0
@@ -304,7 +330,8 @@ class ContextualAsa:
             slot, low, high, job.submit_s + observation.wait_s, observation.wait_s, wait, kind.width,
             self._track, kind.rows, kind.own_rows,
             self._stats, self._own, self._active, self._scalars, self._links, self._net, self._top, self._profiles,
-            self._seen, self._named, self._parts, self._stated, self._table, self._rates, self._scratch,
+            self._seen, self._named, self._parts, self._stated, self._table, self._rates, self._scratch, self._past_x,
+            self._past_e, self._past, self._nobody,
         )  # fmt: skip
         self._free.append(slot)
 
@@ -321,9 +348,10 @@ class ContextualAsa:
     def state(self) -> dict[str, Any]:
         """Return the whole state as JSON-ready data, the jobs that wait among it.
 
-        Arrays are packed; 2 KB a geometry or user, 3 KB a waiting job, and 100 KB for the rest, before packing.
+        Arrays are packed; 2 KB a geometry or user, 3 KB a waiting job, 0.5 KB each of the last 4,096 waits, and 130 KB
+        for the rest, before packing.
         """
-        used = len(self._submit) - len(self._free)
+        used, past = len(self._submit) - len(self._free), min(int(self._scalars[k.LEARNED]), k.PAST)
         slots = {slot: new for new, (slot, _, _) in enumerate(self._waiting.values())}
         order = np.array(list(slots), dtype=np.int64)
         places = np.full(len(self._submit) + 1, -1, dtype=np.int64)  # the last: nobody
@@ -337,6 +365,7 @@ class ContextualAsa:
             "active": self._active[:, : len(self._rows)],
             "links": places[self._links[order]],
         }
+        arrays |= {name: getattr(self, f"_{name}")[:past] for name in _PAST}
         arrays |= {name: getattr(self, f"_{name}")[order] for name in _WAITING}
         return {
             "version": _VERSION,
@@ -390,6 +419,11 @@ class ContextualAsa:
                 raise StateError(f"{name} of another length", hint="The file was changed.")
         for name in ("stats", "own", "active", "links", *_WAITING):
             setattr(self, f"_{name}", arrays[name])
+        for name in _PAST:
+            kept = getattr(self, f"_{name}")
+            if arrays[name].shape[1:] != kept.shape[1:]:
+                raise StateError(f"{name} of another shape", hint="The file was changed.")
+            kept[: len(arrays[name])] = arrays[name]
         self._tickets, self._free = int(state["tickets"]), []
         self._waiting = {ticket: (slot, job, self._kind(job)) for slot, (ticket, job) in enumerate(waiting)}
 

@@ -25,23 +25,30 @@ GROUPS = 8
 SITE, PARTITION, WIDTH, GEOMETRY, USER, USER_WIDTH, USER_GEOMETRY, LENGTH = range(GROUPS)
 
 LAST, FAST, SLOW, STARTED, SUBMITTED, COUNT, OLDEST, YOUNGEST, WIDTH_CLASS, LENGTH_CLASS, IN_PARTITION = range(11)
-STATS = 11
+QUEUED, GAP, LONG_GAP = (
+    11,
+    12,
+    13,
+)  # how many wait; seconds from a start to the next, in the mean of ten and of a hundred
+STATS = 14
 
 # ------------------------------------------------------------------ what is seen of a job
 
-PER_GROUP = 7
-ALIKE = GROUPS * PER_GROUP  # ages of what waits and asks for no more
-REQUEST = ALIKE + 2
+PER_GROUP = 11
+OF_STARTS, OF_WAITING = 3, 5  # from which column on
+ALIKE = GROUPS * PER_GROUP  # ages and number of what waits and asks for no more
+REQUEST = ALIKE + 3
 CLOCK = REQUEST + 2
 MEDIAN = CLOCK + 3
 CONSTANT = MEDIAN + 1
 SEEN = CONSTANT + 1
 """Numbers seen of a job; opinions and facts from outside follow."""
 
-REPORTS = 14
+DRAINED = 14  # the first of those that count what waits, one for each group
+REPORTS = DRAINED + GROUPS
 """Experts that name a wait, in the order of `_look`; opinions from outside follow."""
-REPORTS_OF_WAITING = (3, 6, 10, 12, 13)
-REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10)
+REPORTS_OF_WAITING = (3, 6, 10, 12, 13, *range(DRAINED, REPORTS))
+REPORTS_OF_USERS = (5, 6, 7, 8, 9, 10, *range(DRAINED + USER, DRAINED + USER_GEOMETRY + 1))
 ABSENT = -1
 FIRST_GUESS = 20  # about 600 s, until something is known
 
@@ -66,7 +73,16 @@ NOW_ACTIVE = 0
 TRUST = 1  # of the two: all together, and the geometry alone
 OBSERVED = 3
 SINCE = 4  # jobs submitted since anything was learned
-SCALARS = 5
+LEARNED = 5  # waits and bounds on waits, of which the last ones are kept
+DRAW = 6  # state of the generator that draws from these
+SCALARS = 7
+
+PAST = 4096  # waits that are kept, to be learned again
+AGAIN, AGAIN_WEIGHT = 2, 0.5  # how many of them with each new one, and how much
+# what is kept of each: the alternatives that may be true, whose rows of own weights count, and how many jobs before it
+# were submitted since anything was learned
+LOW, HIGH, OWN, AT_ONCE = 0, 1, 2, 4
+_MULTIPLIER, DRAWS = 16807.0, 2147483647.0  # of Park and Miller's generator, whose products are exact
 
 WIDTHS = 32
 """Classes of widths with levels of their own, in rows of the tracked levels; the site's are in a row behind them."""
@@ -134,16 +150,24 @@ def _look(
         x[at + 1] = _centred(fast)
         x[at + 2] = _centred(slow)
         x[at + 3] = _age(now - stats[row, STARTED]) if count > 0.0 else 1.5
-        x[at + 4] = _age(now - stats[row, SUBMITTED]) if stats[row, SUBMITTED] > -math.inf else 1.5
+        x[at + 4] = _age(stats[source, GAP])
+        x[at + 5] = _age(now - stats[row, SUBMITTED]) if stats[row, SUBMITTED] > -math.inf else 1.5
         first = int(stats[row, OLDEST])
         oldest = FLOOR
         if first >= 0:
             oldest = _log(now - submit[first])
-            x[at + 5] = _centred(oldest)
-            x[at + 6] = _centred(_log(now - submit[int(stats[row, YOUNGEST])]))
+            x[at + 6] = _centred(oldest)
+            x[at + 7] = _centred(_log(now - submit[int(stats[row, YOUNGEST])]))
         else:
-            x[at + 5] = -2.0
             x[at + 6] = -2.0
+            x[at + 7] = -2.0
+        # how long it takes until all that wait have started and this job does, at the rate of late
+        queued = stats[row, QUEUED] + 1.0
+        drained = _log(queued * stats[source, LONG_GAP])
+        x[at + 8] = math.log10(queued) - 1.0
+        x[at + 9] = _centred(_log(queued * stats[source, GAP]))
+        x[at + 10] = _centred(drained)
+        e[DRAINED + group] = _place(drained) if count > 1.0 else ABSENT
         at += PER_GROUP
         if group not in (PARTITION, LENGTH):
             e[report] = _place(last) if count > 0.0 else ABSENT
@@ -165,6 +189,7 @@ def _look(
     report += 1
     oldest = -1.0
     youngest = math.inf
+    queued = 0.0
     for i in range(int(scalars[NOW_ACTIVE])):
         other = active[0, i]
         if (
@@ -174,6 +199,8 @@ def _look(
         ):
             oldest = max(oldest, now - submit[int(stats[other, OLDEST])])
             youngest = min(youngest, now - submit[int(stats[other, YOUNGEST])])
+            queued += stats[other, QUEUED]
+    x[ALIKE + 2] = math.log10(queued + 1.0) - 1.0
     if oldest >= 0.0:
         e[report] = _place(_log(oldest))
         e[report + 1] = _place(_log(youngest))
@@ -389,12 +416,14 @@ def enqueue(
                 scalars[NOW_ACTIVE] = count + 1
         stats[row, YOUNGEST] = slot
         stats[row, SUBMITTED] = max(now, stats[row, SUBMITTED])
+        stats[row, QUEUED] += 1.0
 
 
 @kernel
 def _dequeue(slot: int, rows: Any, stats: Any, active: Any, scalars: Any, links: Any) -> None:
     for group in range(GROUPS):
         row = rows[group]
+        stats[row, QUEUED] -= 1.0
         older, younger = links[slot, 0, group], links[slot, 1, group]
         if older >= 0:
             links[older, 1, group] = younger
@@ -420,6 +449,10 @@ def _remember(wait: float, now: float, rows: Any, stats: Any, own: Any, own_row:
         row = rows[group]
         count = stats[row, COUNT]
         stats[row, LAST] = wait
+        if count > 0.0:
+            gap = max(0.0, now - stats[row, STARTED])
+            stats[row, GAP] += max(0.1, 1.0 / count) * (gap - stats[row, GAP])
+            stats[row, LONG_GAP] += max(0.01, 1.0 / count) * (gap - stats[row, LONG_GAP])
         stats[row, STARTED] = now if count == 0.0 else max(now, stats[row, STARTED])
         if count == 0.0:
             stats[row, FAST] = stats[row, SLOW] = wait
@@ -546,6 +579,22 @@ def _weigh_alone_by_loops(low: int, high: int, own: Any, row: int, table: Any, s
         own[row, ALONE, k] = (1.0 - share) * own[row, ALONE, k] / total + share / K
 
 
+@kernel
+def _keep(
+    x: Any, e: Any, low: int, high: int, own_rows: Any, at_once: float, place: int, past_x: Any, past_e: Any, past: Any
+) -> None:
+    """Keep what was seen of a job and what became of its wait."""
+    for j in range(x.shape[0]):
+        past_x[place, j] = x[j]
+    for m in range(e.shape[0]):
+        past_e[place, m] = e[m]
+    past[place, LOW] = low
+    past[place, HIGH] = high
+    past[place, OWN] = own_rows[0]
+    past[place, OWN + 1] = own_rows[1]
+    past[place, AT_ONCE] = int(at_once)
+
+
 _descend = _descend_by_loops if COMPILED else plain.descend
 _weigh_alone = _weigh_alone_by_loops if COMPILED else plain.weigh_alone
 
@@ -577,11 +626,16 @@ def learn(
     table: Any,
     rates: Any,
     scratch: Any,
+    past_x: Any,
+    past_e: Any,
+    past: Any,
+    nobody: Any,
 ) -> None:
     """Learn what became of a wait: between the alternatives `low` and `high`, or known whole if they are the same.
 
     `wait` is the logarithm of its `seconds`. In the rows of `slot` lies what was seen and believed when the job was
-    submitted.
+    submitted. Some of the `past` are learned again by what all geometries share: one step down the gradient takes less
+    from a wait than there is to learn.
     """
     x, e, both, forecast = seen[slot], named[slot], parts[slot], stated[slot]
     _dequeue(slot, rows, stats, active, scalars, links)
@@ -597,6 +651,18 @@ def learn(
     for k in range(K):
         p[k] -= target[k]
     _descend(x, e, own_rows, own, net, top, profiles, scratch[1], p, scratch[3], rates, weight)
+    held = min(scalars[LEARNED], PAST)
+    for _ in range(AGAIN if held > 0.0 else 0):
+        scalars[DRAW] = (scalars[DRAW] * _MULTIPLIER) % DRAWS
+        i = int(scalars[DRAW] / DRAWS * held)
+        _sum_up(past_x[i], past_e[i], past[i, OWN:AT_ONCE], own, net, top, profiles, scratch[1], p)
+        _aim(past[i, LOW], past[i, HIGH], p, target)
+        for k in range(K):
+            p[k] -= target[k]
+        much = AGAIN_WEIGHT / math.sqrt(1.0 + past[i, AT_ONCE])
+        _descend(past_x[i], past_e[i], nobody, own, net, top, profiles, scratch[1], p, scratch[3], rates, much)
+    _keep(x, e, low, high, own_rows, forecast[9], int(scalars[LEARNED]) % PAST, past_x, past_e, past)
+    scalars[LEARNED] += 1.0
     # who foresaw it gains trust, as in Bayes' rule; then both share a little
     together, alone = 1e-9, 1e-9
     for k in range(low, high + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -20,12 +21,17 @@ class Adviser(WaitEstimator, Protocol):
         """Say how long a job that is submitted now would wait, in seconds, by each of so many guesses."""
         ...
 
+    def facts(self, job: QueuedJob) -> tuple[float, ...]:
+        """Tell the state of the queue that it would meet: counts, cores, seconds, core-seconds; none is negative."""
+        ...
+
 
 class QueueAwareAsa:
     """`ContextualAsa` with the opinions of an adviser that runs a copy of the visible queue ahead.
 
     A simulation knows what is ahead in the queue, and not what it cannot see: priorities, reservations, who comes next.
-    Each of its opinions is an expert like the others, whose profile is learned from how far off it was.
+    Each of its opinions is an expert like the others, whose profile is learned from how far off it was; what the queue
+    looks like is told to the network.
 
     Notes
     -----
@@ -41,14 +47,19 @@ class QueueAwareAsa:
 
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
-        return self.learner.predict(job, self.adviser.opinions(job))
+        return self.learner.predict(job, self._outside(job))
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> int:
         """Learn that a job waits from now on."""
-        mine = self.learner.submitted(job, forecast, self.adviser.opinions(job))
+        mine = self.learner.submitted(job, forecast, self._outside(job))
         ticket = self.adviser.submitted(job, forecast)
         self._tickets[ticket] = mine
         return ticket
+
+    def _outside(self, job: QueuedJob) -> tuple[float, ...]:
+        """Collect what the adviser says of a job, facts as magnitudes."""
+        facts = (math.log10(1.0 + fact) / 2.0 - 1.0 for fact in self.adviser.facts(job))
+        return (*self.adviser.opinions(job), *facts)
 
     def observe(self, ticket: int, observation: WaitObservation) -> None:
         """Learn what became of a wait."""
@@ -103,5 +114,6 @@ def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
         The seed, and the machine whose queue is simulated.
     """
     adviser = _adviser(surroundings)
-    opinions = len(adviser.opinions(QueuedJob(0.0, 1, 1.0)))
-    return QueueAwareAsa(adviser, ContextualAsa(seed=surroundings.seed, opinions=opinions))
+    job = QueuedJob(0.0, 1, 1.0)
+    opinions, facts = len(adviser.opinions(job)), len(adviser.facts(job))
+    return QueueAwareAsa(adviser, ContextualAsa(seed=surroundings.seed, opinions=opinions, facts=facts))

@@ -227,6 +227,32 @@ def test_jobs_of_every_width_get_quantiles_that_hold():
     assert shares == pytest.approx(LEVELS, abs=0.05)
 
 
+def burst_errors(estimator, seed):
+    """Errors, in decades, for bursts of one user's equal jobs of which one starts each minute."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    now, off = 0.0, []
+    for burst in range(60):
+        waits = 60.0 * np.arange(1, rng.integers(5, 100))
+        tickets = []
+        for wait in waits:
+            job = QueuedJob(now, 16, 3600.0, user="ann")
+            forecast = estimator.predict(job)
+            tickets.append(estimator.submitted(job, forecast))
+            if burst >= 30:
+                off.append(abs(math.log10(max(forecast.wait_s, 10.0) / wait)))
+        for ticket, wait in zip(tickets, waits.tolist(), strict=True):
+            estimator.observe(ticket, exactly(wait))
+        now += waits[-1] + 3600.0
+    return np.mean(off)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_hundredth_job_of_a_burst_waits_longer_than_the_first(seed):
+    """All are submitted at once: only how many wait, and at which rate they start, tells them apart."""
+    assert burst_errors(ContextualAsa(), seed) < 0.2
+    assert burst_errors(ContextualAsa(without=("waiting",)), seed) > 0.3
+
+
 def test_a_burst_of_alike_jobs_does_not_drown_the_others():
     """Three hundred jobs that were all submitted before one of them started are not three hundred lessons."""
     jobs, waits = random_jobs(1500, 7, users=1, gap_s=4000.0)
@@ -303,6 +329,12 @@ def rewrite(state, name, change):
         lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(0, 1e6)),
         lambda state: rewrite(state, "links", lambda a: a.__setitem__(slice(None), 10**6)),
         lambda state: rewrite(state, "stats", lambda a: a.__setitem__((slice(None), 6), 1e6)),
+        lambda state: rewrite(state, "past", lambda a: a.__setitem__((0, 2), 10**6)),
+        lambda state: rewrite(state, "past", lambda a: a.__setitem__((0, 0), 64)),
+        lambda state: rewrite(state, "past_e", lambda a: a.__setitem__((0, 0), 100)),
+        lambda state: rewrite(state, "past_x", lambda a: a.__setitem__((0, 0), math.inf)),
+        lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(5, 7.0)),
+        lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(6, 0.0)),
         lambda state: rewrite(state, "named", lambda a: a.__setitem__(slice(None), 900)),
         lambda state: rewrite(state, "active", lambda a: a.__setitem__(slice(None), -5)),
         lambda state: rewrite(state, "net", lambda a: a.__setitem__((0, 0, 0), math.nan)),
@@ -379,6 +411,9 @@ class Seer:
     def opinions(self, job):
         return (self.truth[job.submit_s], 77_777.0)
 
+    def facts(self, job):
+        return (0.0, 1e9)
+
     def submitted(self, job, forecast=None):
         self.tickets += 1
         return self.tickets
@@ -401,7 +436,7 @@ def test_the_queue_aware_listens_to_its_adviser_and_hands_on_what_it_hears():
 
     rng = np.random.Generator(np.random.PCG64(1))
     seer = Seer()
-    estimator = QueueAwareAsa(seer, ContextualAsa(opinions=2))
+    estimator = QueueAwareAsa(seer, ContextualAsa(opinions=2, facts=2))
     off = []
     for number in range(1500):
         wait = float(10 ** rng.uniform(1.5, 5.0))
