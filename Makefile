@@ -32,7 +32,7 @@ demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a s
 	$(BIN)/asa compare montage --system hpc2n --cores 28,56,112 --seeds 20 --plot out/demo.png --report out/demo.html
 
 # Tests of real daemons mostly wait, so that more workers than cores are of use.
-WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 5 ? cores : 5)))
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 6 ? cores : 6)))
 
 # Compiled once before, lest every worker does.
 $(VENV)/.warm: $(VENV)/.dev
