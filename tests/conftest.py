@@ -32,6 +32,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files that take more than a minute each, and mostly wait.
+LONG = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "test_cli_unattended", "backends/test_slurm_script", "pool/test_stages", "pool/test_cluster",
+        "backends/test_local", "test_cli_run", "test_cli_terminal", "pipelines/test_results", "test_cli_fuzz",
+    )
+)  # fmt: skip
+
 # Files of `make quick`: rules and values, each within a second or two; no daemon, no process, no long simulation.
 QUICK = (
     "test_demands", "test_flow", "test_geometry", "test_history", "test_intervals", "test_keys", "test_metrics",
@@ -74,14 +83,15 @@ def pytest_itemcollected(item):
 def pytest_collection_modifyitems(items):
     """Spread the tests of real daemons, which mostly wait, over the first two thirds of those that compute.
 
-    One version of Slurm after the other, lest each process starts its daemons again and again.
+    Those that take minutes begin first, lest one process is still at them when the others have ended. One version of
+    Slurm after the other, lest each process starts its daemons again and again.
     """
     waiting, computing = {}, {}
     for item in items:
         kind = computing if item.get_closest_marker("slurm") is None else waiting
         kind.setdefault(scope_of(item.nodeid), []).append(item)
     between = max(2 * len(computing) // (3 * len(waiting) or 1), 1)
-    others = list(computing.values())
+    others = sorted(computing.values(), key=lambda scope: scope_of(scope[0].nodeid)[1] not in LONG)
     mixed = []
     for number, scope in enumerate(sorted(waiting)):
         mixed += [waiting[scope], *others[number * between : (number + 1) * between]]
