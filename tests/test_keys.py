@@ -1,9 +1,12 @@
 """A key of a stage arrives: from a file and from Python, in the job that is asked for, and at Slurm."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
+import pytest
 from asa.backends.slurm.backend import SlurmBackend
+from asa.backends.slurm.commands.writing import sbatch_command, sbatch_input
 from asa.backends.slurm.link import SlurmJob
+from asa.backends.slurm.rest.dialects import dialect
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities, JobSpec
@@ -38,6 +41,42 @@ def test_no_key_is_at_its_default_here():
     """Else what follows would not notice that it is lost."""
     left = {field.name for field in fields(Stage) if getattr(WHOLE, field.name) == field.default}
     assert left & (common(Stage, JobSpec) | common(Stage, SlurmJob)) == {"local"}  # which no batch system is told of
+
+
+NO_JOB_IS_TOLD = {  # what the run itself looks after
+    "after", "when", "expected_run_s", "run_spread", "learns_run", "input_size", "inputs", "outputs", "retries",
+    "retry_walltime_factor", "tasks_file", *PAYLOAD,
+}  # fmt: skip
+NO_SLURM_IS_TOLD = {  # what a job's script looks after, or another word says
+    "awaits", "posts", "steps", "supersedes", "tasks", "token", "command", "max_await_s", "dependencies", "local",
+    "run_s", "exit_code",
+}  # fmt: skip
+
+
+def test_a_field_is_handed_on_or_named_here():
+    names = [{field.name for field in fields(kind)} for kind in (Stage, JobSpec, SlurmJob)]
+    assert names[0] - names[1] <= NO_JOB_IS_TOLD
+    assert names[1] - names[2] <= NO_SLURM_IS_TOLD
+
+
+BARE = SlurmJob("n", "#!/bin/sh\n", "/f", cores=1, walltime_s=60.0, stdout="/o", stderr="/e")
+OTHER = SlurmJob(
+    "m", "#!/bin/sh\ntrue\n", "/g", 8, 600.0, "/p", "/q", nodes=2, partition="long", account="us", qos="low",
+    constraint="fast", dependency="afterok:1", begin_s=9000, held=True, environment={"A": "1"}, comment="asa:t",
+    cpus_per_task=2, options=("--nice=10",), memory_bytes=1 << 30, gpus=1, burst_buffer_bytes=2_000_000_000,
+    exclusive=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SlurmJob) if field.name != "exclusive"])  # an option
+def test_what_slurm_is_told_is_said_in_both_ways(name):
+    assert getattr(OTHER, name) != getattr(BARE, name), "set it above"
+    job = replace(BARE, nodes=1, cores=8)  # for what counts by node
+    other = replace(job, nodes=2) if name == "nodes" else replace(job, **{name: getattr(OTHER, name)})
+    other = replace(other, cores=4) if name == "cores" else other
+    assert [sbatch_command(other), sbatch_input(other)] != [sbatch_command(job), sbatch_input(job)]
+    for number in (38, 42):
+        assert dialect(number).submission(other) != dialect(number).submission(job)
 
 
 def test_what_a_stage_asks_for_its_job_asks_for():
