@@ -25,11 +25,8 @@ GROUPS = 8
 SITE, PARTITION, WIDTH, GEOMETRY, USER, USER_WIDTH, USER_GEOMETRY, LENGTH = range(GROUPS)
 
 LAST, FAST, SLOW, STARTED, SUBMITTED, COUNT, OLDEST, YOUNGEST, WIDTH_CLASS, LENGTH_CLASS, IN_PARTITION = range(11)
-QUEUED, GAP, LONG_GAP = (
-    11,
-    12,
-    13,
-)  # how many wait; seconds from a start to the next, in the mean of ten and of a hundred
+# how many wait; seconds from a start to the next, in the mean of the last ten and of the last hundred
+QUEUED, GAP, LONG_GAP = range(11, 14)
 STATS = 14
 
 # ------------------------------------------------------------------ what is seen of a job

@@ -30,8 +30,8 @@ class QueueAwareAsa:
     """`ContextualAsa` with the opinions of an adviser that runs a copy of the visible queue ahead.
 
     A simulation knows what is ahead in the queue, and not what it cannot see: priorities, reservations, who comes next.
-    Each of its opinions is an expert like the others, whose profile is learned from how far off it was; what the queue
-    looks like is told to the network.
+    Each of its opinions is an expert like the others, whose profile is learned from how far off it was; the state
+    of the queue is an input of the network.
 
     Notes
     -----

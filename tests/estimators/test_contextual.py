@@ -335,6 +335,8 @@ def rewrite(state, name, change):
         lambda state: rewrite(state, "past_x", lambda a: a.__setitem__((0, 0), math.inf)),
         lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(5, 7.0)),
         lambda state: rewrite(state, "scalars", lambda a: a.__setitem__(6, 0.0)),
+        lambda state: rewrite(state, "stats", lambda a: a.__setitem__((slice(None), 11), -5.0)),
+        lambda state: state["arrays"].update(past_e=contextual._packed(np.zeros((1, 22), np.int8))),
         lambda state: rewrite(state, "named", lambda a: a.__setitem__(slice(None), 900)),
         lambda state: rewrite(state, "active", lambda a: a.__setitem__(slice(None), -5)),
         lambda state: rewrite(state, "net", lambda a: a.__setitem__((0, 0, 0), math.nan)),
