@@ -147,8 +147,8 @@ class ContextualAsa:
     Notes
     -----
     About 28 microseconds a job with numba, for predicting and learning together, and some nanoseconds more for each
-    geometry in which somebody waits. Under a millisecond without numba. A geometry or user takes about 2 KB, a waiting job
-    3 KB, what is kept of the past 2 MB.
+    geometry in which somebody waits. Under a millisecond without numba. A geometry or user takes about 2 KB, a waiting
+    job 3 KB, what is kept of the past 2 MB.
 
     Examples
     --------
