@@ -254,24 +254,6 @@ class Cluster:
             if name in views
         )
 
-    def has_room(self, ask: Ask, placement: Placement, views: Mapping[str, RUSV]) -> bool:
-        """Whether what a placement holds is free where and when it holds it, for who asks."""
-        if not np.isin(placement.nodes, ask.order).all():
-            return False
-        width = self._items.shape[1]
-        least = {name: views.get(name, vector) for name, vector in self.used.items() if placement.totals.get(name)}
-        for name, vector in least.items():
-            if vector.least_free(placement.start, placement.end) < placement.totals[name]:
-                return False
-        peaks = np.zeros(self._items.size, dtype=np.int64)
-        times, amounts, counts, room = self._state
-        window = placement.start, placement.end
-        for node in placement.nodes.tolist():
-            k.peaks(seen(times), seen(amounts), seen(counts), room, width, node, *window, seen(peaks))
-        usable = self._items if ask.is_exclusive else ask.usable.reshape(self._items.shape)
-        free = (usable - peaks.reshape(self._items.shape))[placement.nodes]
-        return bool((free >= placement.amounts.reshape(-1, width)).all())
-
     @property
     def _state(self) -> tuple[Integers, Integers, Integers, int]:
         return self._times, self._amounts, self._counts, self._room

@@ -53,8 +53,7 @@ class Plan:
 
     `limits`, `pools`: what users and groups may have at most, and what is kept free for whom.
     `on_entry`: called with each change, as plain data; `Plan.reload` makes the same plan of them.
-    `since`, `until`, `outer`: of a reservation: nothing runs before the one or after the other, and the plan that
-    it is in.
+    `since`, `until`: of a reservation: nothing runs before the one or after the other.
     `reservations`: a plan for each reservation, by name: for the scheduler a reservation is a system of its own.
 
     Examples
@@ -80,10 +79,9 @@ class Plan:
         on_entry: Callable[[Entry], None] | None = None,
         since: int = BEGIN,
         until: int = FOREVER,
-        outer: Plan | None = None,
     ) -> None:
         self.system = system
-        self.since, self.until, self._outer = since, until, outer
+        self.since, self.until = since, until
         self.reservations: dict[str, Plan] = {}
         self.cluster = Cluster(system)
         self.consumers = Consumers(self.cluster.used, limits, pools)
@@ -248,7 +246,6 @@ class Plan:
             on_entry=self._inside(name),
             since=placement.start,
             until=placement.end,
-            outer=self,
         )
         self.reservations[name] = inside
         return inside
@@ -412,97 +409,12 @@ class Plan:
         return self.backfill(now=now)
 
     @_one_step
-    def late(self, name: str, node: str, *, now: int) -> list[Job]:
-        """Say that a job could not have its resources at its start, for a node that did not let it in: it goes away.
-
-        The job is planned anew, at once if that can be: then jobs of lower priority that have not begun make room.
-        """
-        job = self._job(name, Phase.PLANNED)
-        if self._outer is not None:
-            self._outer.fail(node, now=now)  # a reservation's nodes are the system's
-            met = {job.id: self.jobs[job.id]}
-        else:
-            met = {other.id: other for other in self.fail(node, now=now)}
-        job = self.jobs[job.id]
-        if job.start_s != now and (room := self._room_for(job, now)):
-            for other in (job, *room):
-                self._free(other)
-            met[job.id] = self._again(job, now, job.why)
-            met |= {other.id: self._again(other, now, "it made room") for other in self.in_order(room)}
-        return list(met.values())
-
-    def _room_for(self, job: Job, now: int) -> list[Job]:
-        """Give the jobs of lower rank that would have to move for one to start now: as few as may be, from the last."""
-        ask = self._asks[job.id]
-        below = [o for o in self.jobs.values() if o.phase is Phase.PLANNED and o.rank > job.rank]
-        below = [o for o in below if o.request.start_s is None and o.request.deadline_s is None]
-        until = now + ask.lasts_s
-        below = [o for o in below if o.placement is not None and o.placement.start < until and o.id != job.id]
-        self._free(job)
-        gone: list[Job] = []
-        found = None
-        for other in reversed(self.in_order(below)):
-            self._free(other)
-            gone.append(other)
-            found = self._find(job, ask, now, until)
-            if found is not None:
-                break
-        for other in gone:
-            if other.placement is not None:
-                self._book(other, other.placement)
-        if job.placement is not None:
-            self._book(job, job.placement)
-        return gone if found is not None else []
-
-    @_one_step
-    def extend(self, name: str, by_s: int, *, now: int) -> Job:
-        """Let a running job last longer, if what it has is free then."""
-        job = self._job(name, Phase.RUNNING)
-        placement = job.placement
-        assert placement is not None, "it runs"
-        if by_s < 1:
-            raise RefusedError(f"cannot last {by_s} s more", where=f"job {name!r}", hint="Give a second or more.")
-        more = replace(placement, start=placement.end, end=placement.end + by_s)
-        self._no_reservation(name)
-        longer = replace(job.request, walltime_s=more.end - placement.start)
-        ask = self._prepared(longer, name, job.user, job.group)
-        views = self.consumers.views(ask, job.user, job.group, more.start, more.end - 1)
-        if not self.cluster.has_room(ask, more, views):
-            hint = "Let those that are planned there make room, or ask for less."
-            raise RefusedError(f"what it has is not free for {by_s} s more", where=f"job {name!r}", hint=hint)
-        self._asks[name] = ask
-        self._book(job, more)
-        job = replace(job, request=longer, placement=replace(placement, end=more.end))
-        self._set(job, now)
-        return job
-
-    @_one_step
-    def alter(self, name: str, request: Request, *, now: int) -> Job:
-        """Let a job that has not begun ask for something else; it is planned anew."""
-        job = self._job(name, Phase.WAITING, Phase.PLANNED)
-        self._no_reservation(name)
-        ask = self._prepared(request, name, job.user, job.group)
-        changed = replace(job, request=request)
-        self._free(job)
-        placement = self._find(changed, ask, now)
-        if placement is None and (request.start_s is not None or request.deadline_s is not None):
-            if job.placement is not None:
-                self._book(job, job.placement)
-            raise RefusedError("there is no room for it then", where=f"job {name!r}", hint="Ask for another time.")
-        return self._put(changed, ask, placement, now)
-
-    @_one_step
     def forget_before(self, now: int) -> None:
         """Forget what was: ended jobs, and what was used before a time."""
         self._let_go_of_ended()
         self.cluster.forget_before(now)
         self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
-
-    def _no_reservation(self, name: str) -> None:
-        if name in self.reservations:
-            hint = "End it, and reserve anew."
-            raise RefusedError("is a reservation, which is not changed", where=f"job {name!r}", hint=hint)
 
     def _job(self, name: str, *phases: Phase) -> Job:
         job = self.jobs.get(name)

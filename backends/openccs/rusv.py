@@ -90,11 +90,6 @@ class RUSV:
 
     # ------------------------------------------------------------------ what is stored
 
-    @property
-    def slots(self) -> list[Slot]:
-        """What is stored, in order of time."""
-        return list(self)
-
     def __iter__(self) -> Iterator[Slot]:
         """Give the slots in order of time; one without a beginning starts at the least number there is."""
         times, items = self.steps
@@ -146,19 +141,12 @@ class RUSV:
 
     def increment(self, slot: Slot) -> None:
         """Add a slot's items, 0 or more, within its interval (the paper's circled plus)."""
-        self._change(slot, slot.items)
-
-    def decrement(self, slot: Slot) -> None:
-        """Take a slot's items away within its interval (circled minus); nothing is stored where none is left."""
-        self._change(slot, -slot.items)
-
-    def _change(self, slot: Slot, by: int) -> None:
         end = _end(slot.stop)
         if end <= slot.start:
             raise InputError(f"{slot} stops before it starts", where="RUSV", hint="A stop of 0 is for ever.")
         if slot.items < 0:
-            raise InputError(f"{slot} has less than no items", where="RUSV", hint="Take the other operation.")
-        self.add_within(slot.start, end, by)
+            raise InputError(f"{slot} has less than no items", where="RUSV", hint="Take them away with `add_within`.")
+        self.add_within(slot.start, end, slot.items)
 
     def add_within(self, start: int, end: int, items: int) -> None:
         """Add items, or with a minus take them away, from a start to before an end; `FOREVER` is none."""

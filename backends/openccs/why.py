@@ -56,11 +56,6 @@ class Why:
     moment: Moment | None  # what it would lack at the time asked about; None if it could never run
 
     @property
-    def binding(self) -> tuple[Constraint, ...]:
-        """The constraints without one of which it would start sooner."""
-        return tuple(one for one in self.constraints if one.start_s is not None)
-
-    @property
     def is_at_once(self) -> bool:
         """Whether it starts as early as it can."""
         return self.job.start_s is not None and self.job.start_s <= self.since_s

@@ -546,7 +546,7 @@ def test_an_area_is_counted_within_its_validity():
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_jobs_in_the_plan_are_counted_as_they_come_and_go(copied):
-    """One that is extended is one still; copies of a plan count for themselves."""
+    """Copies of a plan count for themselves."""
     plan = planned(limit("jobs", "2"))
     if copied:
         submit(plan, "rset=ncpus=1,walltime=1h")
@@ -559,12 +559,11 @@ def test_jobs_in_the_plan_are_counted_as_they_come_and_go(copied):
     assert submit(plan, "rset=ncpus=1,walltime=1h", user="bob") == 0
     plan.begin(first, now=AUGUST)
     plan.begin(second, now=AUGUST)
-    assert plan.extend(first, HOUR, now=AUGUST).placement.end == AUGUST + 2 * HOUR
     plan.end(second, now=AUGUST + 5)
     [moved] = plan.backfill(now=AUGUST + 10)
     assert submit(plan, "rset=ncpus=1,walltime=1h", AUGUST + 10) is None
-    plan.end(first, now=AUGUST + 90 * MINUTE)
-    assert [job.start_s for job in plan.backfill(now=AUGUST + 90 * MINUTE)] == [AUGUST + 90 * MINUTE]
+    plan.end(first, now=AUGUST + 30 * MINUTE)
+    assert [job.start_s for job in plan.backfill(now=AUGUST + 30 * MINUTE)] == [AUGUST + 30 * MINUTE]
     assert moved.start_s == AUGUST + 10
 
 
@@ -579,21 +578,6 @@ def test_jobs_that_ended_in_time_are_forgotten():
     assert free(consumers, ask(HOUR + 1, ncpus=5), AUGUST + 2 * HOUR) == 0
     consumers.forget_before(AUGUST + 2 * HOUR)
     assert free(consumers, ask(2 * HOUR, ncpus=5), AUGUST + HOUR) == 6
-
-
-def test_an_extended_job_is_held_to_its_limits():
-    """As a whole to the duration, by what it gets to the area."""
-    plan = planned(limit("ncpus", duration_s=3 * HOUR, area=5 * HOUR))
-    submit(plan, "rset=ncpus=2,walltime=1h")
-    plan.begin("1", now=AUGUST)
-    for more in (3, 2):
-        with pytest.raises(RefusedError, match=r"longer than|area|not free"):
-            plan.extend("1", more * HOUR, now=AUGUST)
-    plan.extend("1", HOUR, now=AUGUST)
-    assert submit(plan, "rset=ncpus=1,walltime=1h") == 0
-    assert submit(plan, "rset=ncpus=1,walltime=1s") is None
-    plan.end("1", now=AUGUST + 90 * MINUTE)
-    assert submit(plan, "rset=ncpus=4,walltime=1h", AUGUST + 90 * MINUTE) == 0
 
 
 @given(

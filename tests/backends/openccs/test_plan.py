@@ -13,7 +13,7 @@ import pytest
 from asa.backends.openccs.jobs import Phase, entry_of
 from asa.backends.openccs.plan import Plan, RefusedError
 from asa.backends.openccs.requests import Request
-from asa.backends.openccs.system import Admission, Node, Reserve, System
+from asa.backends.openccs.system import Node, System
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_planner import Held, PlainPlanner, a_request, a_system, has_one_sort, lasts
@@ -136,7 +136,7 @@ class Watched:
                 assert list(plain.complaints(self.held(job))) == []
                 request = job.request
                 assert request.start_s in {None, job.placement.start}
-                if job.phase is Phase.PLANNED and request.deadline_s is not None:  # who runs may have been extended
+                if job.phase is Phase.PLANNED and request.deadline_s is not None:
                     assert job.placement.end <= request.deadline_s
             assert (job.placement is None) == (job.phase is Phase.WAITING) or job.phase is Phase.ENDED
             assert job.phase is not Phase.WAITING or job.why
@@ -266,7 +266,7 @@ class Watched:
         self.others_are(before, {job.id})
 
     def time_goes_on(self):
-        """Jobs begin when they are due, unless a node does not let them in, and end by when they have to."""
+        """Jobs begin when they are due, and end by when they have to."""
         self.now += self.random.randint(1, 6)
         for job in list(self.plan.jobs.values()):
             if job.phase is Phase.RUNNING and job.placement.end <= self.now:
@@ -276,13 +276,10 @@ class Watched:
         while due := self.plan.due(self.now):
             assert all(job.phase is Phase.PLANNED and job.start_s <= self.now for job in due)
             job = due[0]
-            if self.random.random() < 0.25 and len(self.down) < len(self.system.nodes):
-                self.late(job)
-            else:
-                before = dict(self.plan.jobs)
-                begun = self.plan.begin(job.id, now=self.now)
-                assert begun == replace(job, phase=Phase.RUNNING)
-                self.others_are(before, {job.id})
+            before = dict(self.plan.jobs)
+            begun = self.plan.begin(job.id, now=self.now)
+            assert begun == replace(job, phase=Phase.RUNNING)
+            self.others_are(before, {job.id})
         return "time"
 
     def met(self, node):
@@ -312,119 +309,6 @@ class Watched:
         self.backfilled(before, found, self.plan.recover(node, now=self.now))
         return "recover"
 
-    def late(self, job):
-        """A node does not let a job in: the node goes away, and lower ranks make room if that helps."""
-        node = self.random.choice(list(self.held(job).nodes))
-        before, met = dict(self.plan.jobs), self.met(node)
-        self.down.add(node)
-        told = self.plan.late(job.id, node, now=self.now)
-        after = self.plan.jobs
-        changed = {name for name, was in before.items() if after[name] is not was}
-        assert {one.id for one in told} == changed
-        assert all(after[one.id] is one for one in told)
-        assert {one.id for one in met} <= changed
-        assert all(rank(before[name]) > rank(job) for name in changed - {one.id for one in met})
-        self.others_are(before, changed)
-        if all(has_one_sort(one.request) for one in before.values() if one.phase is not Phase.ENDED):
-            expected = self.as_if_late(job, before, met)
-            starts = {name: after[name].start_s for name in expected}
-            assert starts == {name: held and held.start for name, held in expected.items()}
-            self.counts["made room"] += len(changed) > len(met)
-        self.counts["late"] += 1
-
-    def as_if_late(self, job, before, met):
-        """What becomes of all whom it concerns, where each has chunks of one sort."""
-        ids = {one.id for one in met}
-        held = {one.id: self.held(one) for one in before.values() if one.phase in LIVE and one.id not in ids}
-        concerned = sorted(met, key=rank)
-        for one in concerned:
-            self.place(held, one)
-        if held[job.id] is None or held[job.id].start != self.now:
-            until = self.now + self.lasts[job.id]
-            below = [one for one in before.values() if one.phase is Phase.PLANNED or one.id in ids]
-            below = [one for one in below if one.request.start_s is None and one.request.deadline_s is None]
-            below = [one for one in below if rank(one) > rank(job) and held[one.id] and held[one.id].start < until]
-            gone = self.who_makes_room(held, job, sorted(below, key=rank)[::-1])
-            held |= dict.fromkeys(one.id for one in gone)
-            concerned += gone
-            for one in [job, *sorted(gone, key=rank)] if gone else []:
-                self.place(held, one)
-        return {one.id: held[one.id] for one in concerned}
-
-    def beside(self, held, without=()):
-        plain = PlainPlanner(self.system, self.now, frozenset(self.down))
-        for name, one in held.items():
-            if one is not None and name not in without:
-                plain.hold(one)
-        return plain
-
-    def place(self, held, job):
-        """Plan a job anew beside what others hold."""
-        plain, request = self.beside(held, {job.id}), self.request(job)
-        start = plain.planned(request, self.now)
-        held[job.id] = start and plain.cheapest(request, start)
-
-    def who_makes_room(self, held, job, below):
-        """As few as may be, from the first of these, without whom a job could start now; nobody if it cannot."""
-        for many in range(1, len(below) + 1):
-            plain = self.beside(held, {job.id, *(one.id for one in below[:many])})
-            if plain.planned(self.request(job), self.now, self.now + self.lasts[job.id]) == self.now:
-                return below[:many]
-        return []
-
-    def extend(self):
-        running = [job for job in self.plan.jobs.values() if job.phase is Phase.RUNNING]
-        if not running:
-            return "nothing"
-        job, by = self.random.choice(running), self.random.randint(1, 8)
-        before = dict(self.plan.jobs)
-        plain, held = self.plain(before.values()), self.held(job)
-        longer, more = replace(job.request, walltime_s=self.lasts[job.id] + by), range(held.end, held.end + by)
-        can_be = plain.has_sums(longer, more.start, more.stop) and not list(
-            plain.complaints(replace(held, request=longer))
-        )
-        for name, amounts in held.nodes.items():
-            room = plain.room(plain.nodes[name], longer, more.start, more.stop)
-            can_be = can_be and room is not None and all(room[one] >= items for one, items in amounts.items() if items)
-        try:
-            after = self.plan.extend(job.id, by, now=self.now)
-        except RefusedError:
-            assert not can_be, f"{job} can last {by} s more"
-            self.others_are(before)
-            return "not extended"
-        assert can_be, f"{job} cannot last {by} s more"
-        self.lasts[job.id] += by
-        assert (after.phase, after.placement.end, after.start_s) == (Phase.RUNNING, more.stop, job.start_s)
-        self.others_are(before, {job.id})
-        return "extend"
-
-    def alter(self):
-        found = [job for job in self.plan.jobs.values() if job.phase in {Phase.PLANNED, Phase.WAITING}]
-        if not found:
-            return "nothing"
-        job = self.random.choice(found)
-        when = self.random.choice(["", "", "start", "deadline"])
-        end = f",{when}={self.now + self.random.randint(0, 40)}" if when else ""
-        request = self.a_request(end)
-        before, was, entries = dict(self.plan.jobs), state(self.plan, self.now), len(self.told)
-        try:
-            after = self.plan.alter(job.id, request, now=self.now)
-        except RefusedError as error:
-            self.others_are(before)
-            assert state(self.plan, self.now) == was
-            assert len(self.told) == entries
-            kept = self.plan.jobs
-            self.plan.jobs = {name: one for name, one in kept.items() if name != job.id}  # it holds nothing for itself
-            self.refused(request, error)
-            self.plan.jobs = kept
-            return "not altered"
-        assert (after.request, after.id) == (request, job.id)
-        self.lasts[job.id] = lasts(request, self.system)
-        self.settle(self.plain(one for one in before.values() if one.id != job.id), after, after.placement)
-        self.is_planned(job.id)
-        self.others_are(before, {job.id})
-        return "alter"
-
     def forget(self):
         before = dict(self.plan.jobs)
         was = state(self.plan, self.now)
@@ -444,8 +328,8 @@ class Watched:
         """Let something happen."""
         crowd = sum(job.phase is not Phase.ENDED for job in self.plan.jobs.values())
         what = self.random.choices(
-            [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover, self.extend, self.alter],
-            [9 if crowd < 14 else 2, 5, 2, 2 if crowd < 14 else 5, 0.6, 0.8, 1.5, 1],
+            [self.submit, self.time_goes_on, self.backfill, self.end, self.fail, self.recover],
+            [9 if crowd < 14 else 2, 5, 2, 2 if crowd < 14 else 5, 0.6, 0.8],
         )[0]
         what = self.random.choices([what, self.forget, self.reload], [30, 1, 0.7])[0]
         self.counts[what()] += 1
@@ -484,19 +368,6 @@ def test_an_array_is_planned_as_its_elements_would_be_one_by_one(random):
         assert [str(job.placement) for job in array] == [str(job.placement) for job in jobs]
         assert [job.id for job in array] == [f"{array[0].id.partition('[')[0]}[{index}]" for index in range(many)]
     assert state(one.plan, BEGIN)[1:] == state(other.plan, BEGIN)[1:]
-
-
-@given(RANDOMS)
-def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
-    """Many jobs of all ranks are planned and none runs, so that there is room to be made."""
-    watched = Watched(random, max_sorts=1)
-    for _ in range(7):
-        for job in watched.submitted(f",priority={random.randint(1, 4)}"):
-            watched.lasts[job.id] = lasts(job.request, watched.system)
-    due = watched.plan.due(BEGIN)
-    if due:
-        watched.late(min(due, key=rank) if random.random() < 0.7 else random.choice(due))
-        watched.check()
 
 
 @given(RANDOMS)
@@ -640,15 +511,11 @@ def test_jobs_are_due_at_their_start_in_order():
 def test_what_a_phase_does_not_allow_is_said():
     plan, submit = planned()
     submit("ncpus=1,walltime=10s")
-    request = Request.parse("rset=ncpus=1")
     with pytest.raises(InputError, match="there is no job 'x' in the plan"):
         plan.begin("x", now=BEGIN)
-    with pytest.raises(InputError, match="is planned, not running"):
-        plan.extend("1", 5, now=BEGIN)
     plan.begin("1", now=BEGIN)
-    for what in (plan.begin, lambda name, now: plan.alter(name, request, now=now)):
-        with pytest.raises(InputError, match="is running, not"):
-            what("1", now=BEGIN)
+    with pytest.raises(InputError, match="is running, not"):
+        plan.begin("1", now=BEGIN)
     plan.end("1", now=BEGIN + 3)
     with pytest.raises(InputError, match="is ended, not"):
         plan.end("1", now=BEGIN + 3)
@@ -721,103 +588,6 @@ def test_jobs_of_a_node_that_goes_away_are_planned_anew_and_wait_if_they_cannot_
     assert {name for name, job in plan.jobs.items() if job.phase is Phase.WAITING} == {"4", "5"}
 
 
-def test_a_late_job_displaces_lower_ranks_from_the_last_and_no_more_than_need_be():
-    system = System("four", tuple(Node(name, {"ncpus": 4}) for name in "abcd"))
-    plan, submit = planned(system)
-    submit("ncpus=4,walltime=10s,priority=5")
-    for priority in (9, 2, 1):
-        submit(f"ncpus=4,walltime=10s,priority={priority}")
-    submit("ncpus=4,walltime=5s,priority=0")
-    told = plan.late("1", "a", now=1000)
-    assert {job.id: job.start_s for job in told} == {"1": 1000, "4": 1010, "5": 1010}
-    assert on(plan, "1") == (1000, ["d"])
-    assert [on(plan, name)[0] for name in "2345"] == [1000, 1000, 1010, 1010]
-    assert sum(plan.cluster.used["ncpus"].at(second) for second in range(1000, 1100)) == 4 * (40 + 5)
-
-
-def test_a_late_job_displaces_nobody_who_has_a_fixed_start():
-    plan, submit = planned()
-    submit("ncpus=4,walltime=10s,priority=5")
-    submit("ncpus=4,walltime=10s,start=1005")
-    assert {job.id: job.start_s for job in plan.late("1", "a", now=1000)} == {"1": 1015}
-    assert on(plan, "2") == (1005, ["b"])
-
-
-def test_a_late_job_that_no_lower_rank_can_make_room_for_displaces_nobody():
-    plan, submit = planned()
-    submit("ncpus=4,walltime=10s,priority=5")
-    submit("ncpus=3,walltime=10s,priority=9")
-    submit("ncpus=1,walltime=10s,priority=1")
-    assert {job.id: job.start_s for job in plan.late("1", "a", now=1000)} == {"1": 1010}
-    assert [on(plan, name)[0] for name in "23"] == [1000, 1000]
-
-
-def test_who_runs_can_last_longer_if_what_he_has_is_free():
-    plan, submit = planned()
-    for text in ("ncpus=3,walltime=10s", "ncpus=4,walltime=10s", "2:ncpus=4,walltime=10s"):
-        submit(text)
-    plan.begin("1", now=1000)
-    before = state(plan, 1000)
-    with pytest.raises(RefusedError, match="job '1'"):
-        plan.extend("1", 1, now=1005)
-    for by in (0, -3):
-        with pytest.raises(RefusedError, match="Give a second or more"):
-            plan.extend("1", by, now=1005)
-    assert state(plan, 1000) == before
-    plan.end("3", now=1005)
-    assert plan.extend("1", 7, now=1005).placement.end == 1017
-    assert submit("2:ncpus=4,walltime=10s", now=1005).start_s == 1017
-    plan.fail("a", now=1006)
-    assert (plan.jobs["1"].start_s, plan.jobs["1"].placement.end) == (1010, 1027)  # again, and as long
-
-
-def test_who_lasts_longer_leaves_what_is_kept_for_others_and_stays_where_he_is_admitted():
-    plan, submit = planned(
-        System("gpu", (Node("a", {"ncpus": 8, "gpus": 1}),), reserves=(Reserve("gpus", {"ncpus": 2}),))
-    )
-    submit("ncpus=2,walltime=10s")
-    assert submit("ncpus=6,walltime=10s").start_s == 1010
-    plan.begin("1", now=1000)
-    with pytest.raises(RefusedError, match="job '1'"):
-        plan.extend("1", 5, now=1001)
-    short, other = Node("a", {"ncpus": 8}, admits=(Admission(at_most_s=12),)), Node("b", {"ncpus": 9})
-    plan, submit = planned(System("short", (short, other)))
-    submit("ncpus=2,walltime=10s")
-    plan.begin("1", now=1000)
-    assert plan.extend("1", 2, now=1001).placement.end == 1012
-    with pytest.raises(RefusedError, match="job '1'"):
-        plan.extend("1", 1, now=1001)
-
-
-def test_an_extension_is_remembered_after_a_crash():
-    told = []
-    plan, submit = planned(on_entry=told.append)
-    submit("2:ncpus=4,walltime=10s")
-    plan.begin("1", now=1000)
-    plan.extend("1", 5, now=1001)
-    plan.fail("a", now=1002)
-    assert plan.jobs["1"].phase is Phase.WAITING
-    again = Plan.reload(TWO, told)
-    for one in (plan, again):
-        [job] = one.recover("a", now=1003)
-        assert (job.placement.start, job.placement.end) == (1003, 1018)
-
-
-def test_who_asks_for_something_else_is_planned_anew_or_stays_as_he_was():
-    plan, submit = planned()
-    for text in ("2:ncpus=4,walltime=10s", "ncpus=4,walltime=10s", "ncpus=4,walltime=10s"):
-        submit(text)
-    before = state(plan, 1000)
-    for text in ("ncpus=5,walltime=10s", "ncpus=1,walltime=10s,start=1005", "ncpus=1,walltime=10s,deadline=1019"):
-        with pytest.raises(RefusedError, match="job '2'"):
-            plan.alter("2", Request.parse(f"rset={text}"), now=1001)
-        assert state(plan, 1000) == before
-    assert plan.alter("2", Request.parse("rset=2:ncpus=4,walltime=1h"), now=1001).start_s == 1020
-    assert plan.alter("3", Request.parse("rset=2:ncpus=4,walltime=9s"), now=1002).start_s == 1010
-    assert [job.id for job in plan.backfill(now=1003)] == ["2"]
-    assert [on(plan, name)[0] for name in "123"] == [1000, 1019, 1010]
-
-
 # ---------------------------------------------------------------------- after a crash
 
 
@@ -833,7 +603,7 @@ def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_th
     ):
         submit(text)
     submit("ncpus=2,walltime=3s,array=3")
-    plan.late("1", "a", now=1000)
+    plan.fail("a", now=1000)
     plan.recover("a", now=1001)
     plan.fail("b", now=1002)
     for count in range(len(told) + 1):

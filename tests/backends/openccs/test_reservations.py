@@ -136,10 +136,9 @@ def lived(path):
     first = submit(plan, "4:ncpus=4,walltime=300s")
     plan.submit(ask("ncpus=2,walltime=500s,array=5"), now=110)
     plan.begin(first.id, now=110)
-    late = submit(plan, "2:ncpus=4,walltime=800s,sw=g03")
+    submit(plan, "2:ncpus=4,walltime=800s,sw=g03")
     plan.fail("n3", now=120)
     plan.fail(inside.cluster.names[0], now=121)
-    plan.alter(late.id, ask("ncpus=1,walltime=20s,priority=9"), now=130)
     for name in plan.cluster.names:
         plan.recover(name, now=150)
     return plan

@@ -30,7 +30,7 @@ def vectors(stores=Stores.USED, most=MOST):
     def made(given_slots):
         vector = RUSV(most, stores=stores)
         for slot in given_slots:
-            (vector.increment if stores is Stores.USED else vector.decrement)(slot)
+            change(vector, slot, slot.items if stores is Stores.USED else -slot.items)
         return vector
 
     return st.lists(slots(), max_size=8).map(made)
@@ -39,6 +39,11 @@ def vectors(stores=Stores.USED, most=MOST):
 def array(vector):
     """What a vector holds at each second, and after."""
     return np.array([vector.at(second) for second in range(LAST + 1)])
+
+
+def change(vector, slot, by):
+    """Add items within a slot's interval, or take them away."""
+    vector.add_within(slot.start, slot.stop + 1 if slot.stop else FOREVER, by)
 
 
 def span(slot):
@@ -66,11 +71,11 @@ def test_it_is_what_an_array_of_counts_would_be(stores, changes):
     empty = 0 if stores is Stores.USED else MOST
     vector, counts = RUSV(MOST, stores=stores), np.full(LAST + 1, empty)
     for more, slot in changes:
-        (vector.increment if more else vector.decrement)(slot)
+        change(vector, slot, slot.items if more else -slot.items)
         counts[span(slot)] += slot.items if more else -slot.items
         counts = np.maximum(counts, 0) if stores is Stores.USED else np.minimum(counts, MOST)
-        assert vector.slots == of_array(counts, empty)
-    assert len(vector) == len(vector.slots)
+        assert list(vector) == of_array(counts, empty)
+    assert len(vector) == len(list(vector))
 
 
 OLD = Slot(10, 19, 4)
@@ -103,20 +108,20 @@ def test_each_operation_in_each_way_that_slots_overlap(stores, new, items):
     slot = Slot(*new, items)
     one, other = RUSV(MOST, stores=stores, slots=[]), RUSV(MOST, stores=stores)
     for vector, of in ((one, OLD), (other, slot)):
-        (vector.increment if stores is Stores.USED else vector.decrement)(of)
+        change(vector, of, of.items if stores is Stores.USED else -of.items)
     a, b, empty = array(one), array(other), one.empty
     low, high = (0, 1000) if stores is Stores.USED else (-1000, MOST)
-    assert (one + other).slots == of_array(np.clip(np.where(b == empty, a, a + b), low, high), empty)
-    assert (one - other).slots == of_array(np.clip(np.where(b == empty, a, a - b), low, high), empty)
-    for change, by in ((one.copy().increment, items), (one.copy().decrement, -items)):
-        counts = a.copy()
+    assert list(one + other) == of_array(np.clip(np.where(b == empty, a, a + b), low, high), empty)
+    assert list(one - other) == of_array(np.clip(np.where(b == empty, a, a - b), low, high), empty)
+    for by in (items, -items):
+        changed, counts = one.copy(), a.copy()
         counts[span(slot)] += by
-        change(slot)
-        assert change.__self__.slots == of_array(np.clip(counts, low, high), empty)
+        change(changed, slot, by)
+        assert list(changed) == of_array(np.clip(counts, low, high), empty)
     if stores is Stores.FREE:
-        assert (one & other).slots == of_array(np.minimum(a, b), empty)
+        assert list(one & other) == of_array(np.minimum(a, b), empty)
         used = RUSV(MOST, slots=[OLD])
-        assert used.min_free(other).slots == of_array(np.maximum(array(used), MOST - b), 0)
+        assert list(used.min_free(other)) == of_array(np.maximum(array(used), MOST - b), 0)
     for least in (1, 9, MOST):
         free = a if stores is Stores.FREE else MOST - a
         assert array(one.free_slots(least, 1, 0, FOREVER)).tolist() == np.where(free >= least, free, 0).tolist()
@@ -125,15 +130,15 @@ def test_each_operation_in_each_way_that_slots_overlap(stores, new, items):
 def test_a_stop_of_nought_is_for_ever():
     vector = RUSV(4, slots=[Slot(5, 0, 3)])
     assert (vector.at(4), vector.at(5), vector.at(1 << 55)) == (0, 3, 3)
-    assert vector.slots == [Slot(5, 0, 3)]
-    vector.decrement(Slot(100, 0, 3))
-    assert vector.slots == [Slot(5, 99, 3)]
-    vector.decrement(Slot(5, 99, 3))
+    assert list(vector) == [Slot(5, 0, 3)]
+    change(vector, Slot(100, 0, 3), -3)
+    assert list(vector) == [Slot(5, 99, 3)]
+    change(vector, Slot(5, 99, 3), -3)
     assert (vector, len(vector)) == (RUSV(4), 0)
 
 
 def test_negative_times_are_times():
-    assert RUSV(4, slots=[Slot(-10, -1, 1)]).slots == [Slot(-10, -1, 1)]
+    assert list(RUSV(4, slots=[Slot(-10, -1, 1)])) == [Slot(-10, -1, 1)]
     with pytest.raises(InputError, match="stops before"):
         RUSV(4).increment(Slot(5, 4, 1))
 
@@ -146,7 +151,7 @@ def test_to_book_and_then_to_revoke_changes_nothing(vector, slot):
     before = vector.copy()
     vector.increment(slot)
     assert vector != before
-    vector.decrement(slot)
+    change(vector, slot, -slot.items)
     assert vector == before
 
 
@@ -257,7 +262,7 @@ def test_it_shows_what_it_holds():
 def test_many_slots_need_more_room():
     slots = [Slot(100 * place, 100 * place + 50, 1) for place in range(500)]
     vector = RUSV(MOST, slots=slots)
-    assert vector.slots == slots
+    assert list(vector) == slots
     for slot in slots:
-        vector.decrement(slot)
+        change(vector, slot, -slot.items)
     assert vector == RUSV(MOST)
