@@ -7,6 +7,22 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
+from typing import NamedTuple
+
+
+class Solution(NamedTuple):
+    """Places of jobs in the window, and what they are worth."""
+
+    jobs: tuple
+    objectives: tuple
+
+
+def solutions(found):
+    """The solutions of a front that was searched for, in its order."""
+    return [
+        Solution(tuple(chosen.nonzero()[0].tolist()), tuple(worth.tolist()))
+        for chosen, worth in zip(found.chosen, found.objectives, strict=True)
+    ]
 
 
 def least_waste(jobs, kinds, free_nodes, name):

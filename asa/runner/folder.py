@@ -128,8 +128,6 @@ class Pulse:
         How well the client and the batch system understand each other.
     expected
         When the batch system expects jobs to start, by their ids.
-    cpu_s
-        Seconds of CPU that the client has used.
     next_s
         When the client means to act next, on the batch system's clock, where that is planned.
     planned
@@ -139,7 +137,6 @@ class Pulse:
     at_s: float
     condition: Condition
     expected: Mapping[str, float] = field(default_factory=dict)
-    cpu_s: float = 0.0
     next_s: float | None = None
     planned: tuple[PlannedJob, ...] = ()
 
@@ -288,7 +285,7 @@ class RunFolder:
         jobs = [job.status for job in state.jobs.values()] if state is not None else []
         expected = {job.job_id: job.expected_start_s for job in jobs if job.expected_start_s is not None}
         planned = state.planned if state is not None else ()
-        sign = Pulse(time.time(), condition, expected, time.process_time(), next_s, planned)
+        sign = Pulse(time.time(), condition, expected, next_s, planned)
         with suppress(OSError):  # a full disk shows itself at the journal
             _write(self.path / _PULSE, _pulse.dump_json(sign))
 

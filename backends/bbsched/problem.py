@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -145,13 +144,6 @@ class Window:
         return given
 
 
-class Solution(NamedTuple):
-    """Jobs that fit together, by their places in the window, and what they are worth."""
-
-    jobs: tuple[int, ...]
-    objectives: tuple[int, ...]  # what they are worth in each of `System.objectives` that counts
-
-
 @dataclass(frozen=True, eq=False)
 class Front:
     """A set of solutions of which none is better than another in one goal and no worse in all others.
@@ -169,14 +161,6 @@ class Front:
 
     def __len__(self) -> int:
         return len(self.chosen)
-
-    @cached_property
-    def solutions(self) -> tuple[Solution, ...]:
-        """Jobs and worth of each solution."""
-        return tuple(
-            Solution(tuple(np.flatnonzero(chosen).tolist()), tuple(worth.tolist()))
-            for chosen, worth in zip(self.chosen, self.objectives, strict=True)
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ nodes (Table 4). So each of the others follows Amdahl's law, with two numbers:
 - its serial share puts the knee of the curve, where efficiency per time is best (Eager, Zahorjan and Lazowska, 1989),
   at the preferred number of processes: under Amdahl's law it is ``1 / (1 + preferred)``;
 - its time on the most nodes is fitted to the waits and execution times of Table 4's fixed workloads, see
-  `asa.studies.dmr.fit`. CG and Jacobi, which Table 1 does not tell apart, share one.
+  `tests/dmr_times.py`. CG and Jacobi, which Table 1 does not tell apart, share one.
 
 FS takes its size and its time from Feitelson's model, see `asa.studies.dmr.workloads`. Nothing is fitted to what the
 paper found with flexible jobs.

@@ -106,9 +106,7 @@ class SlurmPartition:
     is_default: bool = False  # whether it takes jobs that name none
     is_up: bool = True  # whether it takes jobs at all
     max_walltime_s: float | None = None
-    default_walltime_s: float | None = None
     max_nodes: int | None = None
-    min_nodes: int | None = None
     nodes: int = 0  # of the partition; 0 where that is not told
     cores: int = 0
 

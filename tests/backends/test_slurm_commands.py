@@ -593,8 +593,8 @@ def test_partitions_and_nodes_with_free_text_at_their_end():
         "TotalCPUs=448 TotalNodes=16 Comment=State=UP\n"
     ).partitions()
     assert (partition.name, partition.is_default, partition.is_up) == ("p", False, False)
-    assert (partition.max_nodes, partition.min_nodes, partition.nodes, partition.cores) == (8, 2, 16, 448)
-    assert (partition.max_walltime_s, partition.default_walltime_s) == (None, None)
+    assert (partition.max_nodes, partition.nodes, partition.cores) == (8, 16, 448)
+    assert partition.max_walltime_s is None
     (node,) = says(
         stdout="Hello\nNodeName=n1 CPUTot=64 OS=Linux 6.1 #1 SMP RealMemory=1000 State=IDLE+DRAIN* Partitions=a,b "
         "Reason=CPUTot=1 State=IDLE\n"

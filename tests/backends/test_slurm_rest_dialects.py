@@ -142,7 +142,7 @@ def test_every_quantity_is_read_under_a_name_that_the_description_has(data, numb
 
     partition = reading.partition(example(root, entry_schema(root, "/partitions", "partitions")))
     assert (partition.name, partition.max_walltime_s, partition.max_nodes) == ("name", 420, SEVEN)
-    assert (partition.nodes, partition.cores, partition.default_walltime_s) == (SEVEN, SEVEN, 420)
+    assert (partition.nodes, partition.cores) == (SEVEN, SEVEN)
     node = reading.node(example(root, entry_schema(root, "/nodes", "nodes")))
     assert (node.name, node.cores, node.memory_bytes, node.partitions) == ("name", SEVEN, 7 * 1024**2, ("partitions",))
 

@@ -70,8 +70,8 @@ def test_how_a_job_ended():
 def test_partitions_and_nodes(version):
     normal, debug = (reading.partition(told) for told in body(version, "partitions")["partitions"])
     assert (normal.name, normal.is_up, normal.nodes, normal.cores) == ("normal", True, 4, 112)
-    assert (normal.max_walltime_s, normal.max_nodes, normal.min_nodes) == (7 * 86400, None, None)
-    assert (debug.max_walltime_s, debug.default_walltime_s, debug.is_default) == (1800, 300, False)
+    assert (normal.max_walltime_s, normal.max_nodes) == (7 * 86400, None)
+    assert (debug.max_walltime_s, debug.is_default) == (1800, False)
     assert normal.is_default == (version == "22.05")
     node = reading.node(body(version, "nodes")["nodes"][0])
     assert (node.cores, node.memory_bytes, node.states) == (28, 64000 * 1024**2, ("IDLE",))

@@ -292,7 +292,7 @@ def test_the_cluster_is_described(slurm, link):
     assert settings["PriorityFlags"] == ""
     normal, debug = sorted(link.partitions(), key=lambda one: one.name, reverse=True)
     assert (normal.name, normal.is_default, normal.max_walltime_s, normal.max_nodes) == ("normal", True, 604800.0, None)
-    assert (debug.name, debug.is_default, debug.max_walltime_s, debug.default_walltime_s) == ("debug", False, 1800, 300)
+    assert (debug.name, debug.is_default, debug.max_walltime_s) == ("debug", False, 1800)
     assert (normal.is_up, normal.nodes, normal.cores) == (True, 4, 112)
     nodes = link.nodes()
     assert [one.name for one in nodes] == ["n001", "n002", "n003", "n004"]

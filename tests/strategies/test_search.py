@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pace import references
 
 from asa.strategies import Keep
-from asa.strategies.planning import Parts, Question, frontier, search, sketch_of, take_apart
-from asa.strategies.planning.search import SAMPLES, _shuffle, aged
+from asa.strategies.planning import Parts, Question, search, sketch_of, take_apart
+from asa.strategies.planning.search import SAMPLES, _shuffle, aged, priced_frontier
 from asa.workflow import Stage, Workflow
 
 MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
@@ -138,7 +138,7 @@ def test_a_job_that_shrinks_is_free_to_take_narrow_stages_along():
 def test_a_price_buys_time():
     """At nothing a core-hour one job that is there all the time; the dearer it is, the fewer core-hours."""
     flow = chain((1, 1000), (64, 500), (1, 1000), (64, 500), (1, 2000))
-    plans = frontier(ask(flow, shrink=False), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0])
+    plans = [plan for _, plan in priced_frontier(ask(flow, shrink=False), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0])]
     assert len(plans) > 2
     hours = [plan.core_hours for plan in plans]
     spans = [plan.makespan_s for plan in plans]

@@ -8,7 +8,7 @@ reads a clock.
 
 from .outlook import Aim, Outlook, UnderWay, look_ahead, read_aim
 from .parts import Block, Parts, Series, take_apart
-from .search import Job, Question, Sketch, frontier, mode_of, search, sketch_of
+from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
 __all__ = [
     "Aim",
@@ -20,7 +20,6 @@ __all__ = [
     "Series",
     "Sketch",
     "UnderWay",
-    "frontier",
     "look_ahead",
     "mode_of",
     "read_aim",

@@ -118,13 +118,11 @@ def search(question: Question) -> Sketch:
     return min(ways, key=lambda way: way.cost_s(question.price_s))
 
 
-def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
-    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first."""
-    return [sketch for _, sketch in priced_frontier(question, prices_s)]
-
-
 def priced_frontier(question: Question, prices_s: Sequence[float]) -> list[tuple[float, Sketch]]:
-    """Find the best plans at several prices as `frontier` does, each with a price at which it is the best."""
+    """Find the best plans at several prices, each with a price at which it is the best; the cheapest one first.
+
+    None is worse than another in both time and cost.
+    """
     found = [(price_s, search(replace(question, price_s=price_s))) for price_s in prices_s]
     different = {
         (sketch.shape, *(job.block.widths for job in sketch.jobs)): (price_s, sketch) for price_s, sketch in found

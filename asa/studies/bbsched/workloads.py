@@ -27,7 +27,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backends.bbsched.system import NODES, Integers, Kind, System
+from asa.backends.bbsched.system import Integers, Kind, System
 from asa.backends.simulated.cluster import BURST_BUFFER
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.swf import Trace, read_swf
@@ -84,19 +84,6 @@ class Workload:
     def measured(self) -> NDArray[np.bool_]:
         """Whether each job is submitted in the time that is measured."""
         return (self.table.submit >= self.begin_s) & (self.table.submit < self.end_s)
-
-    @property
-    def offered(self) -> dict[str, float]:
-        """How much of each resource jobs would hold, as a share of what there is from first to last submission."""
-        table, system = self.table, self.system
-        span_s = max(int(table.submit[-1] - table.submit[0]), 1)
-        amounts = {NODES: table.cores, **self.demands}
-        for name in system.per_node:
-            amounts[name] = amounts[name] * table.cores
-        return {
-            name: float(table.run @ amounts[name]) / (total * span_s)
-            for name, total in zip(system.resources, system.totals, strict=False)
-        }
 
 
 def is_normal(table: JobTable) -> NDArray[np.bool_]:

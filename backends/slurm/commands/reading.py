@@ -235,9 +235,7 @@ def read_partitions(printed: str) -> list[SlurmPartition]:
             is_default=fields.get("Default") == "YES",
             is_up=fields.get("State", "UP") == "UP",
             max_walltime_s=_limit_s(fields.get("MaxTime", "")),
-            default_walltime_s=_limit_s(fields.get("DefaultTime", "")),
             max_nodes=_count(fields.get("MaxNodes", "")) or None,
-            min_nodes=_count(fields.get("MinNodes", "")) or None,
             nodes=_count(fields.get("TotalNodes", "")),
             cores=_count(fields.get("TotalCPUs", "")),
         )

@@ -147,9 +147,7 @@ def partition(entry: Mapping[str, Any]) -> SlurmPartition:
         is_default="DEFAULT" in flags,
         is_up=not states or "UP" in states,
         max_walltime_s=_minutes(_first(entry, ("max_time_limit",), ("maximums", "time"))),
-        default_walltime_s=_minutes(_first(entry, ("default_time_limit",), ("defaults", "time"))),
         max_nodes=_limit(_first(entry, ("maximum_nodes_per_job",), ("maximums", "nodes"))),
-        min_nodes=_limit(_first(entry, ("min nodes per job",), ("minimums", "nodes"))),
         nodes=_count(_first(entry, ("total_nodes",), ("nodes", "total"))),
         cores=_count(_first(entry, ("total_cpus",), ("cpus", "total"))),
     )

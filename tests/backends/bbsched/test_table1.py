@@ -14,6 +14,7 @@ from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import JobTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_window import solutions
 
 from asa.errors import AsaError
 
@@ -49,7 +50,7 @@ def test_the_naive_method_of_table_1_with_its_backfilling():
 def test_the_front_of_table_1():
     front = Exact().solve(Problem(Window(TABLE1, JOBS), TABLE1.whole))
     assert front.is_exact
-    assert {(one.jobs, tuple(one.objectives[:2])) for one in front.solutions} == {
+    assert {(one.jobs, tuple(one.objectives[:2])) for one in solutions(front)} == {
         ((0, 4), (100, 20)),
         ((1, 2, 3, 4), (80, 90)),
     }
@@ -84,11 +85,13 @@ def test_fronts_are_those_of_every_set_of_jobs(jobs, nodes, buffer, power):
     front = Exact().solve(problem)
     expected = brute(uses, (nodes, buffer, power))
     assert front.is_exact
-    chosen = {tuple(one.objectives): tuple(int(job in one.jobs) for job in range(len(jobs))) for one in front.solutions}
+    chosen = {
+        tuple(one.objectives): tuple(int(job in one.jobs) for job in range(len(jobs))) for one in solutions(front)
+    }
     assert chosen == expected
     drawn = Genetic(generations=50, seed=3).solve(problem)
     assert all(
-        all(a <= b for a, b in zip(one.objectives, (nodes, buffer, power), strict=True)) for one in drawn.solutions
+        all(a <= b for a, b in zip(one.objectives, (nodes, buffer, power), strict=True)) for one in solutions(drawn)
     )
     assert Genetic(generations=50, seed=3).solve(problem).objectives.tolist() == drawn.objectives.tolist()
 
@@ -121,7 +124,7 @@ def test_local_disks_of_two_sizes(jobs):
         for worth in fits
         if not any(o != worth and all(a >= b for a, b in zip(o, worth, strict=True)) for o in fits)
     }
-    assert {tuple(one.objectives) for one in front.solutions} == best
+    assert {tuple(one.objectives) for one in solutions(front)} == best
 
 
 @pytest.mark.parametrize(

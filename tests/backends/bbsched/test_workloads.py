@@ -200,15 +200,28 @@ def test_days_are_the_first_of_the_log(logged, both):
     assert (kept.run <= kept.request).all()
 
 
+def offered(workload):
+    """How much of each resource jobs would hold, as a share of what there is from first to last submission."""
+    table, system = workload.table, workload.system
+    span_s = max(int(table.submit[-1] - table.submit[0]), 1)
+    amounts = {NODES: table.cores, **workload.demands}
+    for name in system.per_node:
+        amounts[name] = amounts[name] * table.cores
+    return {
+        name: float(table.run @ amounts[name]) / (total * span_s)
+        for name, total in zip(system.resources, system.totals, strict=False)
+    }
+
+
 def test_cori_is_about_as_busy_as_it_says():
     """In the mean over seeds: mostly jobs of one node, nodes and S4's burst buffer nearly all asked for."""
     some = [cori(seed=seed) for seed in range(8)]
     tables = [workloads["cori-s4"].table for workloads in some]
     assert np.mean([np.mean(table.cores == 1) for table in tables]) == pytest.approx(0.61, abs=0.02)
     assert np.mean([len(table) for table in tables]) == pytest.approx(23_250, rel=0.03)
-    offered = [workloads["cori-s4"].offered for workloads in some]
-    assert np.mean([one[NODES] for one in offered]) == pytest.approx(0.85, abs=0.04)
-    assert np.mean([one[BUFFER] for one in offered]) == pytest.approx(0.95, abs=0.06)
+    shares = [offered(workloads["cori-s4"]) for workloads in some]
+    assert np.mean([one[NODES] for one in shares]) == pytest.approx(0.85, abs=0.04)
+    assert np.mean([one[BUFFER] for one in shares]) == pytest.approx(0.95, abs=0.06)
     night = np.mean([np.mean(table.submit // 3600 % 24 < 6) for table in tables])
     weekend = np.mean([np.mean(table.submit // DAY % 7 > 4) for table in tables])
     assert night < 0.23
@@ -220,11 +233,11 @@ def test_what_is_offered_is_told_by_hand(both):
     table = JobTable(*(np.array(column) for column in ([0, 100], [50, 20], [60, 60], [4, 10])))
     demands = {BUFFER: np.array([30, 0]), SSD: np.array([0, 256])}
     workload = replace(both["theta-s5"], table=table, demands=demands)
-    assert workload.offered == pytest.approx(
+    assert offered(workload) == pytest.approx(
         {NODES: 400 / (100 * 100), BUFFER: 1500 / (1_260_000 * 100), SSD: 10 * 256 * 20 / (50 * (128 + 256) * 100)}
     )
     small = replace(workload, system=System(50, {BUFFER: 60}), demands={BUFFER: demands[BUFFER]})
-    assert small.offered == pytest.approx({NODES: 0.08, BUFFER: 0.25})
+    assert offered(small) == pytest.approx({NODES: 0.08, BUFFER: 0.25})
 
 
 def test_jobs_that_end_at_once_are_not_normal():
@@ -285,7 +298,7 @@ def test_theta_itself(data):
     s4, s7 = made["theta-s4"], made["theta-s7"]
     assert s4.system.totals == (4360, 1_260_000)
     assert len(s4.table) == 23_911
-    assert s4.offered[NODES] == pytest.approx(0.753, abs=0.001)
-    assert s4.offered[BUFFER] == pytest.approx(0.37, abs=0.02)
+    assert offered(s4)[NODES] == pytest.approx(0.753, abs=0.001)
+    assert offered(s4)[BUFFER] == pytest.approx(0.37, abs=0.02)
     assert np.mean(s7.demands[SSD] > 128) == pytest.approx(0.794, abs=0.005)
     assert np.mean(~is_normal(s4.table)) == pytest.approx(0.064, abs=0.001)

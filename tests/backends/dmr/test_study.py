@@ -11,6 +11,7 @@ import pytest
 import typer
 from asa.backends.dmr.applications import CG, FS, JACOBI, N_BODY, Kind
 from asa.backends.dmr.mechanics import Checkpoints, Costs
+from dmr_times import fit_times, misfit
 from typer.testing import CliRunner
 
 from asa.core.intervals import mean_interval
@@ -18,7 +19,6 @@ from asa.errors import InputError
 from asa.studies.dmr.cluster import Cluster, Record
 from asa.studies.dmr.commands import app
 from asa.studies.dmr.feitelson import ARRIVAL_S, draw
-from asa.studies.dmr.fit import fit_times, misfit
 from asa.studies.dmr.series import compare, evolution
 from asa.studies.dmr.study import run_workload, study
 from asa.studies.dmr.tables import PaperRow, table_2, table_3, table_4

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from asa.backends.dmr.applications import CG, N_BODY, Kind, amdahl
 from numpy.typing import NDArray
 
-from asa.backends.dmr.applications import CG, N_BODY, Kind, amdahl
 from asa.studies.dmr.cluster import Cluster, Scheduling
-
-from .paper import TABLE_4
-from .workloads import measure, throughput
+from asa.studies.dmr.paper import TABLE_4
+from asa.studies.dmr.workloads import measure, throughput
 
 _STEP = 0.1
 _ROUNDS = 5
