@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from rich.live import Live
 
 from asa.cli.events import event_line, notice_line
 from asa.cli.notices import Notice
-from asa.cli.runs import SCHEMA
+from asa.cli.runs import print_document
 from asa.cli.screen import draw
 from asa.cli.standing import RunStanding
 from asa.records import Record
@@ -96,11 +95,11 @@ class JsonLines(Silent):
 
     def happened(self, record: Record) -> None:
         """Print a line."""
-        _print(json.dumps({"schema": SCHEMA, **record.as_dict()}))
+        print_document(record.as_dict(), indent=None)
 
     def noticed(self, notice: Notice) -> None:
         """Print a line."""
-        _print(json.dumps({"schema": SCHEMA, **notice.as_dict()}))
+        print_document(notice.as_dict(), indent=None)
 
 
 class LiveTable(Silent):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asa.cli.runs import (
-    SCHEMA,
     Output,
     OutputOption,
     RunsOption,
@@ -24,6 +22,7 @@ from asa.cli.runs import (
     has_begun_in,
     latest_job,
     open_run,
+    print_document,
     read_state,
     stage_of,
 )
@@ -83,21 +82,14 @@ def logs(
     if output is Output.TABLE:
         _print(chunks)
         return
-    head = {"schema": SCHEMA, "run": folder.path.name, "stage": stage, "stream": kind}
-    if follow:
-        _print(_as_lines(head, chunks))
-    else:
-        _print([_as_json({**head, "file": str(file)}, b"".join(chunks).decode(errors="replace"))])
-
-
-def _as_lines(head: Mapping[str, object], chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Make a JSON object of each part, whose letters are whole."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return (_as_json(head, decoder.decode(chunk)) for chunk in chunks)
-
-
-def _as_json(head: Mapping[str, object], text: str) -> bytes:
-    return json.dumps({**head, "text": text}).encode() + b"\n"
+    head = {"run": folder.path.name, "stage": stage, "stream": kind}
+    if not follow:
+        text = b"".join(chunks).decode(errors="replace")
+        print_document({**head, "file": str(file), "text": text}, indent=None)
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # of each part the letters are whole
+    for chunk in chunks:
+        print_document({**head, "text": decoder.decode(chunk)}, indent=None)
 
 
 def _check_folder(folder: RunFolder) -> None:

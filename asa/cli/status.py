@@ -54,7 +54,6 @@ def status(
         standing = standing_of(folder, time.time())
         if output is Output.JSON:
             print_json(standing.as_dict(), indent=None if watch else 1)
-            sys.stdout.flush()
         else:
             console = Console(highlight=False)
             console.print(draw(standing, console.width))
