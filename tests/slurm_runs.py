@@ -26,6 +26,7 @@ from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Observed, Predicted, StageEnded, Started
 from asa.runner import RunFolder, RunPlan, drive
+from asa.runner.specs import spec_of
 from asa.sites import open_facility
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage
@@ -107,7 +108,7 @@ class SlurmRun:
 
     def spec(self, name):
         """Write the job of a stage, as if it were submitted when all that it follows has ended."""
-        return self.folder.state()[0].spec_of(PlannedJob((name,), 0.0, Keep.NOTHING, ""))
+        return spec_of(self.folder.state()[0], PlannedJob((name,), 0.0, Keep.NOTHING, ""))
 
     def connect_over(self, transport):
         """Give what opens Slurm over a transport of HTTP."""

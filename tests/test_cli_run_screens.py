@@ -22,6 +22,7 @@ from asa.cli.standing import metrics_of, stand
 from asa.core.locks import Holder
 from asa.runner import Run, RunFolder, RunPlan, run_all
 from asa.runner.entries import Accepted, Begun, GivingUp, Intended, Stopped, Told
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
 from asa.strategies.base import Keep, PlannedJob
@@ -61,7 +62,7 @@ def tell(state, *entries):
 
 def submitted(state, *names, keep=Keep.NOTHING, job_id=None):
     planned = PlannedJob(names, NOW_S, keep, "now", FORECAST)
-    spec = state.spec_of(planned)
+    spec = spec_of(state, planned)
     number = job_id or str(len(state.jobs) + 100)
     status = JobStatus(number, JobState.PENDING, NOW_S)
     tell(state, Intended(spec.token, planned, spec, NOW_S), Accepted(spec.token, status))
@@ -304,7 +305,7 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
     state.capabilities = replace(state.capabilities, shrink_by=1, grow_by=1)
     names = ("fetch-the-references", "project", "background")
     planned = PlannedJob(names, NOW_S, Keep.NOTHING, "now", widths=(1, 112, 56))
-    spec = state.spec_of(planned)
+    spec = spec_of(state, planned)
     running = JobStatus("100", JobState.RUNNING, NOW_S, NOW_S, NOW_S, NOW_S)
     tell(state, Intended(spec.token, planned, spec, NOW_S), Accepted(spec.token, running))
     tell(state, Told(replace(running, steps=(StepTimes(names[0], NOW_S, None, 1),))))
@@ -314,7 +315,7 @@ def test_the_cores_that_a_job_lacks_for_a_stage_are_shown_with_that_stage(folder
     [line] = [line for line in told if line.startswith("project")]
     assert line.split()[:7] == ["project", "waiting", "in", "its", "job", "100", "112"]
     assert line.rstrip().endswith("more cores asked for in 1m40s")
-    spec = state.spec_of(more)
+    spec = spec_of(state, more)
     queued = JobStatus("101", JobState.PENDING, NOW_S + 700)
     [record] = tell(state, Intended(spec.token, more, spec, NOW_S), Accepted(spec.token, queued))
     state.planned = ()

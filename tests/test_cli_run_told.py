@@ -30,6 +30,7 @@ from asa.errors import InputError
 from asa.metrics import RunMetrics, StageTimes
 from asa.runner import RunFolder, RunPlan, find_run
 from asa.runner.entries import Accepted, Begun, GivenUp, GivingUp, Intended, Retried, Stopped, Told, Unsent
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Stage
@@ -70,7 +71,7 @@ class Case:
 
     def intend(self, name, keep=Keep.NOTHING):
         planned = PlannedJob((name,), NOW_S, keep, "now")
-        spec = self.state.spec_of(planned)
+        spec = spec_of(self.state, planned)
         self.tell(Intended(spec.token, planned, spec, NOW_S))
         return spec.token
 

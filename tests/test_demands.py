@@ -11,7 +11,7 @@ from asa.backend import Capabilities
 from asa.demands import Demands, demands_of, resources, shared_by
 from asa.flow import Flow
 from asa.metrics import measure
-from asa.runner import Run, run_all
+from asa.runner import Run, run_all, specs
 from asa.runner.state import RunState
 from asa.spec import load_workflow
 from asa.strategies import Keep, PlannedJob, load_strategy
@@ -22,7 +22,7 @@ SITE = Capabilities("m", 112, 28, age_accrues=True)
 
 def spec_of(*stages, site=SITE):
     flow = Workflow("flow", stages)
-    return RunState("flow", flow, site, "r" * 12).spec_of(PlannedJob(flow.order, 0.0, Keep.NOTHING, ""))
+    return specs.spec_of(RunState("flow", flow, site, "r" * 12), PlannedJob(flow.order, 0.0, Keep.NOTHING, ""))
 
 
 @pytest.mark.parametrize("resource", list(resources()), ids=lambda one: one.key)

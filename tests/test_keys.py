@@ -12,6 +12,7 @@ from slurm_fake_link import FakeLink, VirtualClock
 from asa.backend import Capabilities, JobSpec
 from asa.flow import _KINDS, Resources
 from asa.runner import RunFolder, RunPlan, drive
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.spec.model import StageSpec
 from asa.strategies import Keep, PlannedJob
@@ -81,7 +82,7 @@ def test_what_slurm_is_told_is_said_in_both_ways(name):
 
 def test_what_a_stage_asks_for_its_job_asks_for():
     state = RunState("x", Workflow("x", [WHOLE]), SITE, "abcd1234")
-    spec = state.spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, "why"))
+    spec = spec_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, "why"))
     assert {name: getattr(spec, name) for name in common(Stage, JobSpec) - {"command"}} == {
         name: getattr(WHOLE, name) for name in common(Stage, JobSpec) - {"command"}
     }

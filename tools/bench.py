@@ -44,6 +44,7 @@ from asa.history import JobHistory
 from asa.observations import queued
 from asa.runner import Run, run_all
 from asa.runner.forecasts import LearnedForecast
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob, load_strategy
 from asa.strategies.planning import look_ahead
@@ -289,7 +290,7 @@ def planning() -> Iterator[Row]:
         state = RunState("bench", flow, site, "bench")
 
         def job_of(names: tuple[str, ...], state: RunState = state) -> QueuedJob:
-            spec = state.spec_of(PlannedJob(names, 0.0, Keep.NOTHING, ""))
+            spec = spec_of(state, PlannedJob(names, 0.0, Keep.NOTHING, ""))
             return queued(spec, site, 1e6, bank.user)
 
         forecast = LearnedForecast(bank, job_of)

@@ -32,7 +32,8 @@ from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
     from asa.runner import RunFolder
-    from asa.runner.state import Job, RunState
+    from asa.runner.jobs import Job
+    from asa.runner.state import RunState
 
 _DOES_NOT_RUN = {"blocked", "skipped"}  # phases, whose module is loaded late, as it needs numpy
 _BLOCK_BYTES = 1 << 16

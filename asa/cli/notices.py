@@ -11,7 +11,8 @@ from asa.units import format_duration
 
 if TYPE_CHECKING:
     from asa.backend import Advice, Condition, JobStatus
-    from asa.runner.state import Job, RunState
+    from asa.runner.jobs import Job
+    from asa.runner.state import RunState
 
 _FEW = 3
 _ON_HOLD = re.compile(r"held|(?<!thres)hold")

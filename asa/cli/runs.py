@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from asa.backend import Advice, Facility
     from asa.records import Record
     from asa.runner import RunFolder
-    from asa.runner.state import Job, RunState
+    from asa.runner.jobs import Job
+    from asa.runner.state import RunState
 
 SCHEMA = 1
 """Version of what is printed as JSON; keys are added without a new one."""

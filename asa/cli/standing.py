@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from asa.backend import Condition, JobStatus
     from asa.core.locks import Holder
     from asa.runner import RunFolder, RunPlan
-    from asa.runner.state import Job, RunState
+    from asa.runner.jobs import Job
+    from asa.runner.state import RunState
     from asa.strategies.base import PlannedJob, StageView
     from asa.waits import WaitForecast
 

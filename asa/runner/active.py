@@ -13,8 +13,9 @@ from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.entries import Accepted, Begun, Entry, Surplus, Told, Unsent
 from asa.runner.forecasts import LearnedForecast
+from asa.runner.jobs import Job
 from asa.runner.journal import Journal
-from asa.runner.state import Job, Observation, RunState
+from asa.runner.state import Observation, RunState
 from asa.strategies.base import Forecast, Strategy
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow

@@ -18,6 +18,7 @@ from asa.runner.active import Active, Run
 from asa.runner.entries import Begun, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.requests import CancelRequest
+from asa.runner.specs import demand_of, spec_of
 from asa.runner.state import RunState
 from asa.runner.submission import (
     cancel,
@@ -30,6 +31,7 @@ from asa.runner.submission import (
     sweep,
     tell_cancellations,
 )
+from asa.runner.timing import settled, times_of
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob
 
 _SETTLE_S = 120.0
@@ -193,8 +195,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
     )
     forecast: Forecast = NoForecast()
 
-    def spec_of(stages: tuple[str, ...]) -> JobSpec:
-        return state.spec_of(PlannedJob(stages, 0.0, Keep.NOTHING, ""))
+    def spec_for(stages: tuple[str, ...]) -> JobSpec:
+        return spec_of(state, PlannedJob(stages, 0.0, Keep.NOTHING, ""))
 
     if run.strategy.forecast is ForecastKind.LEARNED:
         if (bank := run.bank) is None:
@@ -203,7 +205,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             )
         forecast = LearnedForecast(
             bank,
-            lambda stages: queued(state.demand_of(stages), capabilities, backend.now(), bank.user),
+            lambda stages: queued(demand_of(state, stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:
@@ -213,7 +215,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 where=f"run {state.name!r}",
                 hint="Take `asa`.",
             )
-        forecast = PlannedForecast(cast("Planning", backend), spec_of, backend.now)
+        forecast = PlannedForecast(cast("Planning", backend), spec_for, backend.now)
     elif run.strategy.forecast is ForecastKind.KNOWN:
         if not isinstance(backend, Foresight):
             raise InputError(
@@ -221,7 +223,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
                 where=f"run {state.name!r}",
                 hint="Take `asa`.",
             )
-        forecast = KnownForecast(backend, spec_of, backend.now)
+        forecast = KnownForecast(backend, spec_for, backend.now)
     one = Active(backend, run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
         one.replay(run.journal.entries)
@@ -274,14 +276,14 @@ def _follow_plan(one: Active) -> float | None:
     now = one.backend.now()
     while one.state.outcome is None and one.state.open_intent is None and not one.to_cancel():
         plan = one.run.strategy.plan(one.state.view(now), one.forecast)
-        submissions = [one.state.settled(job) for job in plan.submissions]
+        submissions = [settled(one.state, job) for job in plan.submissions]
         one.state.planned = tuple(submissions)
         if plan.cancellations:
             kept = [c.job_id for c in plan.cancellations if not cancel(one, c.job_id, c.reason)]
             if one.backend.condition.trouble or any(one.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload begins of which nothing is heard yet
             continue  # what was given back is asked for again, unless it ended meanwhile
-        times = one.state.times_of(submissions)
+        times = times_of(one.state, submissions)
         due = [job for job, time in zip(submissions, times, strict=True) if time <= now]
         if not due or not one.attempt.is_due(now):
             _note_predictions(one, plan, now)

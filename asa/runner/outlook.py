@@ -15,7 +15,9 @@ from asa.observations import queued
 from asa.runner.entries import Accepted, Intended
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
+from asa.runner.timing import earliest_s
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView, Strategy, load_strategy
 from asa.waits import LEVELS, QueuedJob, WaitForecast
 from asa.workflow import Stage
@@ -150,7 +152,7 @@ def forecast_of(plan: RunPlan, backend: Backend, bank: WaitBank) -> Forecast:
         bank.follow(backend.queue_events(plan.history, ends=bank.sees_queue))
 
     def job_of(stages: tuple[str, ...]) -> QueuedJob:
-        spec = state.spec_of(PlannedJob(stages, 0.0, Keep.NOTHING, ""))
+        spec = spec_of(state, PlannedJob(stages, 0.0, Keep.NOTHING, ""))
         return queued(spec, plan.capabilities, backend.now(), bank.user)
 
     return LearnedForecast(
@@ -175,8 +177,8 @@ def _jobs(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -
     while planned := [job for job in strategy.plan(state.view(now_s), forecast).submissions if _is_news(state, job)]:
         for job in planned:
             if is_first:
-                spec = state.spec_of(job)
-                in_s = None if state.earliest_s(job) == math.inf else max(job.submit_s - now_s, 0.0)
+                spec = spec_of(state, job)
+                in_s = None if earliest_s(state, job) == math.inf else max(job.submit_s - now_s, 0.0)
                 yield PlannedSpec(job, spec, in_s)
                 job_id = f"{MADE_UP}{job.stages[0]}"
                 for entry in (
@@ -204,7 +206,7 @@ def _after_failures(state: RunState, stages: Iterable[str], now_s: float) -> Ite
     for name in stages:
         if state.stages[name].phase in {Phase.SKIPPED, Phase.CONDITIONAL}:
             job = PlannedJob((name,), now_s, Keep.NOTHING, _condition(state, name))
-            yield PlannedSpec(job, state.spec_of(job), None, on_failure=True)
+            yield PlannedSpec(job, spec_of(state, job), None, on_failure=True)
 
 
 def _condition(state: RunState, name: str) -> str:
@@ -219,7 +221,7 @@ def _growths(state: RunState, plan: Plan, now_s: float) -> Iterator[PlannedSpec]
     """Give what would be asked for of cores for jobs that have been submitted."""
     for job in plan.submissions:
         if job.joins:
-            yield PlannedSpec(job, state.spec_of(job), max(job.submit_s - now_s, 0.0))
+            yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
 
 
 def _is_news(state: RunState, job: PlannedJob) -> bool:
@@ -233,4 +235,4 @@ def _later(
     after = dict.fromkeys(p for name in stages for p in state.stages[name].stage.after if p not in stages)
     reason = f"when it is its turn: after {', '.join(after)}"
     job = PlannedJob(stages, now_s, Keep.NOTHING, reason, shrinks=shrinks, widths=widths)
-    return PlannedSpec(job, state.spec_of(job), None)
+    return PlannedSpec(job, spec_of(state, job), None)

@@ -9,6 +9,7 @@ from asa.errors import BackendError, SubmitDeferredError, SubmitInDoubtError, Su
 from asa.exactly_once import AGAIN_S
 from asa.runner.active import Active
 from asa.runner.entries import Again, GivenUp, GivingUp, Intended, Refused, Stopped
+from asa.runner.specs import spec_of
 from asa.strategies.base import PlannedJob
 
 _STUCK_S = 120.0  # a run that has ended waits no longer for a job that was cancelled
@@ -69,7 +70,7 @@ def sweep(one: Active) -> float | None:
 
 def submit(one: Active, planned: PlannedJob) -> None:
     """Submit a job: what is intended is written down before, what became of it after."""
-    spec = one.state.spec_of(planned)
+    spec = spec_of(one.state, planned)
     # earlier jobs of what is to be submitted must not run, as one does that was requeued by hand
     if not one.end_all(spec.supersedes):
         one.attempt.again_s = one.backend.now() + AGAIN_S[0]

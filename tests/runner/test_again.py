@@ -21,6 +21,7 @@ from asa.runner import Journal, Run, RunFolder, RunPlan, drive, run_all
 from asa.runner.active import Active
 from asa.runner.beside import Beside
 from asa.runner.outlook import check_possible
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
 from asa.strategies.base import Keep, PlannedJob
@@ -244,10 +245,10 @@ def test_a_shared_job_has_cores_for_the_largest_task_of_its_stages(tasks, asked)
         Stage("b", cores=tasks[1], cpus_per_task=tasks[1], after=("a",)),
     ]
     state = RunState("x", Workflow("x", stages), SITE, "abcd1234")
-    spec = state.spec_of(PlannedJob(("a", "b"), 0.0, Keep.NOTHING, ""))
+    spec = spec_of(state, PlannedJob(("a", "b"), 0.0, Keep.NOTHING, ""))
     assert (spec.cores, spec.cpus_per_task) == asked
     nodes = RunState("x", Workflow("x", [Stage("a", nodes=2, cpus_per_task=8)]), SITE, "abcd1234")
-    spec = nodes.spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
+    spec = spec_of(nodes, PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
     assert (spec.cores, spec.cpus_per_task, spec.nodes) == (48, 8, 2), "three tasks fit on each node of 28 cores"
 
 
@@ -372,5 +373,5 @@ def test_a_job_refused_since_what_it_depends_on_failed_as_it_was_sent_shares_tha
 def test_stages_in_nodes_and_in_cores_share_as_many_nodes_as_the_wider_needs():
     flow = Workflow("w", [Stage("a", cores=112, walltime_s=60), Stage("b", nodes=1, walltime_s=60, after=("a",))])
     state = RunState("r", flow, SITE, "abc")
-    assert state.spec_of(PlannedJob(("a", "b"), 0.0, Keep.NOTHING, "")).nodes == 4
-    assert state.spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, "")).nodes == 0
+    assert spec_of(state, PlannedJob(("a", "b"), 0.0, Keep.NOTHING, "")).nodes == 4
+    assert spec_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, "")).nodes == 0

@@ -40,6 +40,7 @@ from asa.records import (
 )
 from asa.runner import CancelRequest, Journal, Run, run_all
 from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Told
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
 from asa.strategies.elastic import Elastic
@@ -435,7 +436,7 @@ def state_of(*widths):
 
 
 def _submit(state, planned, job_id, at_s):
-    spec = state.spec_of(planned)
+    spec = spec_of(state, planned)
     for entry in (
         Intended(spec.token, planned, spec, at_s),
         Accepted(spec.token, JobStatus(job_id, JobState.PENDING, at_s)),
@@ -456,12 +457,12 @@ def running(state, *steps, **facts):
 def test_what_is_asked_for_is_what_a_stage_has_more_and_for_the_time_that_is_left():
     state = state_of()
     running(state, ("a", 10.0, None, 4))
-    spec = state.spec_of(PlannedJob(("c",), 200.0, Keep.NOTHING, "", joins="1"))
+    spec = spec_of(state, PlannedJob(("c",), 200.0, Keep.NOTHING, "", joins="1"))
     assert (spec.cores, spec.walltime_s, spec.steps, spec.posts) == (3, 520.0 - 190.0, (), ())
     assert spec.token == f"{'r' * 12}-1x3-0-g3-0"
     for stage in ("a", "b"):
         with pytest.raises(InputError, match="needs no more cores than job 1 has before it"):
-            state.spec_of(PlannedJob((stage,), 200.0, Keep.NOTHING, "", joins="1"))
+            spec_of(state, PlannedJob((stage,), 200.0, Keep.NOTHING, "", joins="1"))
 
 
 def test_a_strategy_sees_how_far_a_job_is_and_what_was_asked_for():
@@ -538,7 +539,7 @@ def test_what_ended_well_in_a_job_that_was_given_up_is_done():
     ]
     phases = {name: view.phase for name, view in state.view(400.0).stages.items()}
     assert phases == {"a": Phase.DONE, "b": Phase.DONE, "c": Phase.WAITING}
-    spec = state.spec_of(PlannedJob(("c",), 400.0, Keep.AWAIT, ""))
+    spec = spec_of(state, PlannedJob(("c",), 400.0, Keep.AWAIT, ""))
     assert (spec.awaits, spec.token) == ((), f"{'r' * 12}-3-1")
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from asa.backend import Capabilities, JobState, JobStatus, StepTimes
 from asa.metrics import measure
 from asa.runner.entries import Accepted, Begun, Intended, Told
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -61,7 +62,7 @@ def test_no_stage_begins_before_those_that_it_follows_have_ended(telling):
     records = list(state.apply(Begun(0.0)))
     for number, stages in enumerate(jobs):
         planned = PlannedJob(tuple(stages), 0.0, Keep.AWAIT, "")
-        spec = state.spec_of(planned)
+        spec = spec_of(state, planned)
         pending = JobStatus(str(number), JobState.PENDING, 0.0)
         for entry in (Intended(spec.token, planned, spec, 0.0), Accepted(spec.token, pending)):
             records += state.apply(entry)

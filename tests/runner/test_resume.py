@@ -25,6 +25,7 @@ from asa.observations import observation_of
 from asa.records import Cancelled, Deferred, Observed, Requeued, StageEnded, Submitted
 from asa.runner import CancelRequest, Journal, Run, read_journal, run_all
 from asa.runner.entries import Accepted, Again, Begun, Intended
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import ForecastKind, Keep, Phase, Plan, PlannedJob, load_strategy
 from asa.strategies.planned import Planned
@@ -561,7 +562,7 @@ def test_who_takes_anothers_place_leaves_open_what_is_being_submitted():
     stages = [Stage(name, cores=1, walltime_s=10) for name in "ab"]
     state = RunState("w", Workflow("w", stages), machine().capabilities, "u")
     planned = [PlannedJob((name,), 0.0, Keep.NOTHING, "") for name in "ab"]
-    specs = [state.spec_of(one) for one in planned]
+    specs = [spec_of(state, one) for one in planned]
     entries = [
         Intended(specs[0].token, planned[0], specs[0], 0.0),
         Accepted(specs[0].token, JobStatus("1", JobState.PENDING, 0.0)),

@@ -10,6 +10,7 @@ from asa.backends.slurm.link import SlurmJob
 from asa.backends.slurm.rest import RestLink
 
 from asa.errors import BackendError, SubmitRejectedError
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
 from asa.workflow import Stage, Workflow
@@ -109,7 +110,8 @@ def test_nodes_of_its_own_with_the_tasks_that_a_stage_asks_for(slurm):
     flow = Workflow("f", [Stage("a", cores=2, walltime_s=300.0, memory_bytes=8 << 20, exclusive=True, command="true")])
     for site in (SlurmCommands(prefix=slurm.prefix), SlurmRest(url=f"unix://{slurm.socket}")):
         backend = site.connect(slurm.folder(f"own-{time.time_ns()}"))
-        spec = RunState("flow", flow, backend.capabilities, "r" * 12).spec_of(PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
+        state = RunState("flow", flow, backend.capabilities, "r" * 12)
+        spec = spec_of(state, PlannedJob(("a",), 0.0, Keep.NOTHING, ""))
         assert (spec.cores, spec.tasks) == (28, 2)
         if isinstance(site, SlurmRest) and slurm.version.startswith("22.05"):
             with pytest.raises(SubmitRejectedError, match="--exclusive"):

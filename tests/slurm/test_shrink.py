@@ -10,6 +10,7 @@ from asa.backend import JobState
 from asa.estimators.store import WaitRecord, WaitStore
 from asa.metrics import measure
 from asa.records import Ended, Resized, Submitted
+from asa.runner.specs import spec_of
 from asa.runner.state import RunState
 from asa.strategies import Keep, PlannedJob
 from asa.waits import QueuedJob, exactly
@@ -49,7 +50,7 @@ def test_stages_in_one_job_give_back_the_nodes_that_the_rest_does_not_need(slurm
 def _together(run, slurm):
     flow = Workflow("flow", run.plan.stages)
     state = RunState("flow", flow, site(slurm), run.plan.id)
-    return state.spec_of(PlannedJob(("a", "b", "c"), 0.0, Keep.NOTHING, "", shrinks=True))
+    return spec_of(state, PlannedJob(("a", "b", "c"), 0.0, Keep.NOTHING, "", shrinks=True))
 
 
 _TELLS = "echo $SLURM_NTASKS $SLURM_JOB_NUM_NODES $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE >>told; "
@@ -73,7 +74,7 @@ def test_stages_in_one_job_start_as_many_tasks_as_in_jobs_of_their_own(slurm, st
     state = RunState("flow", flow, site(slurm), run.plan.id)
     together = PlannedJob(tuple("abcde"), 0.0, Keep.NOTHING, "", shrinks=strategy == "asa-plan")
     with closing(run.connect(time.sleep)) as backend:
-        job_id = backend.submit(state.spec_of(together))
+        job_id = backend.submit(spec_of(state, together))
         while not any(status.state.is_final for status in backend.wait(backend.now() + 1)):
             pass
         assert backend.status([job_id])[job_id].state is JobState.COMPLETED, _errors(run)

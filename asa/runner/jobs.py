@@ -1,0 +1,38 @@
+"""A job of a run, and what may be read off it by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from asa.backend import JobSpec, JobState, JobStatus
+from asa.exactly_once import TWIN
+from asa.strategies.base import PlannedJob
+
+if TYPE_CHECKING:
+    from asa.estimators import OwnJob
+
+ENDED_WELL = "EndedWell"
+"""Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A job of the run: as planned, as asked for, and as last seen."""
+
+    planned: PlannedJob  # as the strategy wanted it
+    spec: JobSpec  # what was asked of the batch system
+    status: JobStatus
+    # why we are cancelling it, which the batch system may not have been told yet; empty if we are not
+    giving_up: str = ""
+    given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
+    observed: bool = False  # whether its wait was learned
+    known_as: OwnJob | None = None  # to the bank, once it queues
+    resized: int = 0  # how often it was reported since its start that it got narrower
+
+    @property
+    def is_void(self) -> bool:
+        """What depends on it can never start."""
+        status = self.status
+        ended_badly = status.state.is_final and (status.state is not JobState.COMPLETED or status.reason == ENDED_WELL)
+        return bool(self.giving_up) or (ended_badly and status.reason != TWIN)

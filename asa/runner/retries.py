@@ -1,0 +1,59 @@
+"""What becomes of a job that ended badly: whether it is asked for again, or its stage tried once more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from asa.backend import JobState, JobStatus
+from asa.payload import HELD_EXIT, HOPELESS_EXITS, SHORT_EXIT, meaning
+from asa.runner.jobs import Job
+from asa.strategies.base import StageView
+
+_NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
+_PAUSE_S = 5.0  # before a stage that failed is tried again, at first
+_LONGEST_PAUSE_S = 60.0
+_MAX_SHORT = 5  # times that a job may come back with too few cores
+
+
+def is_short(job: Job, view: StageView) -> bool:
+    """Whether a job ended since it had fewer cores than a stage needs, which another need not."""
+    has_few = job.status.state is JobState.FAILED and job.status.exit_code == SHORT_EXIT
+    return has_few and view.resubmissions < _MAX_SHORT
+
+
+def may_retry(job: Job, view: StageView) -> bool:
+    """Whether the stage of a job that failed may be tried again."""
+    if job.status.state is JobState.CANCELLED:
+        return False  # somebody wanted its end
+    if job.status.state is JobState.FAILED and job.status.exit_code in HOPELESS_EXITS:
+        return False  # it would fail again
+    return view.attempts < view.stage.retries
+
+
+def tried_again(view: StageView, end_s: float) -> StageView:
+    """Note that a stage failed, to be tried again after a pause."""
+    pause_s = min(_PAUSE_S * 2**view.attempts, _LONGEST_PAUSE_S)
+    return replace(view, attempts=view.attempts + 1, not_before_s=end_s + pause_s)
+
+
+def idled_out(job: Job) -> bool:
+    """Whether an allocation ended that idled for as long as it could: nothing of what is left in it began."""
+    status = job.status
+    if status.state is JobState.TIMEOUT:
+        return status.payload_start_s is None or _stood_still(job)
+    return status.state is JobState.FAILED and status.exit_code == HELD_EXIT and status.payload_start_s is None
+
+
+def _stood_still(job: Job) -> bool:
+    """Whether a job ended as it waited for more cores between two of its stages."""
+    steps = job.status.steps
+    waits = bool(job.planned.widths) and 0 < len(steps) < len(job.planned.stages)
+    return waits and all(step.end_s is not None for step in steps)
+
+
+def why(status: JobStatus) -> str:
+    """Say how a job ended that did not end well."""
+    means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
+    words = "" if means and status.reason in _NO_NEWS else status.reason
+    detail = ": ".join(part for part in (words, means) if part)
+    return f"{status.state.value} ({detail})" if detail else status.state.value

@@ -1,0 +1,271 @@
+"""The jobs that are asked of the batch system: each written from what was planned, and what is true of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+
+from asa.backend import Dependency, DependencyType, JobSpec, Step
+from asa.demands import Demands, shared_by
+from asa.errors import InputError
+from asa.payload import payload_text
+from asa.runner.accounts import NOTICE_S
+from asa.runner.state import RunState
+from asa.strategies.base import Keep, PlannedJob
+from asa.workflow import Slot, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job of some stages asks the queue for."""
+
+    cores: int  # its size; 0 nodes for any number
+    nodes: int
+    cpus_per_task: int
+    walltime_s: float  # how long it may run
+    partition: str  # where; empty for the site's usual one
+
+
+def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
+    """Write the job that a plan asks for. Stages that share a job are laid out inside it."""
+    if planned.joins:
+        return _growth_spec(state, planned)
+    stages = [state.stages[name].stage for name in planned.stages]
+    demand = demand_of(state, planned.stages, planned.widths)
+    slots = state.workflow.layout(planned.stages, state.run_s)
+    inside = set(planned.stages)
+    before = [name for stage in stages for name in stage.after if name not in inside]
+    waited_for = sorted(_jobs_before(state, before)) if planned.keep is Keep.DEPENDENCY else ()
+    walltime = demand.walltime_s + planned.spare_walltime_s
+    if planned.keep is not Keep.NOTHING:
+        walltime += local_before(state, before)
+    return JobSpec(
+        name=f"{state.name}/{'+'.join(planned.stages) if len(planned.stages) < 4 else state.workflow.name}",
+        token=token_of(state, planned),
+        cores=demand.cores,
+        walltime_s=state.at_most(walltime, planned.stages, demand.partition),
+        command=_payload(state, stages[0]) if len(stages) == 1 else "",
+        steps=_steps(state, planned, slots) if len(stages) > 1 else (),
+        partition=demand.partition,
+        account=next((stage.account for stage in stages if stage.account), ""),
+        cpus_per_task=demand.cpus_per_task,
+        tasks=_tasks(state, stages[0], demand) if len(stages) == 1 else 0,
+        options=tuple(dict.fromkeys(option for stage in stages for option in stage.options)),
+        local=all(stage.local for stage in stages),
+        nodes=demand.nodes,
+        **shared_by(stages),
+        dependencies=tuple(Dependency(job_id) for job_id in waited_for),
+        # a dependency that a site drops starts the job, but not the payload
+        awaits=_awaited(state, before) if planned.keep is not Keep.NOTHING else (),
+        posts=tuple(_token(state, name) for name in planned.stages),
+        supersedes=_superseded(state, planned),
+        max_await_s=_max_await_s(state, planned, before, demand.walltime_s),
+        run_s=max(slot.end_s for slot in slots),
+    )
+
+
+def demand_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) -> Demand:
+    """Say what the job of some stages asks the queue for, were it submitted once it may run at once."""
+    stages = [state.stages[name].stage for name in names]
+    per_node = state.capabilities.cores_per_node
+    widest = stages[:1] if widths else stages
+    nodes = max(stage.nodes or 0 for stage in widest)
+    cores = max(stage.cores_on(per_node) for stage in widest)
+    cores = Demands(**shared_by(stages)).allocated(cores, nodes, per_node)
+    walltime = sum(stage.walltime_s for stage in stages)
+    if len(stages) == len(state.workflow.stages) > 1:  # with what those have more that ran out of theirs
+        walltime += state.workflow.walltime_s - sum(stage.walltime_s for stage in state.workflow.stages.values())
+    partition = next((stage.partition for stage in stages if stage.partition), "")
+    together = _in_one_piece(stages, per_node)
+    return Demand(
+        widths[0] if widths else _in_tasks(cores, together, nodes),
+        _nodes_for(cores, per_node, nodes),
+        together,
+        state.at_most(walltime, names, partition),
+        partition,
+    )
+
+
+def token_of(state: RunState, planned: PlannedJob) -> str:
+    """Name the job that a plan asks for. Asked again after a doubt, it is the same: these stages' n-th job."""
+    first = planned.stages[0]
+    if planned.joins:
+        place, count = state.workflow.order.index(first) + 1, len(state.accounts.former_growths(planned))
+        return f"{state.jobs[planned.joins].spec.token}-g{place}-{count}"
+    group = f"x{len(planned.stages)}" if len(planned.stages) > 1 else ""
+    return f"{state.unique[:12]}-{state.workflow.order.index(first) + 1}{group}-{state.stages[first].resubmissions}"
+
+
+def _growth_spec(state: RunState, planned: PlannedJob) -> JobSpec:
+    """Write the job whose cores are to join another's: what that one's stage has more than the one before it."""
+    job, [stage] = state.jobs[planned.joins], planned.stages
+    cores = next((b.cores - a.cores for a, b in pairwise(job.spec.steps) if b.name == stage), 0)
+    if cores < 1:
+        raise InputError(
+            f"needs no more cores than job {planned.joins} has before it",
+            where=f"stage {stage!r}",
+            hint="A plan must ask for more cores only where a job's `widths` rise.",
+        )
+    began_s, walltime_s = job.status.start_s, job.spec.walltime_s
+    left_s = walltime_s if began_s is None else max(began_s + walltime_s - planned.submit_s, 1.0)
+    return JobSpec(
+        name=f"{state.name}/{stage}+{cores}",
+        token=token_of(state, planned),
+        cores=cores,
+        walltime_s=left_s,
+        partition=job.spec.partition,
+        account=job.spec.account,
+        options=job.spec.options,
+        dependencies=(Dependency(planned.joins, DependencyType.AFTER),),
+    )
+
+
+def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:
+    """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
+    return tuple(dict.fromkeys(_token(state, name) for name in before if not state.stages[name].phase.is_settled))
+
+
+def _max_await_s(state: RunState, planned: PlannedJob, before: Iterable[str], own_s: float) -> float | None:
+    """Say for how long a job may wait by itself for what it follows: for as long as it asks for beyond its own."""
+    idle_s = local_before(state, before)
+    if planned.keep is Keep.NOTHING or not (planned.keep is Keep.AWAIT or idle_s):
+        return None
+    asked_s = state.at_most(own_s + planned.spare_walltime_s + idle_s, planned.stages, "")
+    return max(asked_s - own_s, 1.0)
+
+
+def _superseded(state: RunState, planned: PlannedJob) -> tuple[str, ...]:
+    """Name the jobs that were to run some stages before, also those that may yet turn up."""
+    former = {token: state.intents[token].planned for token in state.doubtful}
+    if any(state.stages[name].resubmissions for name in planned.stages):
+        former |= {job.spec.token: job.planned for job in state.jobs.values()}
+    stages, token = set(planned.stages), token_of(state, planned)
+    return tuple(t for t, one in former.items() if t != token and not one.joins and stages.intersection(one.stages))
+
+
+def _steps(state: RunState, planned: PlannedJob, slots: Sequence[Slot]) -> tuple[Step, ...]:
+    """Write the steps of stages that share a job, with what is planned, or the most that is still needed."""
+    stages = [state.stages[slot.stage].stage for slot in slots]
+    if planned.widths:
+        widths = dict(zip(planned.stages, planned.widths, strict=True))
+        return tuple(_step(state, stage, widths[stage.name], slot) for stage, slot in zip(stages, slots, strict=True))
+    per_node, by = state.capabilities.cores_per_node, state.capabilities.shrink_by if planned.shrinks else 0
+    needs = [stage.cores_on(per_node) for stage in stages]
+    if by and max(needs) % by:  # what it gets of which node is not known
+        by = 0
+    left = list(accumulate(reversed(needs), max))[::-1]
+    keeps = [-(-need // by) * by if by else 0 for need in left]
+    return tuple(map(partial(_step, state), stages, keeps, slots))
+
+
+def _step(state: RunState, stage: Stage, keeps: int, slot: Slot) -> Step:
+    per_node = state.capabilities.cores_per_node
+    cores = _in_tasks(stage.payload_cores_on(per_node), stage.cpus_per_task, stage.nodes or 0)
+    return Step(
+        stage.name,
+        _payload(state, stage),
+        cores=keeps,
+        slot_s=(slot.start_s, slot.end_s),
+        tasks=cores // stage.cpus_per_task,
+        cpus_per_task=stage.cpus_per_task,
+        nodes=stage.nodes or 0,
+        post=_token(state, stage.name),
+    )
+
+
+def _tasks(state: RunState, stage: Stage, demand: Demand) -> int:
+    """Count the tasks of a stage that has a job of its own; 0 if they take all of its cores."""
+    tasks = -(-stage.payload_cores_on(state.capabilities.cores_per_node) // stage.cpus_per_task)
+    return tasks if tasks * stage.cpus_per_task < demand.cores else 0
+
+
+def _payload(state: RunState, stage: Stage) -> str:
+    place = f"{state.place}/tasks/{_mark(state, stage.name)}" if state.place else ""
+    return payload_text(stage, stage.payload_cores_on(state.capabilities.cores_per_node), place=place)
+
+
+def _jobs_before(state: RunState, before: Iterable[str]) -> set[str]:
+    """Give the jobs that must end well before some stages have.
+
+    A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
+    """
+    jobs, to_see, seen = set[str](), list(before), set[str]()
+    while to_see:
+        name = to_see.pop()
+        view = state.stages[name]
+        if name in seen or view.phase.is_settled:
+            continue
+        seen.add(name)
+        if view.stage.local:
+            to_see.extend(view.stage.after)
+        else:
+            jobs.add(_job_of(state, name))
+    return jobs
+
+
+def _job_of(state: RunState, stage: str) -> str:
+    job_id = state.stages[stage].job_id
+    if job_id is None:
+        raise InputError(
+            "has no job yet that another could depend on",
+            where=f"stage {stage!r}",
+            hint="A plan must list a stage after those that it follows.",
+        )
+    return job_id
+
+
+def local_before(state: RunState, before: Iterable[str]) -> float:
+    """Say for how many seconds an allocation may idle since the client has yet to run local stages."""
+    known: dict[str, float] = {}
+
+    def idle_s(names: Iterable[str]) -> float:
+        return max((known.get(name, 0.0) for name in names), default=0.0)
+
+    for name in _local_to_run(state, before):
+        stage = state.stages[name].stage
+        known[name] = stage.expected_s + NOTICE_S + idle_s(stage.after)
+    return idle_s(before)
+
+
+def _local_to_run(state: RunState, before: Iterable[str]) -> list[str]:
+    """Name local stages that have not ended, of those given and those right before such, in order."""
+    found, to_see = set[str](), list(before)
+    while to_see:
+        name = to_see.pop()
+        view = state.stages[name]
+        if name not in found and view.stage.local and not view.phase.is_settled:
+            found.add(name)
+            to_see.extend(view.stage.after)
+    return state.workflow.in_order(found)
+
+
+def _token(state: RunState, stage: str) -> str:
+    return f"{state.unique}/{_mark(state, stage)}"
+
+
+def _mark(state: RunState, stage: str) -> str:
+    """Name what a stage leaves behind; of one that is run once more, otherwise than before."""
+    generation = state.generations.get(stage, 0)
+    return f"{stage}@{generation}" if generation else stage
+
+
+def _nodes_for(cores: int, per_node: int, nodes: int) -> int:
+    """Say how many nodes to ask for, if any stage asks for some: one that asks for cores may need more."""
+    return max(nodes, -(-cores // per_node)) if nodes and per_node else nodes
+
+
+def _in_one_piece(stages: Sequence[Stage], cores_per_node: int) -> int:
+    """Say how many cores a job asks for together, so that each of its stages finds its own: the widest one's first."""
+    most = max(stage.cpus_per_task for stage in stages)
+    if cores_per_node % most == 0 if cores_per_node else len(stages) == 1:
+        return most
+    return max(stages, key=lambda stage: (stage.cores_on(cores_per_node), stage.cpus_per_task)).cpus_per_task
+
+
+def _in_tasks(cores: int, together: int, nodes: int) -> int:
+    """Count the cores of as many tasks as fit: on whole nodes none is split, and else the last gets its cores, too."""
+    if nodes:
+        return nodes * max(cores // nodes // together, 1) * together
+    return -(-cores // together) * together

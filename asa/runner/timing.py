@@ -1,0 +1,102 @@
+"""What of a plan may be submitted, and when: not before a pause is over, nor behind what the client has yet to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from asa.runner.accounts import NOTICE_S
+from asa.runner.specs import demand_of, local_before, token_of
+from asa.runner.state import RunState
+from asa.strategies.base import Keep, PlannedJob
+from asa.units import core_hours
+
+_MAX_IDLE = 0.25  # of a workflow's core-hours, that may idle in a run while the client runs what is local
+
+
+def settled(state: RunState, planned: PlannedJob) -> PlannedJob:
+    """Ask for stages whose job may yet turn up in no other company: in another job they would run twice.
+
+    What comes before such stages in a planned job is asked for first.
+    """
+    if planned.joins or not state.doubtful:
+        return planned
+    group_of = {name: group for group in _in_doubt(state) for name in group.stages}
+    if not (shared := [name for name in planned.stages if name in group_of]):
+        return planned
+    before = planned.stages[: planned.stages.index(shared[0])]
+    if before:
+        return replace(planned, stages=before, widths=planned.widths[: len(before)] if len(before) > 1 else ())
+    return replace(group_of[shared[0]], submit_s=planned.submit_s, keep=planned.keep)
+
+
+def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
+    """Give what was sent, is not known to have arrived, has not been sent again, and may be: all of it waits."""
+    sent = {job.spec.token for job in state.jobs.values()}
+    for token in state.doubtful.keys() - sent:
+        planned = state.intents[token].planned
+        if planned.joins or not state.stages.keys() >= set(planned.stages) or token_of(state, planned) != token:
+            continue
+        if not any(state.stages[name].phase.is_settled for name in planned.stages):
+            yield planned
+
+
+def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
+    """Say when each job of a plan is to be submitted; infinity for those, too, that depend on one put off."""
+    times, put_off, left = list[float](), set[str](), None
+    for job in plan:
+        time_s = max(job.submit_s, earliest_s(state, job))
+        if not job.joins:
+            idle = _idle_behind_local(state, job) if job.keep is not Keep.NOTHING else 0.0
+            fits = True
+            if idle:
+                left = _idle_left_behind_local(state) if left is None else left
+                fits = idle <= left
+            if not fits or not put_off.isdisjoint(_before(state, job.stages)):
+                put_off.update(job.stages)
+                time_s = math.inf
+            elif left is not None:
+                left -= idle
+        times.append(time_s)
+    return times
+
+
+def _idle_behind_local(state: RunState, planned: PlannedJob) -> float:
+    """Count the core-hours that a job may idle while the client runs what is local; endless if one did before."""
+    if not (idle_s := local_before(state, _before(state, planned.stages))):
+        return 0.0
+    if any(state.stages[name].resubmissions for name in planned.stages):
+        return math.inf
+    return core_hours(demand_of(state, planned.stages, planned.widths).cores, idle_s - NOTICE_S)
+
+
+def _idle_left_behind_local(state: RunState) -> float:
+    """Count the core-hours that jobs may yet idle in this run while the client runs what is local."""
+    idle = state.accounts.idled_behind_local()
+    return _MAX_IDLE * state.workflow.stage_core_hours(state.capabilities.cores_per_node) - idle
+
+
+def _before(state: RunState, stages: Sequence[str]) -> list[str]:
+    """Name the stages that some follow, but for themselves."""
+    inside = set(stages)
+    return [name for one in stages for name in state.stages[one].stage.after if name not in inside]
+
+
+def earliest_s(state: RunState, planned: PlannedJob) -> float:
+    """Say before when a planned job must not be submitted; infinity while it hangs on what others do.
+
+    A local one is submitted when the stages before it have ended; one that failed, after a pause; and one that
+    depends on such, not before it.
+    """
+    if planned.joins:
+        return -math.inf
+    if all(state.stages[name].stage.local for name in planned.stages) and any(
+        not state.stages[before].phase.is_settled
+        for name in planned.stages
+        for before in state.stages[name].stage.after
+        if before not in planned.stages
+    ):
+        return math.inf
+    pauses_s = state.pauses_s()
+    return max(pauses_s.get(name, -math.inf) for name in planned.stages)
