@@ -1,4 +1,7 @@
-"""All strategies side by side on a real Slurm cluster, in competition with another user's jobs.
+"""Strategies side by side on a real Slurm cluster, in competition with another user's jobs.
+
+All that are installed, but for those that cannot run there: which know the future, as a simulator does, or ask a batch
+system that plans, which Slurm does not; and `pool`, whose stages share jobs of a dask cluster.
 
 The paper ran Montage at two centres for weeks. Here its nine stages last seconds in place of minutes (`sleep`), on a
 throw-away cluster of real daemons (slurmctld, 16 slurmd, slurmrestd) that this script starts by itself, while another
@@ -31,13 +34,18 @@ from slurm_testbed import Testbed, missing
 
 import asa
 from asa.backend import Backend
+from asa.cli.pooled import POOL
+from asa.core.plugins import names
 from asa.metrics import measure
 from asa.runner import RunFolder, RunPlan, drive
+from asa.strategies import load_strategy
+from asa.strategies.base import ForecastKind
 from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import render
 from asa.workflow import Stage, Workflow
 
-STRATEGIES = ("big-job", "per-stage", "chained", "asa", "asa-naive")
+ON_SLURM = (ForecastKind.NONE, ForecastKind.LEARNED)
+STRATEGIES = [name for name in names("asa.strategies") if name != POOL and load_strategy(name).forecast in ON_SLURM]
 NODES, CORES_PER_NODE = 16, 28
 SECONDS = 24.0  # of all stages together
 WAITING = 4  # jobs that the other user always has in the queue
@@ -100,7 +108,7 @@ def one_run(cluster: Testbed, folder: Path, strategy: str, cores: int, seed: int
 
 
 def all_rounds(cluster: Testbed, rounds: int, cores: int) -> list[CompareRun]:
-    """Run every strategy at once, so that all meet the same load, and again."""
+    """Run all strategies at once, so that they meet the same load, and again."""
     folder = cluster.folder("runs")
     os.chdir(folder)  # where payloads run: a folder that nodes see
     other = OtherUser(cluster, seed=1)
