@@ -15,6 +15,7 @@ from asa.cli.bank import BankOption
 from asa.cli.check import ParametersOption
 from asa.cli.doctor import given_settings
 from asa.cli.runs import Output, OutputOption, print_document
+from asa.cli.terminal import counted
 from asa.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -84,11 +85,7 @@ def _forget(runs: RunTimes, what: str) -> None:
     if not flow:
         raise InputError(f"{what!r} names no workflow", where="--forget", hint="Write WORKFLOW or WORKFLOW/STAGE.")
     count = runs.forget(flow, stage)
-    sys.stderr.write(f"{_counted(count, 'run time')} of {what} forgotten.\n")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    sys.stderr.write(f"{counted(count, 'run time')} of {what} forgotten.\n")
 
 
 # ---------------------------------------------------------------------- one workflow
@@ -410,7 +407,7 @@ def tell_advice(folder: RunFolder) -> None:
         if found:
             # a run that is cut off costs more than one that waits
             first = max(found, key=lambda one: (one.verdict == "more", one.asked_s - one.suggested_s))
-            more = f", and of {_counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
+            more = f", and of {counted(len(found) - 1, 'other stage')}" if len(found) > 1 else ""
             sooner = ", and may start sooner" if first.verdict == "less" else ""
             about = f" More on this{more}: asa advise {Path(plan.source).name if plan.source else ''}".rstrip()
             sys.stderr.write(f"{_one_line(first)}{sooner}.{about}\n")

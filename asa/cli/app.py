@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from asa.cli.terminal import make_usable
+from asa.cli.terminal import make_usable, silence_output
 from asa.core import plugins
 from asa.errors import AsaError, InputError
 
@@ -194,7 +194,7 @@ def _leave_interrupted() -> NoReturn:
     """Leave at once, or in a few seconds if a pool of processes cannot be wound up, as may be after an interrupt."""
     sys.stderr.write("asa: interrupted\n")
     sys.stderr.flush()
-    _silence(2)  # a pool that was torn down complains when the interpreter ends, to nobody's use
+    silence_output(2)  # a pool that was torn down complains when the interpreter ends, to nobody's use
     watchdog = threading.Timer(3.0, os._exit, args=(_INTERRUPTED,))
     watchdog.daemon = True
     watchdog.start()
@@ -208,7 +208,7 @@ def _is_of_a_closed_pipe(end: SystemExit) -> bool:
 
 def _leave_unread() -> NoReturn:
     """End quietly, with the code that a shell gives what such a pipe has killed."""
-    _silence(1)
+    silence_output()
     sys.exit(_NOBODY_READS)
 
 
@@ -218,7 +218,7 @@ def _give_up(error: OSError) -> NoReturn:
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
     hint = "Make room, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
-    _silence(1)  # or the interpreter tries again, and complains again
+    silence_output()  # or the interpreter tries again, and complains again
     sys.exit(1)
 
 
@@ -233,9 +233,5 @@ def _own_up(error: Exception) -> NoReturn:
         f"({last.filename}:{last.lineno})\n"
         f"Please report it, with the command and what it prints with {_TRACEBACK}=1 in the environment.\n"
     )
-    _silence(1)
+    silence_output()
     sys.exit(1)
-
-
-def _silence(descriptor: int) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

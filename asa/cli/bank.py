@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from asa.cli.terminal import counted
 from asa.core.documents import print_json
 from asa.errors import InputError
 
@@ -57,10 +58,8 @@ def show(
     if records:
         console.print(_table(kinds if every else kinds[:_SHOWN]))
         sources = len({record.source for record in records if record.source})
-        learned = f", {_counted(sources, 'source')} learned from" if sources else ""
-        total = (
-            f"{_counted(len(records), 'observation')} of {_counted(len(kinds), 'kind')} of job{learned}; in {folder}"
-        )
+        learned = f", {counted(sources, 'source')} learned from" if sources else ""
+        total = f"{counted(len(records), 'observation')} of {counted(len(kinds), 'kind')} of job{learned}; in {folder}"
         console.print(total, highlight=False, markup=False, soft_wrap=True)
         if len(kinds) > _SHOWN and not every:
             console.print(f"The {_SHOWN} kinds seen most; --all shows the others.", style="dim", highlight=False)
@@ -81,7 +80,7 @@ def export_(
 ) -> None:
     """Write the bank to one file that others can import. Users are in it as short hashes only."""
     count = _needed(bank).export(file)
-    sys.stderr.write(f"{_counted(count, 'observation')} written to {file}\n")
+    sys.stderr.write(f"{counted(count, 'observation')} written to {file}\n")
 
 
 @app.command("import")
@@ -94,7 +93,7 @@ def import_(
 
     folder = _folder(bank)
     added = WaitStore(folder).import_(file)
-    sys.stderr.write(f"{_counted(added, 'new observation')} added to {folder}\n")
+    sys.stderr.write(f"{counted(added, 'new observation')} added to {folder}\n")
 
 
 @app.command()
@@ -116,19 +115,19 @@ def forget(
     records = store.read()
     count = sum(map(matching, records))
     if not count:
-        sys.stderr.write(f"None of {_counted(len(records), 'observation')} is like that; nothing was forgotten.\n")
+        sys.stderr.write(f"None of {counted(len(records), 'observation')} is like that; nothing was forgotten.\n")
         return
     if not yes:
         if not sys.stdin.isatty():
             raise InputError(
-                f"would forget {count} of {_counted(len(records), 'observation')}",
+                f"would forget {count} of {counted(len(records), 'observation')}",
                 where="asa bank forget",
                 hint="Give --yes, for nobody can be asked here.",
             )
-        if not typer.confirm(f"Forget {count} of {_counted(len(records), 'observation')} for good?", err=True):
+        if not typer.confirm(f"Forget {count} of {counted(len(records), 'observation')} for good?", err=True):
             sys.stderr.write("Nothing was forgotten.\n")
             return
-    sys.stderr.write(f"{_counted(store.forget(matching), 'observation')} forgotten.\n")
+    sys.stderr.write(f"{counted(store.forget(matching), 'observation')} forgotten.\n")
 
 
 def _folder(bank: Path | None) -> Path:
@@ -149,10 +148,6 @@ def _needed(bank: Path | None) -> WaitStore:
     if store is None:
         raise InputError("there is no bank", where=str(_folder(bank)), hint=_BEGIN)
     return store
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _matching(

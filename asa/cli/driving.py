@@ -14,6 +14,7 @@ from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from asa.cli.terminal import silence_output
 from asa.core.documents import print_json
 from asa.errors import InputError
 from asa.runner.state import RunState
@@ -143,11 +144,6 @@ def drive_here(
     except Detached as left:
         _say_why(folder, left.why)
         raise
-
-
-def silence_output(descriptor: int = 1) -> None:
-    """Send what is written to stdout nowhere, since nobody reads it; the interpreter flushes it at its end, too."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asa.cli.asked import JobsOption
+from asa.cli.asked import JobsOption, names_in
 from asa.cli.report import PageOption, check_page, made, write_page
 from asa.core.documents import print_json
 from asa.errors import AsaError, InputError
@@ -78,7 +78,7 @@ def evaluate(
     from asa.studies.accuracy.study import installed
 
     _check_asked(by)
-    names = None if estimators is None else _names(estimators)
+    names = None if estimators is None else names_in(estimators, "--estimators")
     _check_outputs(plot, csv_file, page)
     failures: list[AsaError] = []
     makers = (
@@ -147,13 +147,6 @@ def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) 
         sys.stderr.write(
             "asa: numba is not installed: the estimators asa* take 40 times as long (pip install 'asa-client[fast]')\n"
         )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not names:
-        raise InputError("names nothing", where="--estimators", hint="Give names separated by commas.")
-    return names
 
 
 def _read(traces: Sequence[Path], limit: int | None) -> tuple[dict[str, JobHistory], dict[str, StartEstimates]]:

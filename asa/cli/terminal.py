@@ -44,6 +44,16 @@ def write_document(text: str) -> None:
         sys.stdout.write(text)
 
 
+def silence_output(descriptor: int = 1) -> None:
+    """Send what is written to stdout nowhere, since nobody reads it; the interpreter flushes it at its end, too."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _fill_closed() -> None:
     """Put a stream that takes and gives nothing in the place of one that was closed before we began.
 

@@ -119,10 +119,10 @@ def pool(processes: int) -> Iterator[Processes | None]:
 
 
 def _begin_worker() -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Leave no process behind, however the parent ended."""
     if (parent := parent_process()) is not None:
         parent.join()

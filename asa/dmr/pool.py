@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
@@ -29,6 +29,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from asa.core.parallel import end_with_parent
 from asa.errors import InputError, RunError
 
 from .distribution import Move, blocks, moves
@@ -419,7 +420,7 @@ class _AbandonedError(Exception):
 def _work(rank: int, connection: Connection) -> None:
     """Do what the pool says, until it closes the connection or is no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the pool's business
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     part: Part | None = None
 
     def exchange(value: Any) -> list[Any]:
@@ -450,10 +451,3 @@ def _work(rank: int, connection: Connection) -> None:
             connection.send(("failed", ""))
         except Exception:  # noqa: BLE001 - it is told to who called
             connection.send(("failed", traceback.format_exc()))
-
-
-def _end_with_parent() -> None:
-    """Leave no process behind, however the parent ended."""
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
