@@ -31,7 +31,7 @@ def run_page(
     `stands`: of each stage its name, how it stands, its job, and why; given where not all have ended well.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
-    sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]
+    sections = [Section("jobs", "What its jobs did", [Figure(gantt(run), GANTT), _jobs(run)])]
     if any(state != "done" for _, state, *_ in stands):
         sections.append(Section("stands", "How its stages stand", [_stands(stands)]))
     if metrics is not None:
@@ -76,10 +76,6 @@ def _summary(run: Timeline, records: Sequence[Record], metrics: RunMetrics | Non
     if metrics.resubmissions:
         sentences.append(f"Asked for again: {metrics.resubmissions}.")
     return sentences
-
-
-def _chart(run: Timeline) -> Figure:
-    return Figure(gantt(run), GANTT)
 
 
 def _jobs(run: Timeline) -> Table:

@@ -349,12 +349,10 @@ class RunState:
             return blocked
         if (void := next((one for one in self._needed(job) if one.is_void), None)) is not None:
             return f"job {void.status.job_id}, which it depends on, is no more"
-        if job.status.reason == _HOPELESS and all(self._has_ended(one) for one in self._needed(job)):
+        needed = (one.status for one in self._needed(job))
+        if job.status.reason == _HOPELESS and all(one.state.is_final and one.reason != TWIN for one in needed):
             return "the batch system says that it can never start"
         return ""
-
-    def _has_ended(self, job: Job) -> bool:
-        return job.status.state.is_final and job.status.reason != TWIN
 
     def _left_of(self, job: Job) -> list[str]:
         """Name the stages of a job that are its own still, and not settled."""

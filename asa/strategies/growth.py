@@ -68,7 +68,8 @@ class Growth:
             asked.setdefault((one.joins, one.stage), []).append(one)
         for names in _jobs(view):
             if (late_s := _late_s(view, names)) is not None and view.now_s >= late_s:
-                cancelled.append(Cancellation(_job_id(view, names), "it has stood still for as long as it may"))
+                job_id = view.stages[names[0]].job_id or ""
+                cancelled.append(Cancellation(job_id, "it has stood still for as long as it may"))
             elif late_s is not None:
                 wakes.append(late_s)
             elif (ended_s := _doomed_s(view, names)) is not None:
@@ -174,10 +175,6 @@ def _jobs(view: RunView) -> Iterator[tuple[str, ...]]:
         if stage.phase not in (Phase.WAITING, Phase.DONE) and stage.job_id is not None:
             jobs.setdefault(stage.job_id, []).append(name)
     yield from map(tuple, jobs.values())
-
-
-def _job_id(view: RunView, names: Sequence[str]) -> str:
-    return view.stages[names[0]].job_id or ""
 
 
 def _asked_for(asked: Sequence[GrowthView]) -> tuple[GrowthView | None, int]:

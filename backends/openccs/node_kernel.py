@@ -106,38 +106,6 @@ def forget_before(times: Any, used: Any, counts: Any, room: int, width: int, nod
 
 
 @kernel
-def fullest(counts: Any, nodes: int) -> int:
-    """Give the most steps that a node has."""
-    most = 0
-    for node in range(nodes):
-        most = max(most, counts[node])
-    return most
-
-
-@kernel
-def peaks(
-    times: Any, used: Any, counts: Any, room: int, width: int, node: int, start: int, end: int, to_peaks: Any
-) -> int:
-    """Write the most that is used of each resource within ``[start, end)``; give when a later window may differ.
-
-    O(log n + steps between).
-    """
-    base, count = node * room, counts[node]
-    i = last_at(times, count, start, base)
-    for r in range(width):
-        to_peaks[node * width + r] = used[(base + i) * width + r]
-    changes = times[base + i + 1] if i + 1 < count else FOREVER
-    i += 1
-    while i < count and times[base + i] < end:
-        for r in range(width):
-            to_peaks[node * width + r] = max(to_peaks[node * width + r], used[(base + i) * width + r])
-        i += 1
-    if i < count:
-        changes = min(changes, start + times[base + i] - end + 1)
-    return changes
-
-
-@kernel
 def _fitting(
     chunks: Any, chunk: int, usable: Any, to_peaks: Any, node: int, width: int, how: int, is_exclusive: bool, most: int
 ) -> int:  # fmt: skip
@@ -177,7 +145,9 @@ def _look(
     times: Any, used: Any, counts: Any, room: int, width: int, nodes: int, node: int, start: int, end: int,
     chunks: Any, kinds: int, usable: Any, suits: Any, is_exclusive: bool, to_peaks: Any,
 ) -> int:  # fmt: skip
-    """Write what `peaks` does, but from the end on, and no further than the last step that leaves no room for anything.
+    """Write the most that is used of each resource within ``[start, end)``; give when a later window may differ.
+
+    It looks from the end on, and no further than the last step that leaves no room for anything.
 
     As long as a window holds that step there is no room, so the answer is when it has passed. Such a node's peaks leave
     no room either.

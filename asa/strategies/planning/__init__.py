@@ -6,20 +6,17 @@ least, `outlook` asks it what is best from what is true of a run now. Nothing he
 reads a clock.
 """
 
-from .outlook import Aim, Outlook, UnderWay, look_ahead, read_aim
-from .parts import Block, Parts, Series, take_apart
+from .outlook import Aim, Outlook, look_ahead, read_aim
+from .parts import Parts, take_apart
 from .search import Job, Question, Sketch, mode_of, search, sketch_of
 
 __all__ = [
     "Aim",
-    "Block",
     "Job",
     "Outlook",
     "Parts",
     "Question",
-    "Series",
     "Sketch",
-    "UnderWay",
     "look_ahead",
     "mode_of",
     "read_aim",

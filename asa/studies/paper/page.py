@@ -84,10 +84,11 @@ def paper_page(results: PaperResults, *, made: Mapping[str, str] | None = None) 
     """Put together the page of the paper's evaluation, every figure beside the paper's."""
     first = results.campaign.modes[:1]
     largest = [max(sizes) for sizes in SIZES.values()]
+    rule = Text((results.rule,), is_small=True)
     sections = [
         _numbers(results),
         Section("claims", "What the text says", [_claims(results)]),
-        Section("verdicts", "How much is as the paper has it", [_tallies(results), _rule(results)]),
+        Section("verdicts", "How much is as the paper has it", [_tallies(results), rule]),
         *_tables(results, first),
         Section("figure-5", "Figure 5: how predictions follow a wait that changes",
                 convergence_figures(results.convergences)),
@@ -200,7 +201,8 @@ def _found(results: PaperResults) -> Iterator[str]:
         yield _counted(tally)
     for claim in results.claims:
         ours = f"{plain(claim.ours.mean, 1):.1f} {claim.unit}"
-        yield f"{_title(claim.words)}{_mode(claim.mode)}: {ours}; the paper has {_published(claim)}."
+        mode = f" ({claim.mode})" if claim.mode else ""
+        yield f"{_title(claim.words)}{mode}: {ours}; the paper has {_published(claim)}."
 
 
 def _counted(tally: Tally) -> str:
@@ -217,14 +219,6 @@ def _counted(tally: Tally) -> str:
 
 def _published(claim: Claim) -> str:
     return "more than 0" if math.isnan(claim.published) else f"{claim.published:.0f} {claim.unit}"
-
-
-def _mode(mode: str) -> str:
-    return f" ({mode})" if mode else ""
-
-
-def _rule(results: PaperResults) -> Text:
-    return Text((results.rule,), is_small=True)
 
 
 def _methods() -> Section:

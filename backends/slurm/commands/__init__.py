@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .link import CommandLink
-from .process import Done, Runner
+from .process import Done
 
-__all__ = ["CommandLink", "Done", "Runner"]
+__all__ = ["CommandLink", "Done"]

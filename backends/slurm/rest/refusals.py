@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,8 @@ def unreadable(status: int, found: list[Complaint], what: str) -> UnavailableErr
 
 def submit_refusal(status: int, found: list[Complaint], user_message: str = "") -> BackendError:
     """Make the error for a submission that was not accepted, or of which that is not sure."""
-    words = "; ".join(_unique((summary(found) if found else f"HTTP status {status}", user_message)))
+    what = summary(found) if found else f"HTTP status {status}"
+    words = "; ".join(dict.fromkeys(word for word in (what, user_message) if word))
     meanings = {meaning_of(complaint.number, f"{complaint.words} {user_message}") for complaint in found}
     if status == 429 or Meaning.LATER in meanings:
         return SubmitDeferredError(f"Slurm does not accept the job now: {words}")
@@ -101,7 +102,3 @@ def submit_refusal(status: int, found: list[Complaint], user_message: str = "") 
     if Meaning.AWAY in meanings:
         return UnavailableError(f"the job was not submitted: {words}")
     return SubmitInDoubtError(f"it is not known whether Slurm accepted the job: {words}")
-
-
-def _unique(words: tuple[str, ...]) -> Iterator[str]:
-    return iter(dict.fromkeys(word for word in words if word))
