@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 from asa.errors import InputError
 from asa.spec import check_file, schema_document, schema_text
 from asa.spec.model import DURATION_PATTERN, MEMORY_PATTERN, STORAGE_PATTERN
-from asa.spec.schema import SCHEMA_FILE
 from asa.units import parse_duration, parse_memory, parse_storage
 
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+SCHEMA_FILE = Path(__file__).parents[1] / "asa/workflow.schema.json"
 VALIDATOR = Draft202012Validator(schema_document())
 STAGE = '[[stage]]\nname = "a"\ncores = 1\nwalltime = "10min"\n'
 

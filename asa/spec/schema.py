@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from asa.spec.model import TEMPLATE_PATTERN, WorkflowSpec
-
-SCHEMA_FILE = Path(__file__).parent.parent / "workflow.schema.json"
-"""The schema as it is published with the package."""
 
 SCHEMA_LINE = "#:schema"
 """How the first line of a TOML file begins by which editors find its schema."""
