@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
 from asa.errors import InputError
@@ -35,6 +36,7 @@ _WORTH = 0.8  # percent of makespan that a percent of core-hours is worth, unles
 _HOLES = 0.15  # power of the walltime with which waits grow beyond what is predicted: short jobs fit into more holes
 _HANDOVER_S = 1.0  # whole seconds: of plans that are else alike, the one with fewer jobs
 _MIDDLES = (np.arange(SAMPLES) + 0.5) / SAMPLES
+_LEVELS = np.array(LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,20 +309,36 @@ class _Waits:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)
 
 
+def _placed(levels: Samples) -> tuple[int, NDArray[np.intp], NDArray[np.intp], Samples]:
+    """Say how many levels are up to p10, and for each which quantiles it is between, and how far from the lower."""
+    after = np.clip(_LEVELS.searchsorted(levels, "right"), 1, len(LEVELS) - 1)
+    share = (levels - _LEVELS[after - 1]) / (_LEVELS[after] - _LEVELS[after - 1])
+    return int(levels.searchsorted(_LEVELS[0], "right")), after - 1, after, share
+
+
+_GRID = _placed(_MIDDLES)
+
+
 def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
     """Give equally likely values of a wait, sorted; of what is left of it where it has lasted for a while already.
 
     A forecast's own tail has often no mean; that of waits has. Beyond p90 they grow with the root of how rare they are.
     """
-    known = forecast.probability_within(since_s) if since_s > 0 else 0.0
-    return np.array([max(_wait_s(forecast, known + (1.0 - known) * u) - since_s, 0.0) for u in _MIDDLES.tolist()])
-
-
-def _wait_s(forecast: WaitForecast, level: float) -> float:
-    last = LEVELS[-1]
-    if level <= last:
-        return forecast.at(level)
-    return min(forecast.at(level), forecast.quantiles_s[-1] * math.sqrt((1.0 - last) / (1.0 - level)))
+    if since_s <= 0:
+        levels, (low, below, after, share) = _MIDDLES, _GRID
+    else:
+        known = forecast.probability_within(since_s)
+        levels = known + (1.0 - known) * _MIDDLES
+        low, below, after, share = _placed(levels)
+    ends = np.array(forecast.quantiles_s)
+    waits = ends[below]
+    waits += share * (ends[after] - waits)
+    waits[:low] = ends[0] * levels[:low] / LEVELS[0]
+    for place in range(int(levels.searchsorted(LEVELS[-1])), SAMPLES):
+        level = float(levels[place])
+        rare = forecast.quantiles_s[-1] * math.sqrt((1.0 - LEVELS[-1]) / (1.0 - level))
+        waits[place] = min(forecast.at(level), rare)
+    return np.maximum(waits - since_s, 0.0)
 
 
 def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:
