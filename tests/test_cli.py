@@ -52,7 +52,7 @@ def test_help_is_for_someone_who_never_heard_of_it():
     text = asa("--help").stdout
     for words in ("ahead of time", "asa compare montage", "Exit codes", "compare", "workload", "list"):
         assert words in text
-    assert "same queue at the same moments" in asa("compare", "--help").stdout
+    assert "In each replication every strategy" in asa("compare", "--help").stdout
     assert asa("--version").stdout.startswith("asa 0.")
 
 

@@ -504,7 +504,7 @@ class SimulatedSite:
             self._worlds |= {seed: world.result() for seed, world in warming.items()}
 
     def in_order(self, seeds: Sequence[int]) -> list[int]:
-        """Sort seeds by their moments in the log; worlds of a model have no common history."""
+        """Sort seeds by the times of their worlds in the log; worlds of a model have no common history."""
         return list(seeds) if self.trace is None else sorted(seeds, key=self._moment)
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] | None = None) -> SimulatedBackend:  # noqa: ARG002 - its time passes by itself

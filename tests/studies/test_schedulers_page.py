@@ -32,7 +32,7 @@ def results(ways=WAYS, workflows=("w",), longer=1.0, left_out=(), luck=0.0):
 
 
 def trials(ways=WAYS, workflows=("w",), longer=1.0, luck=0.0):
-    """Three moments; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
+    """Three replications; with luck each strategy has a good one, a bad one, and one between, none at the same time."""
     return [
         SchedulerRun("log", scheduler, workflow, 8, name, seed,
               100.0 * span * (1 + place) * math.exp(luck * ((seed + number) % 3 - 1) * (1 + number / 10)), 10.0 * cost,
@@ -62,8 +62,8 @@ def test_the_summary_answers_in_plain_sentences():
         ),
         "Everybody else waits clearly longer for `x`, by 30 s of 200 s; most for `big-job`, by 50 s.",
         (
-            "This rests on 3 moments in each of 2 cells; what is called clear, or told apart, is so beyond chance, "
-            "with 95 %."
+            "This rests on 3 replications in each of 2 cells; what is called clear, or told apart, is so beyond "
+            "chance, with 95 %."
         ),
     ]
     luck = schedulers_page(results(luck=0.5)).summary
@@ -81,10 +81,10 @@ def test_the_summary_answers_in_plain_sentences():
     ]
 
 
-def test_one_moment_is_not_called_proof():
+def test_one_replication_is_not_called_proof():
     once = conclude(SchedulerCampaign(seeds=1), [one for one in trials() if one.seed == 0])
     assert schedulers_page(once).summary[-1] == (
-        "This rests on 1 moment in each of 2 cells, which proves nothing: take more seeds."
+        "This rests on 1 replication in each of 2 cells, which proves nothing: take more seeds."
     )
     assert "1 seed;" in printed(once)
 
@@ -158,7 +158,7 @@ def test_the_numbers_follow_from_the_figures():
 
 
 def test_what_chance_may_have_done_is_not_claimed():
-    """Three moments of much luck: who comes out first is not told apart, and nobody is said to harm."""
+    """Three replications of much luck: nobody is significantly the first, and nobody is said to harm."""
     near = {name: {way: (1 + span / 100, cost, harm) for way, (span, cost, harm) in ways.items()}
             for name, ways in WAYS.items()}  # fmt: skip
     page = schedulers_page(results(near, luck=0.5))
@@ -179,7 +179,7 @@ def test_what_chance_may_have_done_is_not_claimed():
 
 
 def test_who_is_not_told_apart_is_named():
-    """The rest are: `x` has its good moments when Big Job has its bad ones, and `y` shares Big Job's."""
+    """The rest are: `x` has its good replications where Big Job has its bad ones, and `y` shares Big Job's."""
     said = numbers(schedulers_page(results({"first": WAYS["first"], "other": WAYS["first"]}, luck=0.1)))
     assert "Under `other` quickest: big-job (not told apart from x), at 2.00 of" in said[-1]
     assert "of those that cost least x, y (none of the others is told apart), at 1.50 (0.93 to" in said[-1]

@@ -15,25 +15,26 @@ from asa.studies.schedulers.study import Place, SchedulerResults, SchedulerStand
 from asa.studies.standings import MARGIN, QUICK_BASE, THRIFTY, THRIFTY_BASE
 
 _MEASURED = (
-    "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios at the same moments. Marked: "
-    "the quickest, and what cannot be told apart from it. Waits are sums over all cells and moments, over Per-Stage's; "
-    "without a figure where these are less than a minute a run. Dominated: in so many cells another strategy took less "
-    f"time, by more than {100 * MARGIN:.0f} % beyond chance, and no more core-hours, or the reverse."
+    "Makespans are over Big Job's, core-hours over Per-Stage's: geometric means of ratios, paired by replication. "
+    "Marked: the quickest, and what is not significantly slower. Waits are sums over all cells and replications, over "
+    "Per-Stage's; without a figure where these are less than a minute a run. Dominated: in so many cells another "
+    f"strategy took less time, significantly by more than {100 * MARGIN:.0f} %, and no more core-hours, or the reverse."
 )
 _METHODS = (
     (
-        "A moment is a seed: a state of the simulated queue, or a time of a log, in which all strategies begin alike. "
-        "A cell is a world, a workflow and a size. Only cells in which every strategy ran are averaged, and over "
-        "schedulers only those under which every strategy ran."
+        "A replication is a seed: a state of the simulated queue, or a time of a log, where all strategies begin "
+        "alike. A cell is a world, a workflow and a size. Only cells in which every strategy ran are averaged, and "
+        "over schedulers only those under which every strategy ran."
     ),
     (
         "There is one average of makespans and core-hours: the geometric mean of their ratios to Big Job's and "
-        "Per-Stage's at the same moment, over moments, cells and schedulers alike. Waits may be 0, of which there is "
-        "none: their sums over all cells and moments are compared. Seconds that others wait longer are plain means."
+        "Per-Stage's in the same replication, over replications, cells and schedulers alike. Waits may be 0, of which "
+        "there is none: their sums over all cells and replications are compared. Seconds that others wait longer are "
+        "plain means."
     ),
     (
-        "Intervals are Student's, of 95 %, over moments, as cells share these: each world by itself. Moments share an "
-        "estimator, of which the intervals take no account."
+        "Intervals are Student's, of 95 %, over replications, as cells share these: each world by itself. Replications "
+        "share an estimator, of which the intervals take no account."
     ),
     (
         "A strategy is dominated in a cell in which another takes less time, by more than "
@@ -97,7 +98,7 @@ def scheduler_pages(results: SchedulerResults, *, made: Mapping[str, str] | None
             Section("cells", "Every cell", [_places(mine.places)]),
         ]
         if jobs := [part for part in drawn if isinstance(part, Folded)]:
-            sections.append(Section("jobs", "What jobs did, at a typical moment", [Text((GANTT,)), *jobs]))
+            sections.append(Section("jobs", "What jobs did, in a typical replication", [Text((GANTT,)), *jobs]))
         sections.append(_methods())
         pages[_key(name)] = Page(f"Ways of asking under {name}", list(_plainly(mine)), sections, made or {})
     return pages
@@ -177,7 +178,7 @@ def _suffering(quick: SchedulerStanding, candidates: Sequence[SchedulerStanding]
 
 def _rests_on(results: SchedulerResults, candidates: Sequence[SchedulerStanding]) -> str:
     seeds, cells = results.campaign.seeds, candidates[0].cells
-    ran = f"{seeds} moment{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
+    ran = f"{seeds} replication{'' if seeds == 1 else 's'} in each of {cells} cell{'' if cells == 1 else 's'}"
     if seeds == 1:
         return f"This rests on {ran}, which proves nothing: take more seeds."
     return f"This rests on {ran}; what is called clear, or told apart, is so beyond chance, with 95 %."
@@ -510,7 +511,7 @@ def _under(results: SchedulerResults, *, most: int) -> Iterator[Part]:
 
 def _jobs(place: Place) -> Figure:
     drawn = gantt(place.timeline, f"{place.workflow}, {place.cores} cores, {place.strategy} under {place.scheduler}")
-    return Figure(drawn, f"`{place.strategy}`, moment {place.seed}.")
+    return Figure(drawn, f"`{place.strategy}`, replication {place.seed}.")
 
 
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
