@@ -148,9 +148,9 @@ def _print_table(by_age: Mapping[bool, Sequence[Standing]], starts: int, estimat
         "Makespans over Big Job's, core-hours over Per-Stage's: geometric means over paired starts and cells, with",
         "95 % intervals (Student's t over starts). Waits, those between stages and all: their sum over Per-Stage's.",
         f"Predicted by {estimator}; running jobs {'can' if shrink else 'cannot'} give cores back.",
-        "= the quickest, or cannot be told apart from it. Dominated: another strategy took more than 2 % less time and",
-        "no more core-hours, or the reverse, beyond chance. Each of the two is right at once, for all strategies or",
-        "all cells, with 95 % (Holm).",
+        "= the quickest, or not significantly slower. Dominated: another strategy took less time, by significantly",
+        "more than 2 %, and no more core-hours, or the reverse. Each of the two is right at once, for all strategies",
+        "or all cells, with 95 % (Holm).",
     )
     out.print(" ".join(words), style="dim")
 

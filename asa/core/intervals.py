@@ -1,4 +1,4 @@
-"""Means with their 95 % intervals, by Student's t; and what of several differences is beyond chance, by Holm's rule.
+"""Means with their 95 % intervals, by Student's t; and which of several differences are significant, by Holm's rule.
 
 One rule for all: it says how far the mean of a few replications may be off, from two on, and the same each time. Of
 normal values its intervals hold as often as they say, of 3 as of 40. Of values with a long tail they hold less often,

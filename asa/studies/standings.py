@@ -82,7 +82,7 @@ class Standing:
     # Per-Stage's are less than a minute a run
     perceived_wait: float
     total_wait: float
-    # cells in which another strategy took less time, by more than `MARGIN` beyond chance, and no more core-hours, or
+    # cells in which another strategy took less time, by significantly more than `MARGIN`, and no more core-hours, or
     # the reverse: all of them are right at once with 95 % (Holm)
     dominated: int
     cells: int
@@ -162,7 +162,7 @@ def _over(cells: _RunsByCell[_R], what: str, name: str, base: str) -> Interval:
 
 
 def _as_quick(cells: _RunsByCell[_R], names: Sequence[str]) -> set[str]:
-    """Give the quickest of some strategies, and all that cannot be told apart from it."""
+    """Give the quickest of some strategies, and all that are not significantly slower."""
     quickest = min(names, key=lambda name: _over(cells, "makespan_s", name, QUICK_BASE).mean)
     others = [name for name in names if name != quickest]
     apart = beyond_chance([_over(cells, "makespan_s", name, quickest) for name in others], ratios=True)

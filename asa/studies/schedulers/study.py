@@ -246,7 +246,7 @@ def run_cell(cell: SchedulerCell) -> list[SchedulerRun]:
 
 
 Side = Literal["longer", "shorter", ""]
-"""How the others' wait differs beyond chance, if it does; all of a campaign's are right at once with 95 % (Holm)."""
+"""How the others' wait differs significantly, if it does; all of a campaign's are right at once with 95 % (Holm)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class SchedulerStanding(Standing):
     others_slowdown: float
     # hours by which others waited longer for a core-hour that the client got: sums over all runs
     waited_more_per_core_hour: float
-    longer: Side = ""  # whether that wait is longer or shorter beyond chance
+    longer: Side = ""  # whether that wait is significantly longer or shorter
     longer_than_per_stage: Side = ""
 
 
@@ -324,7 +324,7 @@ def conclude(
 
 
 def _with_sides(standings: Sequence[SchedulerStanding]) -> Iterator[SchedulerStanding]:
-    """Say of all together how others' waits differ beyond chance."""
+    """Say of all together how others' waits differ significantly."""
     longer = _sides([one.longer_wait_s for one in standings])
     than = iter(_sides([one.beyond_per_stage_s for one in standings if one.strategy != THRIFTY_BASE]))
     for one, side in zip(standings, longer, strict=True):
