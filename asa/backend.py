@@ -257,7 +257,7 @@ class JobStatus:
     held
         It was seen on hold by somebody, so that the time until its start is no queue wait.
     steps
-        Those of the job's steps that have begun, where that is told.
+        Those of the job's steps that have begun, where that is reported.
     """
 
     job_id: str
@@ -425,11 +425,11 @@ class Condition:
     Parameters
     ----------
     heard_s
-        When the batch system last told the state of the client's jobs, on its own clock: how old is what is known.
+        When the batch system last reported the client's jobs, on its own clock: how old is what is known.
     trouble
         Why it cannot be asked, in words; empty while it can.
     calls
-        How often it was asked or told something so far.
+        How many calls were made to it so far.
     """
 
     heard_s: float
@@ -538,7 +538,7 @@ class Backend(Protocol):
         """Tell what everybody's jobs did since the last call, as far as the site shows it, in the order of time.
 
         The first call tells the past: the latest `most` jobs and whatever still waits. This client's own jobs are left
-        out. With `ends`, ends of runs are told as well, and the past contains whatever still runs.
+        out. With `ends`, ends of runs are reported as well, and the past contains whatever still runs.
         """
         ...
 
@@ -711,7 +711,7 @@ class Finding:
     topic
         What it is about, in a word or three.
     told
-        What the site told.
+        What the site reported.
     verdict
         Whether that is good, worth knowing, or keeps asa from working.
     consequence

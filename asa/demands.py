@@ -1,6 +1,6 @@
 """What a stage, and so its job, takes of a machine beside cores and time: each resource is described here, once.
 
-Stages, jobs and what Slurm is told of them have these fields from here. What stages that share a job need together, the
+Stages, jobs and what is passed to Slurm have these fields from here. What stages that share a job need together, the
 key of a workflow file that is written back, and the bounds that are checked follow from the description.
 """
 

@@ -241,7 +241,7 @@ asa_run() {
   [ -z "$asa_ended_by" ] || asa_tell_process "$asa_child" "$asa_ended_by"
   if [ -n "$asa_place" ]; then
     ln -sf "$asa_child" "$asa_place"
-    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # who told the others did not see this one
+    [ ! -e "${asa_place%/*}/ending" ] || asa_tell_process "$asa_child" TERM # the others were signalled without it
   fi
   while :; do
     asa_before=$asa_heard
@@ -330,9 +330,9 @@ asa_task() {{
   fi
   [ -z "$asa_slot" ] || echo "$asa_slot" >&9
 }}
-asa_told=0 asa_ending=
+asa_signals=0 asa_ending=
 asa_tell() {{
-  asa_told=$((asa_told + 1))
+  asa_signals=$((asa_signals + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
   for asa_place in "$asa_running"/[0-9]*; do
     [ ! -L "$asa_place" ] || asa_tell_process "$(readlink "$asa_place")" "$1"
@@ -355,9 +355,9 @@ while IFS= read -r asa_line; do
   asa_task "$asa_number" "$asa_line" &
 done <"$asa_list"
 while :; do
-  asa_before=$asa_told
+  asa_before=$asa_signals
   wait || :
-  [ "$asa_before" -ne "$asa_told" ] || break
+  [ "$asa_before" -ne "$asa_signals" ] || break
 done
 [ -z "$asa_ending" ] || exit 143
 [ ! -e "$asa_running/failed" ]

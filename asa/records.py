@@ -1,6 +1,6 @@
 """What happened in a run, one record an event.
 
-Metrics are computed from records alone, and a run can be told again from them.
+Metrics are computed from records alone, and a run can be reconstructed from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each job of a run did when: kept back, pending, held, running; told from records."""
+"""What each job of a run did when: kept back, pending, held, running; made from records."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def timeline(records: Iterable[Record], workflow: Workflow | None = None, *, age
     records
         Of one run, in order; of one that goes on, too.
     workflow
-        What ran, which says what each job followed: without it, being kept back is told as waiting.
+        What ran, which says what each job followed: without it, being kept back counts as waiting.
     age_accrues
         Whether a job that is kept back waits its turn meanwhile; else its wait begins when it is let go.
 

@@ -115,7 +115,7 @@ class Stage(Demands):
     learns_run
         How long it usually runs is learned from how long it ran; until that is known, `expected_run_s` holds.
     input_size
-        How much it has to do, in any unit: run times of other amounts are told apart, or scaled.
+        How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.
 
     Examples
     --------

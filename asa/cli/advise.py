@@ -51,7 +51,7 @@ def advise(
     """Say which walltimes to ask for, from how long the stages really ran.
 
     A job that asks for less fits into gaps that others leave, and often starts sooner; one that asks for too little is
-    killed. Where the bank knows the queue well enough, it is told by how much the wait would change.
+    killed. Where the bank knows the queue well enough, it also says by how much the wait would change.
 
     Nothing is kept but names of workflows and stages, and numbers.
 

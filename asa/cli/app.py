@@ -166,7 +166,7 @@ def run_command() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # here, where it can be told that nobody reads it
+            sys.stdout.flush()  # here, where it can still be reported that nobody reads it
     except AsaError as error:
         kind = "cannot use the input" if isinstance(error, InputError) else "failed"
         sys.stderr.write(f"asa: {kind}: {error}\n")
@@ -186,7 +186,7 @@ def run_command() -> None:
     except MemoryError:
         sys.stderr.write("asa: failed: there is not enough memory for this\nAsk for less, or give it more.\n")
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 - a user is told in words, whatever it is
+    except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
 
 

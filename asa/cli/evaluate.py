@@ -131,7 +131,7 @@ def evaluate(
 
 def _check_asked(by: str | None) -> None:
     if by not in (None, "geometry"):
-        raise InputError(f"scores are not told by {by!r}", where="--by", hint="Known: geometry.")
+        raise InputError(f"scores cannot be split by {by!r}", where="--by", hint="Known: geometry.")
 
 
 def _check_outputs(plot: Path | None, csv_file: Path | None, page: Path | None) -> None:

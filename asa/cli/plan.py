@@ -443,7 +443,7 @@ def _print(shown: _Shown, weighed: Weighed | None, run: str) -> None:
     else:
         _say(
             console,
-            "Nothing is known of this queue's waits yet, so that no plan can be told from another. asa-plan then does "
+            "Nothing is known of this queue's waits yet, so that plans cannot be compared. asa-plan then does "
             "as Per-Stage does: a job a stage, each submitted when those that it follows have ended. Let it learn "
             "first, by `asa learn --since 30d`, or by --history where the site shows everybody's jobs.\n",
             "yellow",

@@ -181,7 +181,7 @@ def _check_width(cores: int, partition: str, records: Sequence[WaitRecord]) -> N
     if cores > widest:
         where = f"{records[0].job.system} {partition}".strip()
         raise InputError(
-            f"no job of more than {widest} cores is known on {where}, and how long wider ones wait cannot be told",
+            f"no job of more than {widest} cores is known on {where}, so the waits of wider ones cannot be predicted",
             where=f"--cores {cores}",
             hint=f"Ask for at most {widest}, or learn of wider ones from the site's accounting: `asa learn`.",
         )

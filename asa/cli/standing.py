@@ -102,7 +102,7 @@ class RunStanding:
     reason: str = ""  # why it ended without its result
     driver: Holder | None = None
     left: str = ""  # when the latest client left it, and why, where nobody drives it and that one could say so
-    heard_s: float | None = None  # when the batch system last told of its jobs
+    heard_s: float | None = None  # when the batch system last reported its jobs
     trouble: str = ""  # why it cannot be asked, and what can be done about that
     remedy: str = ""
     next_s: float | None = None  # when the client means to act next

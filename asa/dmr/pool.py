@@ -448,7 +448,7 @@ def _work(rank: int, connection: Connection) -> None:
             connection.send(("result", result))
         except _AbandonedError:
             connection.send(("failed", ""))
-        except Exception:  # noqa: BLE001 - it is told to who called
+        except Exception:  # noqa: BLE001 - the caller gets it
             connection.send(("failed", traceback.format_exc()))
 
 

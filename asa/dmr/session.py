@@ -247,7 +247,7 @@ class Session:
         return self._leave_alone(begun_s) if reply is None else reply
 
     def _begin(self, request: Request) -> _Call | str:
-        """Tell the manager; in place of the call, say why it cannot be told."""
+        """Tell the manager; in place of the call, say why it cannot be reached."""
         begun_s = self._clock()
         try:
             return _Call(self._address, request, self._answer_s)

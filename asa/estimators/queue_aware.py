@@ -1,4 +1,4 @@
-"""The product's estimator where the queue is visible: told what a simulation of everybody's jobs says."""
+"""The product's estimator where the queue is visible: it learns from a simulation of everybody's jobs, too."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _adviser(surroundings: Surroundings) -> Adviser:
 
 
 def queue_aware_asa(surroundings: Surroundings) -> QueueAwareAsa:
-    """Learn as the default does, told by simulations of the visible queue.
+    """Learn as the default does, and from simulations of the visible queue.
 
     Parameters
     ----------

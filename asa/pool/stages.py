@@ -65,8 +65,8 @@ group=$1
 read -r _
 for pass in 1 2 3; do
   for at in /proc/[0-9]*; do
-    read -r told <"$at/stat" || continue
-    set -- ${told##*) }
+    read -r fields <"$at/stat" || continue
+    set -- ${fields##*) }
     [ "$4" = "$group" ] && [ "$1" != Z ] && [ "${at#/proc/}" != $$ ] && kill -KILL "${at#/proc/}"
   done
 done
@@ -379,7 +379,7 @@ class StagesBackend:
         key = "distributed.scheduler.default-task-durations"
         self._held = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
         self._held.__enter__()
-        # what becomes of stages is told by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
+        # what becomes of stages is reported by asa: lines of dask, with tracebacks of tasks given up, would only puzzle
         options: dict[str, Any] = {"n_workers": 0, "dashboard_address": ":0", "folder": self._place / "cluster"}
         options["silence_logs"] = logging.CRITICAL
         for handler in logging.getLogger("distributed").handlers:  # else a cluster that closes makes them loud again
@@ -459,7 +459,7 @@ class StagesBackend:
             alone = replace(
                 stage, tasks=(), command=_once(line, number, len(stage.tasks), done), cores=stage.cpus_per_task
             )
-            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # told as in a job
+            yield payload_text(replace(alone, nodes=None), job.spec.cores), stage.cpus_per_task  # given as in a job
 
     def _done_in(self, job: _Job) -> Path:
         return self._place / "done" / quote(job.spec.posts[0] if job.spec.posts else job.spec.token, safe="")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("asa.pool")
 
-_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is told before
+_LOOK_S = 1.0  # between looks at allocations and workers, if nothing is reported before
 _BARE_S = 300.0  # a job that runs without a worker for so long is of no use
 _MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 

@@ -130,7 +130,7 @@ class BesideBackend:
         return f"{_PREFIX}{job_id}"
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
-        """Show what would be sent, where that can be told."""
+        """Show what would be sent, where that can be shown."""
         backend = self.near if spec.local else self.far
         return backend.preview(spec) if isinstance(backend, Previewing) else {}
 

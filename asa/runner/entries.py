@@ -87,8 +87,8 @@ class Surplus:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The batch system told something new of a job."""
+class Reported:
+    """The batch system reported something new of a job."""
 
     status: JobStatus
     kind: Literal["told"] = "told"
@@ -138,7 +138,9 @@ class Retried:
     kind: Literal["retried"] = "retried"
 
 
-Entry = Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Told | GivingUp | GivenUp | Stopped | Retried
+Entry = (
+    Begun | Intended | Again | Accepted | Unsent | Refused | Surplus | Reported | GivingUp | GivenUp | Stopped | Retried
+)
 
 _entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
 

@@ -42,10 +42,10 @@ from asa.runner.entries import (
     GivingUp,
     Intended,
     Refused,
+    Reported,
     Retried,
     Stopped,
     Surplus,
-    Told,
     Unsent,
 )
 from asa.runner.stages import Stages
@@ -61,7 +61,7 @@ ENDED_WELL = "EndedWell"
 """Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
 
 _HOPELESS = "DependencyNeverSatisfied"
-_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Told)  # of themselves; see `RunState.lost_jobs`
+_HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
 _NO_NEWS = frozenset({"", "None", "NonZeroExitCode"})  # reasons that tell less than the exit code
 _PAUSE_S = 5.0  # before a stage that failed is tried again, at first
 _LONGEST_PAUSE_S = 60.0
@@ -77,7 +77,7 @@ class Job:
     planned: PlannedJob  # as the strategy wanted it
     spec: JobSpec  # what was asked of the batch system
     status: JobStatus
-    # why we are cancelling it, which the batch system may not have been told yet; empty if we are not
+    # why we are cancelling it, which the batch system may not have been asked yet; empty if we are not
     giving_up: str = ""
     given_up: bool = False  # whether it was cancelled by us: its stages may have another job by now
     observed: bool = False  # whether its wait was learned
@@ -204,7 +204,7 @@ class RunState:
                 ours = next((job.status.job_id for job in self.jobs.values() if job.spec.token == token), None)
                 reason = f"a duplicate of job {ours}" if ours else "it turned up when it was wanted no more"
                 yield self._cancelled_record(self.intents[token].planned, job_id, reason, at_s)
-            case Told(status=status):
+            case Reported(status=status):
                 yield from self._update(status)
             case GivingUp(job_id=job_id, reason=reason):
                 self.jobs[job_id].giving_up = reason

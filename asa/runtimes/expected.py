@@ -1,4 +1,4 @@
-"""What a run tells of how long its stages ran, and what a workflow is told of it before the next."""
+"""What a run tells of how long its stages ran, and what a workflow takes from it before the next."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run_times_of(
     A stage that was asked for again after it failed or was cut off ran once, in the end: its run times have one id, and
     that of its good end counts. One that remembers which of its tasks are done went on where it had stopped, so its
     attempts are added up, until it is run once more from nothing. Of stages that shared a job only those count whose
-    own times the batch system has told.
+    own times the batch system has reported.
 
     Parameters
     ----------

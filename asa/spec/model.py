@@ -342,7 +342,7 @@ class StageSettings(_Model):
     )
     input_size: Amount | None = Field(
         default=None,
-        description="How much it has to do, in any unit: run times of other amounts are told apart, or scaled.",
+        description="How much it has to do, in any unit: run times of other amounts are kept apart, or scaled.",
         examples=[2075259],
     )
 

@@ -264,7 +264,7 @@ class LocalBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!a}", hint=hint)
 
     def _dependencies(self, spec: JobSpec) -> tuple[tuple[int, str, float], ...]:
-        """Say what the server is told of a job's dependencies; those that are met for good are left out.
+        """Say what is sent to the server of a job's dependencies; those that are met for good are left out.
 
         Raises `UnavailableError`: one of them is a job of another host, of which it is not known yet how it
         ends.

@@ -578,7 +578,7 @@ class Server:
             (self.spool.jobs / str(number)).rename(self.spool.ended / str(number))
         self._announce(number)
 
-    # ------------------------------------------------------------------ what else clients are told
+    # ------------------------------------------------------------------ what else is reported to clients
 
     def _tell_outlook(self) -> None:
         """Tell when pending jobs are to be expected to start, not too often."""

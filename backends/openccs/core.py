@@ -30,7 +30,7 @@ class OpenCcsCore(InPython):
     takes tens of times as long, too long for logs of tens of thousands of jobs. Both keep what is used in `RUSV`.
 
     `most`: so many of those that wait are looked at when something ends early; all if not given.
-    `promised`: for each background job the start that it was told when it came.
+    `promised`: for each background job the start that it was promised when it came.
 
     Notes
     -----

@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 
 
 def _one_step(method: Callable[Concatenate[Plan, _P], _R]) -> Callable[Concatenate[Plan, _P], _R]:
-    """Let all that a method changes be told at once."""
+    """Write all that a method changes as one entry."""
 
     @wraps(method)
     def wrapped(self: Plan, /, *args: _P.args, **named: _P.kwargs) -> _R:
@@ -538,7 +538,7 @@ class Plan:
         return plan
 
     def settle(self) -> None:
-        """Book what all jobs have that entries told of."""
+        """Book what all jobs of the entries have."""
         for job in self.jobs.values():
             if job.placement is not None and job.placement.end > job.placement.start:
                 self._book(job, job.placement)
@@ -549,7 +549,7 @@ class Plan:
             inside.settle()
 
     def take_in(self, entry: Entry) -> None:
-        """Take in what an entry tells; nothing is booked before all was told."""
+        """Take in an entry; nothing is booked before all entries were taken in."""
         kinds: Mapping[str, Callable[[Entry], None]] = {
             "step": self._take_step,
             "job": self._take_job,

@@ -203,7 +203,7 @@ class QueueSimulation:
             )
         self._advice.learn(*self._beliefs.pop(ticket), observation)
         row = self._waiting.take(ticket)
-        if row is None:  # its end was told first
+        if row is None:  # its end was reported first
             return
         now = float(row[k.SUBMIT]) + observation.wait_s
         if observation.kind != "at_least":
@@ -213,7 +213,7 @@ class QueueSimulation:
         self._pass_time(now)
 
     def ended(self, ticket: int, run_s: float) -> None:
-        """Learn that a job ended after so many seconds; also of one whose start has not been told yet.
+        """Learn that a job ended after so many seconds; also of one whose start has not been reported yet.
 
         Raises `InputError`: nothing runs or waits with that ticket, or the time is no time.
         """

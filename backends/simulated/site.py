@@ -49,7 +49,7 @@ class SimulatedBackend:
         Its name and node size.
     poll_s
         The client looks at the queue once in so many seconds, and learns only then what happened since; 0 for a client
-        that is told at once. Times that it reads are exact either way.
+        that learns at once. Times that it reads are exact either way.
     users
         Whose jobs the background's are; -1 where that is not known.
     shrink, grow
@@ -231,7 +231,7 @@ class SimulatedBackend:
         if not spec.walltime_s > 0:
             raise SubmitRejectedError(f"asks for {spec.walltime_s} s", where=where, hint="Ask for more than nothing.")
         if spec.run_s is None:
-            raise InputError("has no run time", where=where, hint="A simulator must be told `run_s`.")
+            raise InputError("has no run time", where=where, hint="A simulator needs `run_s`.")
         needs = [Need(self._number(d.job_id), d.type, math.ceil(d.delay_s)) for d in spec.dependencies]
         widths = list(self._widths(spec, cores))
         number = engine.submit(

@@ -212,7 +212,7 @@ class SlurmBackend:
         raise SubmitRejectedError(why, where=f"job {spec.name!r}", hint=hint)
 
     def _passed(self, spec: JobSpec) -> Passed:
-        """Decide what Slurm is told of a job's dependencies, after a look at them.
+        """Decide what is passed to Slurm of a job's dependencies, after a look at them.
 
         Raises `SubmitRejectedError`: nobody knows one of them, so that Slurm might drop the dependency and
         start the job at once; or it can never be met.
@@ -231,7 +231,7 @@ class SlurmBackend:
             )
         if missing := [job_id for job_id in others if not (self._is_fresh(job_id) or self._is_settling(job_id))]:
             raise UnavailableError(
-                f"depends on job {missing[0]}, of which Slurm does not tell at the moment",
+                f"depends on job {missing[0]}, which Slurm does not report at the moment",
                 where=f"job {spec.name!r}",
                 hint="It is submitted once it is known what became of the other.",
             )
@@ -606,7 +606,7 @@ class SlurmBackend:
                 job.conclude(self._folder)
 
     def _has_cancelled(self, job: TrackedJob) -> bool:
-        """Cancel a job of which nobody has any use; whether Slurm has been told, else the next look tries again."""
+        """Cancel a job of which nobody has any use; whether the call reached Slurm, else the next look tries again."""
         try:
             self._link.cancel(job.job_id)
         except JobNotFoundError:

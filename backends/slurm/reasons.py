@@ -224,7 +224,7 @@ def advice(reason: str) -> Advice:
     """Explain a reason: why a job is pending, or how it failed.
 
     `reason`: as Slurm writes it, with its details, if there are any; or the name of a job's state.
-    Returns: what it means, and what to do. A reason that is not known is told as Slurm writes it.
+    Returns: what it means, and what to do. A reason that is not known is given as Slurm writes it.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class TrackedJob:
     heard_s: float  # when that was confirmed, on the client's clock
     # the client's clock before and after its submission, until Slurm shows the job
     sent_s: tuple[float, float] | None = None
-    dependencies: tuple[Dependency, ...] = ()  # those that Slurm was told of, until they were seen to be kept
+    dependencies: tuple[Dependency, ...] = ()  # those that were passed to Slurm, until they were seen to be kept
     record: SlurmRecord | None = None
     held_here: bool = False  # it is on hold because this client wants it
     released_s: float | None = None  # when this client last released or cancelled it, on the client's clock
@@ -79,7 +79,7 @@ class TrackedJob:
         """Take in what Slurm tells, and return whether something changed that matters; ended jobs change no more.
 
         Raises `UnavailableError`: the job has ended, and its marks cannot be read: whether its payload began is
-        not known, and that it ended not told of yet.
+        not known, and its end not reported yet.
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
@@ -241,7 +241,7 @@ class TrackedJob:
         return mark.time_s >= since_s - _CLOCKS_S
 
     def _ended_by(self, ended: Mark, folder: RunFolder) -> JobStatus:
-        """Say how the job ended by its own mark, with what Slurm told before."""
+        """Say how the job ended by its own mark, with what Slurm reported before."""
         was, code = self.status, ended.exit_code or 0
         began = folder.began(self.job_id, self.kept.token)
         start_s = was.start_s

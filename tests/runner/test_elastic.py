@@ -39,7 +39,7 @@ from asa.records import (
     Submitted,
 )
 from asa.runner import CancelRequest, Journal, Run, run_all
-from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Told
+from asa.runner.entries import Accepted, GivenUp, GivingUp, Intended, Reported
 from asa.runner.state import RunState
 from asa.strategies import Keep, Phase, PlannedJob, load_strategy
 from asa.strategies.elastic import Elastic
@@ -445,7 +445,7 @@ def _submit(state, planned, job_id, at_s):
 
 
 def _tell(state, job_id, submit_s=0.0, job_state=JobState.RUNNING, **facts):
-    return list(state.apply(Told(JobStatus(job_id, job_state, submit_s, **facts))))
+    return list(state.apply(Reported(JobStatus(job_id, job_state, submit_s, **facts))))
 
 
 def running(state, *steps, **facts):

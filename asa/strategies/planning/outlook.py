@@ -51,7 +51,7 @@ class Aim:
     # the clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten
     deadline_s: float | None = None
     # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
-    # then costs a long wait in the middle of a job, which no estimate foretold.
+    # then costs a long wait in the middle of a job, which no estimate predicted.
     grow: bool = False
 
 
@@ -241,7 +241,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
     left = [whole.stages[name].stage for name in whole.left()]
     run_s = sum(stage.expected_s for stage in left)
     at_most, deadline_s = aim.at_most, aim.deadline_s
-    if at_most is not None:  # the part is told of all that was spent
+    if at_most is not None:  # the part is given all that was spent
         hours = whole.workflow.stage_core_hours(per_node)
         rest = sum(core_hours(stage.cores_on(per_node), stage.expected_s) for stage in left)
         mine = part.workflow.stage_core_hours(per_node)

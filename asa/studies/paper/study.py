@@ -8,7 +8,7 @@ size after size: what it learned from one workflow it knows for the next. So doe
 and sizes are run, too, in both ways, though only Montage on 112 cores counts.
 
 **Submissions.** For Table 2 each workflow's widest job is submitted 60 times, one a minute, while an estimator predicts
-each wait and is told it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
+each wait and learns it when the job starts. Such a job asks for what the stage asks for and ends after a second: it is
 there to measure the queue. The paper's waits of Table 2 are many times those of Table 1, to which the centres are
 calibrated: the queue was fuller then. So each seed's submissions begin where, in steps of four hours through twelve
 days, what the job would wait in that hour is nearest to the paper's mean.
