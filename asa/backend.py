@@ -88,7 +88,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of several commands that a job runs one after the other, each only if the one before ended well."""
+    """One of several commands that a job runs one after the other, each only if the one before completed."""
 
     name: str
     command: str  # what to run; ignored by simulators
@@ -105,16 +105,16 @@ class Step:
     tasks: int = 0
     cpus_per_task: int = 1
     nodes: int = 0
-    # token that is posted when the step has ended well; empty for none. A step whose token is posted already is not run
+    # token that is posted when the step has completed; empty for none. A step whose token is posted already is not run
     # again.
     post: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """When a step began, when it ended well, and the cores that its job had kept by then; 0 for all that it got.
+    """When a step began, when it completed, and the cores that its job had kept by then; 0 for all that it got.
 
-    A job of a single payload tells one, without a name, where that ended well before the job was put back into the
+    A job of a single payload tells one, without a name, where that completed before the job was put back into the
     queue.
     """
 
@@ -166,13 +166,13 @@ class JobSpec(Demands):
     held
         Submitted on hold; `Backend.release` lets it go.
     awaits
-        Tokens that other jobs post when they end well. The allocation may begin earlier, but the payload inside it
+        Tokens that other jobs post when they complete. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.
     max_await_s
         For so many seconds at most: then the job ends by itself, should nobody have cancelled it. Simulators, which
         have their client always beside them, do not heed it. None for as long as its walltime.
     posts
-        Tokens that this job posts when it ends well. A job of which all are posted already runs nothing.
+        Tokens that this job posts when it completes. A job of which all are posted already runs nothing.
     supersedes
         Tokens of earlier jobs, which have ended, of what this one runs. Should the batch system start one of them once
         more, it runs nothing.

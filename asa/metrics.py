@@ -290,7 +290,7 @@ def _could_begin(
     ended: Iterable[tuple[float, Sequence[str]]],
     began_s: float,
 ) -> float:
-    """Say when all that a stage follows was settled; a failure counts where one ended well only after the stage ran.
+    """Say when all that a stage follows was settled; a failure counts where one completed only after the stage ran.
 
     So it is with a stage that cleaned up before the run was gone on with.
     """

@@ -22,7 +22,7 @@ INPUT_EXIT = 84
 """Exit code of a stage that did not begin since something that it needs is missing."""
 
 OUTPUT_EXIT = 85
-"""Exit code of a stage whose command ended well and left something missing or empty that it was to make."""
+"""Exit code of a stage whose command exited with 0 and left something missing or empty that it was to make."""
 
 SHORT_EXIT = 88
 """Exit code of a job with fewer cores than its next stage needs, as after a requeue: that has not begun."""
@@ -39,7 +39,7 @@ PRIVATE = "# Not for the list of processes: it has values of variables.\n"
 _MEANINGS = {
     TASK_EXIT: "some of its tasks failed",
     INPUT_EXIT: "an input is missing or empty",
-    OUTPUT_EXIT: "its command ended well, but an output is missing or empty",
+    OUTPUT_EXIT: "its command exited with 0, but an output is missing or empty",
     SHORT_EXIT: "its job has fewer cores than it needs",
     HELD_EXIT: "what it follows did not end while it held its cores",
     126: "what it was to run cannot be executed",
@@ -271,7 +271,7 @@ fi
 export SLURM_ARRAY_JOB_ID
 """.strip()
 
-# Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What ended well is noted
+# Runs the lines of a list as tasks, so many at once. A line's number tells it from the others. What completed is noted
 # beside its text, so that a stage that is run again, after a failure or on another node, does not run it again. Several
 # nodes take turns, each with as many lines as it has cores for, so that none is still busy when others have long been
 # idle. A task begins with a slot, which it gives back. A signal goes on to the tasks that run; after one that tells to

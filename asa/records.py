@@ -270,4 +270,4 @@ class StageStarted(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEnded(_OfJob):
-    """A stage itself ended well."""
+    """A stage itself completed."""

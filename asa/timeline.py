@@ -322,7 +322,7 @@ def _wait_over_s(asked: Submitted) -> float | None:
 
 
 def _let_go_s(asked: Submitted, ended: Sequence[Ended], workflow: Workflow) -> float | None:
-    """Tell when the last job that a job followed had ended; None if one has not, or did not end well."""
+    """Tell when the last job that a job followed had ended; None if one has not, or did not complete."""
     follows = {b for name in asked.stages if (stage := workflow.stages.get(name)) for b in stage.after}
     let_go_s = asked.time_s
     for before in follows - set(asked.stages):

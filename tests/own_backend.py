@@ -153,7 +153,7 @@ class Job:
         )
 
     def step_times(self) -> tuple[StepTimes, ...]:
-        """Tell which steps began and ended well."""
+        """Tell which steps began and completed."""
         told = []
         for number, step in enumerate(self.spec.steps):
             began, ended = (_time_in(self.folder / f"{number}.{what}") for what in ("began", "ended"))

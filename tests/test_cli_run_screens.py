@@ -278,9 +278,9 @@ def test_stages_of_one_job_are_told_apart(folder):
     assert list(words(folder, state).values()) == ["done", "failed", "waiting", "blocked", "waiting"]
     run = stand(folder, state, [], NOW_S + 600, driver=HOLDER)
     assert [stage.exit_code for stage in run.stages] == [0, 3, None, None, None]
-    assert run.tally == "1 stage ended well, 1 failed, 1 does not run"
+    assert run.tally == "1 stage completed, 1 failed, 1 does not run"
     assert [stage.reason for stage in run.stages][1:4] == ["NonZeroExitCode", "", "stage 'project' failed"]
-    assert "1 stage ended well, 1 failed, 1 does not run" in shown(folder, state, 80)
+    assert "1 stage completed, 1 failed, 1 does not run" in shown(folder, state, 80)
     tell(state, Stopped("cancelled", "somebody asked for it", NOW_S + 100))
     assert list(words(folder, state).values()) == ["done", "failed", "not run", "blocked", "not run"]
 

@@ -42,7 +42,7 @@ _FAILED = {"failed", "timed out", "cancelled"}
 
 def explain(
     stage: Annotated[
-        str, typer.Argument(help="The stage. [default: all that have not ended well]", show_default=False)
+        str, typer.Argument(help="The stage. [default: all that have not completed]", show_default=False)
     ] = "",
     run: RunOption = "",
     output: OutputOption = Output.TABLE,
@@ -137,7 +137,7 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
     else:
         yield f"{run.name} {'was cancelled' if run.state == 'cancelled' else 'failed'}: {run.reason.rstrip('.')}."
         yield f"{run.tally}."
-        yield "Go on from what ended well, once the cause is mended:"
+        yield "Go on from what completed, once the cause is mended:"
         yield _Verbatim(retry_command(folder))
 
 

@@ -115,7 +115,7 @@ class RunStanding:
 
     @property
     def done(self) -> int:
-        """Stages that ended well."""
+        """Stages that completed."""
         return sum(stage.state == "done" for stage in self.stages)
 
     @property
@@ -125,7 +125,7 @@ class RunStanding:
 
     @property
     def tally(self) -> str:
-        """How many stages ended well, failed, and do not run, in words."""
+        """How many stages completed, failed, and do not run, in words."""
         n_out = sum(stage.state in _OUT for stage in self.stages)
         does = "did" if self.is_over else "does" if n_out == 1 else "do"
         counts = {
@@ -134,7 +134,7 @@ class RunStanding:
             f"{does} not run": n_out,
         }
         stages = "1 stage" if self.done == 1 else f"{self.done} stages"
-        return ", ".join([f"{stages} ended well", *(f"{count} {what}" for what, count in counts.items() if count)])
+        return ", ".join([f"{stages} completed", *(f"{count} {what}" for what, count in counts.items() if count)])
 
     @property
     def has_jobs(self) -> bool:

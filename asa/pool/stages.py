@@ -262,7 +262,7 @@ class StagesBackend:
         return time.time()
 
     def submit(self, spec: JobSpec) -> str:
-        """Hand a stage over; it begins when those that it depends on have ended well, and there are cores."""
+        """Hand a stage over; it begins when those that it depends on have completed, and there are cores."""
         self._calls += 1
         if spec.token and (job := next((job for job in self._jobs.values() if job.spec.token == spec.token), None)):
             return job.job_id
@@ -531,7 +531,7 @@ class StagesBackend:
         return job.final or current
 
     def _before_restart(self, job: _Job, start_s: float) -> tuple[StepTimes, ...]:
-        """Tell when a stage ran that had ended well before its job was handed over once more."""
+        """Tell when a stage ran that had completed before its job was handed over once more."""
         if not job.restarts:
             return ()
         done_in, stage = self._done_in(job), self._stage(job.spec)
@@ -580,7 +580,7 @@ class _Part(NamedTuple):
 
 
 def run_part(order: _Order, before: Sequence[int]) -> _Part:
-    """Run a stage, or one of its tasks; nothing where what it depends on did not end well."""
+    """Run a stage, or one of its tasks; nothing where what it depends on did not complete."""
     code = _NEVER if any(before) else _run(order)
     return _Part(code, time.time())
 
@@ -638,7 +638,7 @@ def _guarded(order: _Order) -> Iterator[subprocess.Popen[bytes]]:
 def note_end(place: str, job_id: str, parts: Sequence[_Part]) -> int:
     """Note how a job ended, once, and when the last of its tasks did: this may run later, for the client hands it out.
 
-    Of a list of tasks: that all, or some, ended well.
+    Of a list of tasks: that all, or some, completed.
     """
     special = [part.code for part in parts if part.code < 0]
     bad = [part.code for part in parts if part.code > 0]
@@ -677,9 +677,9 @@ def _needs(spec: JobSpec, cores: int) -> dict[str, float]:
 
 
 def _unless_done(text: str, done: Path) -> str:
-    """Write what runs a stage, unless it ended well before: who was to tell of that may have died since.
+    """Write what runs a stage, unless it completed before: who was to tell of that may have died since.
 
-    Room for the note is taken before. What was told to end may have saved its state and left: it has not ended well.
+    Space for the note is taken before. What was told to end may have saved its state and left: it has not completed.
     """
     mark = shlex.quote(str(done))
     return (
@@ -701,7 +701,7 @@ def _times(mark: Path) -> tuple[float, float] | None:
 
 
 def _once(line: str, number: int, count: int, done: Path) -> str:
-    """Write a task of a list as `asa.payload` runs it: not again, once it ended well."""
+    """Write a task of a list as `asa.payload` runs it: not again, once it completed."""
     message = shlex.quote(f"asa: task {number} of {count} failed: {line}")
     run = f"trap : HUP INT TERM\nexport ASA_TASK={number}\nsh -c -- {shlex.quote(line)} </dev/null"
     return _unless_done(f'{run} && exit\ncode=$?\nprintf "%s\\n" {message} >&2\nexit "$code"', done)

@@ -28,7 +28,7 @@ def run_page(
 
     `workflow`, `age_accrues`: what ran, and whether jobs gain priority while they are kept back; see
     `asa.timeline.timeline`.
-    `stands`: of each stage its name, how it stands, its job, and why; given where not all have ended well.
+    `stands`: of each stage its name, how it stands, its job, and why; given where not all have completed.
     """
     run = timeline(records, workflow, age_accrues=age_accrues)
     sections = [Section("jobs", "What its jobs did", [_chart(run), _jobs(run)])]

@@ -44,7 +44,7 @@ class Run:
         Where everything that happens is written down before anything is done because of it. One with entries is of a
         run that was interrupted, which goes on from there.
     retry
-        If the journal's run has ended without its result: ask again for what did not end well.
+        If the journal's run has ended without its result: ask again for what did not complete.
     again
         Stages that are run once more, with all that follow them, if the journal's run has ended, however.
     revised, walltime_s

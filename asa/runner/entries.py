@@ -127,10 +127,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that had ended goes on: what did not end well is asked for again, and some stages with all after them."""
+    """A run that had ended goes on: what did not complete is asked for again, and some stages with all after them."""
 
     at_s: float
-    # those that are run once more though they may have ended well; those that follow them are, too
+    # those that are run once more though they may have completed; those that follow them are, too
     stages: tuple[str, ...] = ()
     # what the workflow's stages are from now on, if they were mended, and the walltime of the whole
     revised: tuple[Stage, ...] = ()

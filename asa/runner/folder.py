@@ -266,9 +266,9 @@ class RunFolder:
         Raises
         ------
         JournalError
-            A stage has ended well of which the journal does not know that it was asked for.
+            A stage has completed of which the journal does not know that it was asked for.
         """
-        self._check_known(self._ended_well(), journal.entries)
+        self._check_known(self._completed(), journal.entries)
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, with signs of life to other clients; tell whether it ended early because somebody wants something."""
@@ -389,7 +389,7 @@ class RunFolder:
         JournalError
             The journal cannot be read, is damaged, or knows less than what the jobs have left behind.
         """
-        ended, has_completed = self._ended_well(), (self.path / _METRICS).exists()  # the journal knew before
+        ended, has_completed = self._completed(), (self.path / _METRICS).exists()  # the journal knew before
         entries = read_journal(self.path / _JOURNAL)[0]
         self._check_known(ended, entries)
         state = RunState(self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id)
@@ -404,8 +404,8 @@ class RunFolder:
         """Keep what the run cost, for people and programs."""
         _write(self.path / _METRICS, json.dumps(metrics, indent=1).encode())
 
-    def _ended_well(self) -> list[str]:
-        """Name the stages that have ended well by what their jobs have left behind."""
+    def _completed(self) -> list[str]:
+        """Name the stages that have completed by what their jobs have left behind."""
         try:
             left = set(os.listdir(self.path / "posts"))  # noqa: PTH208 - names alone, of very many
         except OSError:
@@ -416,7 +416,7 @@ class RunFolder:
         known = {name for entry in entries if isinstance(entry, Intended) for name in entry.planned.stages}
         for stage in ended:
             if stage not in known:
-                self._refuse_journal(f"of stage {stage!r}, which has ended well")
+                self._refuse_journal(f"of stage {stage!r}, which has completed")
 
     def _refuse_journal(self, what: str) -> NoReturn:
         raise JournalError(

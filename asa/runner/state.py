@@ -57,8 +57,8 @@ from asa.workflow import Slot, Stage, Workflow
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-ENDED_WELL = "EndedWell"
-"""Reason of a completed job whose payload ended well, though the batch system has it down as ended otherwise."""
+PAYLOAD_COMPLETED = "EndedWell"
+"""Reason of a completed job whose payload completed, though the batch system has it down as ended otherwise."""
 
 _HOPELESS = "DependencyNeverSatisfied"
 _HARMLESS = (Begun, Intended, Again, Accepted, Unsent, Reported)  # of themselves; see `RunState.lost_jobs`
@@ -88,8 +88,9 @@ class Job:
     def is_void(self) -> bool:
         """What depends on it can never start."""
         status = self.status
-        ended_badly = status.state.is_final and (status.state is not JobState.COMPLETED or status.reason == ENDED_WELL)
-        return bool(self.giving_up) or (ended_badly and status.reason != TWIN)
+        has_completed = status.state is JobState.COMPLETED and status.reason != PAYLOAD_COMPLETED
+        has_failed = status.state.is_final and not has_completed
+        return bool(self.giving_up) or (has_failed and status.reason != TWIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class RunState:
     # tokens of which a second job may yet turn up
     doubtful: dict[str, float] = field(default_factory=dict)  # and since when
     refused: dict[str, str] = field(default_factory=dict)  # stages whose job was refused for good, and why
-    # how often a stage that had ended well was asked for again, with all that follow it
+    # how often a stage that had completed was asked for again, with all that follow it
     generations: dict[str, int] = field(default_factory=dict)
     outcome: Outcome | None = None  # how the run ended; None until then
     reason: str = ""
@@ -316,7 +317,7 @@ class RunState:
         )
 
     def _awaited(self, before: Iterable[str]) -> tuple[str, ...]:
-        """Name what stages are to post; those that ended well in a job that did not have posted nothing."""
+        """Name what stages are to post; those that completed in a job that did not have posted nothing."""
         return tuple(dict.fromkeys(self._token(name) for name in before if not self.stages[name].phase.is_settled))
 
     def _max_await_s(self, planned: PlannedJob, before: Iterable[str], own_s: float) -> float | None:
@@ -369,7 +370,7 @@ class RunState:
         return tasks if tasks * stage.cpus_per_task < demand.cores else 0
 
     def _jobs_before(self, before: Iterable[str]) -> set[str]:
-        """Give the jobs that must end well before some stages have.
+        """Give the jobs that must complete before some stages have.
 
         A local stage has none in the queue: those before it stand for it, and the payload itself waits for it.
         """
@@ -596,7 +597,7 @@ class RunState:
         return RunEnded(time_s=at_s, run=self.name, outcome=outcome, reason=reason)
 
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
-        """Let every stage that has not ended well wait for another job, and those that are to be run once more."""
+        """Let every stage that has not completed wait for another job, and those that are to be run once more."""
         self.outcome, self.reason, self.open_intent = None, "", None
         self.refused.clear()
         self._reasons.clear()
@@ -752,7 +753,7 @@ class RunState:
             self.stages.put(name, replace(self.stages[name], phase=Phase.RUNNING))
         first = job.planned.stages[0]
         if self.stages[first].ended_s is not None:
-            return  # it ended well before the job was put back into the queue
+            return  # it completed before the job was put back into the queue
         if len(job.planned.stages) == 1 and job.status.steps:  # so did this one
             at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
@@ -934,7 +935,7 @@ class RunState:
         self.stages.put(name, replace(view, stage=stage, attempts=view.attempts + 1, not_before_s=end_s + pause_s))
 
     def _steps_done(self, job: Job) -> Iterator[Record]:
-        """Note what ended well in a job of several stages that did not run to its end."""
+        """Note what completed in a job of several stages that did not run to its end."""
         steps = {step.name: step for step in job.status.steps if step.end_s is not None}
         for name in self._left_of(job) if len(job.planned.stages) > 1 else ():
             step, view = steps.get(name), self.stages[name]
@@ -944,13 +945,13 @@ class RunState:
                 yield from self._stage_done(job, name, view.started_s, view.ended_s)
 
     def _last_step_began(self, job: Job, stages: Iterable[str]) -> Iterator[Record]:
-        """Tell when the stage began that did not end well, of several of a job; the others' are reported already."""
+        """Tell when the stage began that did not complete, of several of a job; the others' are reported already."""
         for name in stages if len(job.planned.stages) > 1 else ():
             if (began_s := self.stages[name].started_s) is not None:
                 yield StageStarted(time_s=began_s, run=self.name, stages=(name,), job_id=job.status.job_id)
 
     def _stage_done(self, job: Job, name: str, start_s: float, end_s: float) -> Iterator[Record]:
-        """Note that a stage ended well, as one of several of its job."""
+        """Note that a stage completed, as one of several of its job."""
         stages, job_id, view = (name,), job.status.job_id, self.stages[name]
         if (
             view.started_s is not None and view.ended_s is not None
@@ -1109,7 +1110,7 @@ def _in_tasks(cores: int, together: int, nodes: int) -> int:
 
 
 def _why(status: JobStatus) -> str:
-    """Say how a job ended that did not end well."""
+    """Say how a job ended that did not complete."""
     means = meaning(status.exit_code) if status.state is JobState.FAILED else ""
     words = "" if means and status.reason in _NO_NEWS else status.reason
     detail = ": ".join(part for part in (words, means) if part)

@@ -284,7 +284,7 @@ def _can_be_withdrawn(backend: Backend, run_s: float) -> None:
     assert how == (JobState.FAILED, HELD_EXIT), f"it ends without beginning its payload, not so: {status}"
     backend.cancel(idle)
     assert _until(backend, idle, _ended).state is JobState.CANCELLED, "it can be cancelled"
-    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun ends well"
+    assert _until(backend, job_id, _ended).state is JobState.COMPLETED, "and what had begun completes"
     _is_unknown(lambda: backend.withdraw("no-such-job"))
 
 

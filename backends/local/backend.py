@@ -32,7 +32,7 @@ from asa.core.files import put
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
-from .explanations import ENDED_WELL, LOST, TWIN, advice
+from .explanations import LOST, PAYLOAD_COMPLETED, TWIN, advice
 from .feed import QueueFeed
 from .spool import Changes, Order, Spool, Standing, is_same_machine
 
@@ -292,7 +292,7 @@ class LocalBackend:
             well = status.state is JobState.COMPLETED
             if dependency.type is DependencyType.AFTEROK and not well:
                 raise SubmitRejectedError(
-                    f"depends on job {dependency.job_id}, which did not end well", where=f"job {spec.name!r}"
+                    f"depends on job {dependency.job_id}, which did not complete", where=f"job {spec.name!r}"
                 )
         return tuple(passed)
 
@@ -475,7 +475,7 @@ class LocalBackend:
         if state.is_final and state is not JobState.COMPLETED and job.kept.token and not is_twin:
             ended = self._folder.ended(job.job_id, job.kept.token)
             if ended is not None and ended.exit_code == 0:  # whatever ended the job after that
-                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=ENDED_WELL)
+                status = replace(status, state=JobState.COMPLETED, exit_code=0, reason=PAYLOAD_COMPLETED)
         return replace(
             status,
             payload_start_s=payload_start_s,
@@ -666,7 +666,7 @@ def _parsed(job_id: str) -> tuple[int, str]:
 def _steps(
     names: Sequence[str], marks: Collection[tuple[Mark, Mark | None]], min_s: float, max_s: float
 ) -> tuple[StepTimes, ...]:
-    """Tell when steps began and ended well, within the job's own times: marks count whole seconds."""
+    """Tell when steps began and completed, within the job's own times: marks count whole seconds."""
 
     def within(mark: Mark) -> float:
         return min(max(mark.time_s, min_s), max_s)

@@ -595,7 +595,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------ belt and braces
 
     def _end_needless(self, live: Iterable[TrackedJob]) -> None:
-        """Cancel jobs that are back in the queue though what they were to run has ended well."""
+        """Cancel jobs that are back in the queue though what they were to run has completed."""
         for job in live:
             try:
                 is_needless = job.is_needless(self._folder)

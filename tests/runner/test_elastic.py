@@ -485,7 +485,7 @@ def test_a_strategy_sees_how_far_a_job_is_and_what_was_asked_for():
     assert state.outcome is None
 
 
-def test_a_job_that_is_put_back_into_the_queue_keeps_what_ended_well():
+def test_a_job_that_is_put_back_into_the_queue_keeps_what_completed():
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, None, 1))
     _tell(state, "1", 120.0, JobState.PENDING, restarts=1)
@@ -515,7 +515,7 @@ def test_what_ended_between_two_looks_before_a_requeue_ran_when_its_marks_say():
     assert first.submit_s <= 10.0
 
 
-def test_what_ended_well_in_a_job_that_was_given_up_is_done():
+def test_what_completed_in_a_job_that_was_given_up_is_done():
     """And nothing waits for what it did not post."""
     state = state_of()
     running(state, ("a", 10.0, 110.0, 4), ("b", 110.0, 310.0, 1))
