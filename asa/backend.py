@@ -164,7 +164,7 @@ class JobSpec(Demands):
     begin_s
         The job may not start before this time.
     held
-        Submitted on hold; `Backend.release` lets it go.
+        Submitted on hold; `Backend.release` releases it.
     awaits
         Tokens that other jobs post when they complete. The allocation may begin earlier, but the payload inside it
         begins only when all of them are posted; until then the allocation idles.

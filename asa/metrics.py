@@ -71,8 +71,8 @@ class RunMetrics:
     hits, misses
         Predictions that turned out accurate or too short, and too long; see `judge`.
     undecided
-        Predictions of which a bound on the wait leaves open which they were. A job that a dependency keeps back and
-        that starts the moment it is let go tells no more.
+        Predictions of which a censored observation leaves open which they were. A job that a dependency keeps back and
+        that starts the moment it is released tells no more.
     resubmissions
         Jobs that were asked for again.
     stages

@@ -232,7 +232,7 @@ _RUN = (
     + r"""asa_sh=sh asa_env=
 [ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
 ! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
-asa_place= # a link for the number of the process that is run: one needs no room on a full disk
+asa_place= # a link for the number of the process that is run: one needs no space on a full disk
 asa_run() {
   asa_child= asa_heard=0 asa_code= asa_ended_by=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
@@ -300,10 +300,10 @@ trap 'rm -rf "$asa_running"' EXIT
 mkfifo "$asa_running/free" && exec 9<>"$asa_running/free" || exit 87
 asa_task() {{
   if [ -z "$asa_done" ] || [ "$(cat "$asa_done/$1" 2>/dev/null)" != "$2" ]; then
-    # room for the note is taken before, lest a disk that fills up meanwhile loses it
+    # space for the note is taken before, lest a disk that fills up meanwhile loses it
     if [ -n "$asa_done" ] && ! printf '%s\n' "$2" | cat >"$asa_done/.$1"; then
       : >"$asa_running/failed"
-      printf 'asa: task %s of %s is not begun: %s has no room to note its end\n' "$1" "$asa_count" "$asa_done" >&2
+      printf 'asa: task %s of %s is not begun: %s has no space to note its end\n' "$1" "$asa_count" "$asa_done" >&2
       echo "$asa_slot" >&9
       return
     fi

@@ -83,7 +83,7 @@ class SmallMachine:
         self._specs[job_id] = replace(self._specs[job_id], held=True)
 
     def release(self, job_id: str) -> None:
-        """Let it go; it queues from now on."""
+        """Release it; it queues from now on."""
         self._specs[job_id] = replace(self._specs[job_id], held=False, begin_s=self._now)
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:

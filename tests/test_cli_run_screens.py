@@ -88,7 +88,7 @@ def test_every_state_has_its_words(folder):
     tell(state, Reported(replace(first, reason="JobHeldUser", held=True)))
     assert words(folder, state)["fetch-the-references"] == "held"
     tell(state, Reported(replace(first, held=True, eligible_s=NOW_S, reason="Priority")))
-    assert words(folder, state)["fetch-the-references"] == "queued", "it was let go"
+    assert words(folder, state)["fetch-the-references"] == "queued", "it was released"
     second = submitted(state, "project", keep=Keep.AWAIT)
     assert words(folder, state)["project"] == "queued"
     tell(state, Reported(replace(second, state=JobState.RUNNING, eligible_s=NOW_S, start_s=NOW_S + 5)))

@@ -253,7 +253,7 @@ def test_a_task_that_has_no_link_yet_is_told_to_end_too(tmp_path, shell):
 
 @pytest.mark.parametrize("how", ["script", "tasks", "tasks_file"])
 def test_what_cannot_be_written_down_whole_is_not_run(tmp_path, how):
-    """Where a node's disk is full: rather than the part for which there was room."""
+    """Where a node's disk is full: rather than the part for which there was space."""
     (tmp_path / "list").write_text("touch ran\ntouch ran\n")
     what = {"script": "#!/bin/sh\ntouch ran\n", "tasks": ("touch ran", "touch ran"), "tasks_file": "list"}
     cat = tmp_path / "bin" / "cat"

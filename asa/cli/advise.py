@@ -195,7 +195,7 @@ class _Waits:
         self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None
         if self._records:
-            self._bank = WaitBank("asa-blind")  # a bank does not know who waits now
+            self._bank = WaitBank("asa-blind")  # a bank does not know which jobs wait now
             self._bank.take(self._records)
 
     def of(self, cores: int, walltimes_s: tuple[float, float], partition: str) -> tuple[float, float] | None:

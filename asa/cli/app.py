@@ -216,7 +216,7 @@ def _give_up(error: OSError) -> NoReturn:
     """End when a file cannot be used, or what was found cannot be written, as on a full disk."""
     where = f"{error.filename}: " if error.filename else ""
     is_full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or not where
-    hint = "Make room, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
+    hint = "Free disk space, or write elsewhere." if is_full else "Check the path, whose it is, and its rights."
     sys.stderr.write(f"asa: failed: {where}{error.strerror or error}\n{hint}\n")
     _silence(1)  # or the interpreter tries again, and complains again
     sys.exit(1)

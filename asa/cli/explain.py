@@ -217,7 +217,7 @@ def _in_short(stage: StageStanding, state: RunState) -> str:
 def _so_far(stage: StageStanding) -> Iterator[str]:
     forecast, waited = stage.forecast, stage.wait_s
     if waited is None:
-        yield "The time until it is let go does not count: jobs grow older here only once they may start."
+        yield "The time until it is released does not count: jobs grow older here only once they may start."
     elif forecast is None:
         yield f"It has waited {_duration(waited)}; nothing was predicted."
     elif forecast.alternative >= 0:

@@ -234,9 +234,9 @@ class _Line:
                 f"submit {name} now, {_clock(self.now_s, self.now_s)}: {waits}, expected wait {_expected(self.waits_s)}"
             )
         ready_s = float(job.ready_s.mean())
-        let_go = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
+        release = f"when {behind} {ends}, at {_at(ready_s, self.now_s)}"
         if self.submit_s is None:
-            turn = f"{let_go}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
+            turn = f"{release}: {waits}" if job.keep.value == "nothing" else "once the jobs before it are"
             return f"submit {name} {turn}, {gap}"
         when = "now, " if self.submit_s < 1 else "at "
         when += _clock(self.now_s + self.submit_s, self.now_s)
@@ -245,8 +245,8 @@ class _Line:
         if job.keep.value == "await":
             return f"submit {name} {when}: {chance}, expected idle {format_duration(job.idle_s)}, {gap}"
         if self.age_accrues:
-            return f"submit {name} {when}, to be let go {let_go}: {chance}, {gap} until its cores are free"
-        return f"submit {name} {when}, to queue from {let_go}: {waits}, {gap}"
+            return f"submit {name} {when}, to be released {release}: {chance}, {gap} until its cores are free"
+        return f"submit {name} {when}, to queue from {release}: {waits}, {gap}"
 
     def as_dict(self) -> dict[str, Any]:
         job, block = self.job, self.job.block

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from asa.estimators.store import WaitRecord
     from asa.waits import QueuedJob, WaitForecast
 
-_BLIND = ("waiting", "ages")  # a bank holds waits that are over; not who waits now, nor that nothing happened meanwhile
+_BLIND = (
+    "waiting",
+    "ages",
+)  # a bank holds waits that are over; not which jobs wait now, nor quiet times
 _WITHIN_S = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 _ENOUGH = 20  # outcomes to judge by
 _STALE_S = 30 * 86_400.0

@@ -479,7 +479,7 @@ def _step_start(job: Job, name: str) -> float | None:
 
 
 def _wait_s(state: RunState, job: Job, now_s: float) -> float | None:
-    """How long a job has been in the queue: since its submission, or since it was let go where age counts from then."""
+    """How long a job has been in the queue: since its submission, or its release where age counts from then."""
     status = job.status
     if status.eligible_s is None and not state.capabilities.age_accrues and job.spec.dependencies:
         return None

@@ -384,7 +384,7 @@ def _reserve(memory: SharedMemory) -> None:
         raise RunError(
             f"there are no {memory.size:,} bytes of shared memory: {error.strerror}",
             where=str(path.parent),
-            hint="Make room there; a container is given more when it is started, as by --shm-size.",
+            hint="Free space there; a container is given more when it is started, as by --shm-size.",
         ) from error
 
 

@@ -209,7 +209,7 @@ class WaitBank:
         return known
 
     def lose_sight(self) -> None:
-        """Forget who waits in the queue that was followed, as when another is looked at; what was learned stays."""
+        """Forget which jobs wait in the queue that was followed, as when another is looked at, not what was learned."""
         for job, ticket in self._queue.values():
             self[job.system].withdrawn(ticket)
         for job, ticket, _ in self._running.values():

@@ -509,7 +509,7 @@ def contextual_asa(surroundings: Surroundings) -> ContextualAsa:
 
 
 def blind_asa(surroundings: Surroundings) -> ContextualAsa:
-    """Learn as the default does, but only from waits that are over, and not from who waits now.
+    """Learn as the default does, but only from waits that are over, and not from jobs that wait now.
 
     Parameters
     ----------

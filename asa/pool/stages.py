@@ -396,7 +396,7 @@ class StagesBackend:
             self.close()
             if not isinstance(error, (OSError, RuntimeError)):  # as dask says it of a full disk, or of no free port
                 raise
-            hint = f"Is there room in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
+            hint = f"Is there space in {tempfile.gettempdir()}, and in the run's folder? Another goes into TMPDIR."
             raise UnavailableError(
                 f"the pool cannot begin: {error}", where="the pool of this run", hint=hint
             ) from error
@@ -487,7 +487,7 @@ class StagesBackend:
         try:
             _write(self._file(job, "job"), json.dumps(kept))
         except OSError as error:
-            hint = "Make room or mend the permissions. Where the run has ended, go on with: asa resume."
+            hint = "Free disk space or fix the permissions. Where the run has ended, go on with: asa resume."
             raise UnavailableError(f"cannot be written: {error}", where=str(self._place), hint=hint) from error
 
     def _code(self, job: _Job) -> int:

@@ -47,7 +47,7 @@ def run_page(
 
 _KNOWN = (
     "A wait is known exactly where the queue alone decided. A job that its predecessor kept back and that started the "
-    "moment it was let go may have waited less; one that was cancelled would have waited longer."
+    "moment it was released may have waited less; one that was cancelled would have waited longer."
 )
 
 

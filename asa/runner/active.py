@@ -221,7 +221,7 @@ def _queued_of(one: Active, job: Job) -> QueuedJob:
 
 
 def _queues(one: Active, job: Job, since_s: float) -> None:
-    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once it is let go."""
+    """Tell the bank that a job queues from now on. One that a dependency keeps back does so only once released."""
     if one.run.bank is not None and not job.spec.local:
         job.known_as = one.run.bank.submitted(
             queued(job.spec, one.state.capabilities, since_s, one.run.bank.user), job.planned.prediction

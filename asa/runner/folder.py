@@ -248,7 +248,7 @@ class RunFolder:
                 )
                 raise LeaseError(error.message, where=str(self.path), hint=hint) from error
             except OSError as error:
-                hint = "Make room or mend the rights; then: asa resume."
+                hint = "Free disk space or fix the permissions; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
             held.enter_context(_beating(self._lease))
             self._journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
@@ -346,7 +346,7 @@ class RunFolder:
             raise JournalError(
                 f"cannot be written: {error.strerror}",
                 where=str(self.path / _PLAN),
-                hint="Mend its rights, or make room.",
+                hint="Fix its permissions, or free disk space.",
             ) from error
         self.plan = plan
 

@@ -50,7 +50,7 @@ _PAUSES_S = (0.1, 0.2, 0.3, 0.5)
 _QUEUES = ("Priority", "Resources")  # reasons that come and go while a job queues
 _LONGEST_FILE_NAME = 200
 _LONGEST_WALLTIME_S = 1e9
-_ROOM = "Make room, or mend the rights; --set spool=DIR names another folder."
+_SPACE = "Free disk space, or fix the permissions; --set spool=DIR names another folder."
 
 
 @dataclass(slots=True)
@@ -696,5 +696,5 @@ def _unavailable(path: Path, error: OSError) -> UnavailableError:
     return UnavailableError(
         f"cannot be used: {error.strerror or error}",
         where=str(error.filename or path),
-        hint=f"Nothing was submitted. {_ROOM}",
+        hint=f"Nothing was submitted. {_SPACE}",
     )

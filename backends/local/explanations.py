@@ -41,7 +41,7 @@ _ADVICE = {
     ),
     "OutputUnwritable": Advice(
         "It did not begin, as its output cannot be written into the run's folder.",
-        "Make room or mend the rights there, and run it again.",
+        "Free disk space or fix the permissions there, and run it again.",
     ),
     "BrokenFile": Advice("Its file in the queue's folder cannot be understood: it was damaged.", "Submit it again."),
 }

@@ -197,10 +197,10 @@ class Cluster:
         usable = self._items.copy()
         for reserve in self.system.reserves:
             if totals.get(reserve.resource, 0) == 0:
-                dear = self._items[:, self.resources.index(reserve.resource)] > 0
+                expensive = self._items[:, self.resources.index(reserve.resource)] > 0
                 for name, items in reserve.keeps.items():
                     column = usable[:, self.resources.index(name)]
-                    column[dear] = np.maximum(column[dear] - items, 0)
+                    column[expensive] = np.maximum(column[expensive] - items, 0)
         return usable
 
     def _suits(self, chunk: Chunk, lasts_s: int) -> list[bool]:

@@ -331,7 +331,7 @@ class Plan:
 
     @_one_step
     def backfill(self, *, now: int, most: int | None = None, passes: int = 1) -> list[Job]:
-        """Look for earlier starts, and for any of who waits, in order of priority and submission (First-Fit).
+        """Look for earlier starts, and for any start of waiting jobs, in order of priority and submission (First-Fit).
 
         Nobody starts later for it: a job that finds no earlier start keeps its place.
 
@@ -403,7 +403,7 @@ class Plan:
 
     @_one_step
     def recover(self, node: str, *, now: int) -> list[Job]:
-        """Let a node come back; who waits is planned, and others may start earlier. Returns those that moved."""
+        """Let a node come back; waiting jobs are planned, and others may start earlier. Returns those that moved."""
         self.cluster.set_up(node, up=True)
         for inside in self.reservations.values():
             if node in inside.cluster.names:
@@ -494,7 +494,7 @@ class Plan:
     @_one_step
     def forget_before(self, now: int) -> None:
         """Forget what was: ended jobs, and what was used before a time."""
-        self._let_go_of_ended()
+        self._forget_ended()
         self.cluster.forget_before(now)
         self.consumers.forget_before(now)
         self._note(kind="past", at_s=now)
@@ -558,7 +558,7 @@ class Plan:
             "reservation": self._take_reservation,
             "moved": self._take_moved,
             "inside": self._take_inside,
-            "past": lambda _: self._let_go_of_ended(),
+            "past": lambda _: self._forget_ended(),
         }
         if entry["kind"] not in kinds:
             raise ValueError(f"{entry['kind']!r} is nothing that becomes of a plan")
@@ -592,5 +592,5 @@ class Plan:
         if (inside := self.reservations.get(entry["id"])) is not None:
             inside.take_in(entry["entry"])
 
-    def _let_go_of_ended(self) -> None:
+    def _forget_ended(self) -> None:
         self.jobs = {name: job for name, job in self.jobs.items() if job.phase is not Phase.ENDED}

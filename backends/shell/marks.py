@@ -218,5 +218,5 @@ def _unwritable(path: Path, error: OSError, so_far: str = "Nothing was submitted
     return UnavailableError(
         f"cannot be written: {error.strerror or error}",
         where=str(path),
-        hint=f"{so_far}. Make room or mend the permissions; it is tried again.",
+        hint=f"{so_far}. Free disk space or fix the permissions; it is tried again.",
     )

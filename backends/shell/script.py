@@ -8,7 +8,7 @@ The script keeps five promises which a batch system alone does not:
   own, which is looked for before the step begins; and a job whose stages have another job by now runs nothing more;
 - a payload that awaits others begins when these have posted that they completed, not before; and a client that wants
   to give its job back either comes before it, so that it never begins, or hears that it came too late;
-- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Room for
+- when it began and how it ended is written down where the client finds it, whatever the batch system forgets. Space for
   that is taken before the payload begins, so that a disk which fills up meanwhile does not lose it;
 - what cannot be written down makes the job fail: nobody is to depend on it.
 """
@@ -218,7 +218,7 @@ facts() {{
 mark() {{ patiently write "$marks/$1" "" || give_up "cannot write into $marks"; }}
 write() {{ prepare "$1" "$2" && commit "$1"; }}
 
-# A full disk may have room again soon.
+# A full disk may have space again soon.
 patiently() {{
   until "$@"; do
     [ "$patience" -gt 0 ] && [ "$signals" -eq 0 ] || return 1
@@ -227,7 +227,7 @@ patiently() {{
   done
 }}
 
-# Room is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
+# Space is taken beforehand; afterwards only the time is written, over the one that is there, and the name changed.
 reserve() {{ patiently prepare "$1" "$2" || give_up "cannot write into ${{1%/*}}"; }}
 settle() {{
   if [ -e "$(draft "$1")" ]; then

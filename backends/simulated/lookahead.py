@@ -1,10 +1,10 @@
 """Predicting a job's wait by starting a copy of the visible queue and reading the answer.
 
 What ``squeue`` shows of everybody's jobs is enough to run the queue ahead on the engine: who runs and until when at the
-latest, who waits and for what. What it does not show is in which order the site takes its jobs, when they will really
-end, and who may not start though there is room. So there are several *opinions*, one for each guess at these; see
-`OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own it
-learns how far off each of them is, and goes with those that were right lately.
+latest, which jobs wait and for what. What it does not show is in which order the site takes its jobs, when they will
+really end, and who may not start though there is room. So there are several *opinions*, one for each guess at these;
+see `OPINIONS`. `QueueSimulation.opinions` gives them all, for whoever wants to weigh them. As an estimator of its own
+it learns how far off each of them is, and goes with those that were right lately.
 
 Rules
 -----
@@ -255,7 +255,7 @@ class QueueSimulation:
         self._most_used[partition] = max(self._most_used[partition], self._used[partition])
 
     def _pass_time(self, now: float) -> None:
-        """Note that something happened: forget who must have ended, and since when who waits has had room."""
+        """Note that something happened: forget who must have ended, and since when waiting jobs would have fitted."""
         self._events += 1
         over = self._unnoticed_by(now)
         if over.any():

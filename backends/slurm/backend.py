@@ -113,7 +113,7 @@ class SlurmBackend:
         return explanations.advice(reason)
 
     def close(self) -> None:
-        """Let go of the link."""
+        """Close the link."""
         self._link.close()
 
     # ------------------------------------------------------------------ submission
@@ -618,7 +618,7 @@ class SlurmBackend:
         return True
 
     def _check_dependencies(self) -> None:
-        """Cancel jobs that Slurm let go though what they depend on was not met.
+        """Cancel jobs that Slurm released though what they depend on was not met.
 
         Before that what they depend on is asked for once more: it may have ended while Slurm answered, or so soon that
         Slurm never showed it.
@@ -640,7 +640,7 @@ class SlurmBackend:
         self._miss([job for job in live if job.job_id not in records])
 
     def _early(self) -> list[TrackedJob]:
-        """Jobs that Slurm let go, of whose dependencies one is not met; the others are done with."""
+        """Jobs that Slurm released, of whose dependencies one is not met; the others are done with."""
         early = []
         for job in self._live():
             if not job.dependencies or (job.status.state is JobState.PENDING and job.status.eligible_s is None):

@@ -18,7 +18,7 @@ _ADVICE = {
         "Look into its output, and submit it again if it did not complete.",
     ),
     IGNORED_DEPENDENCY: Advice(
-        "Slurm let the job go before the job that it depends on had completed, so it was cancelled.",
+        "Slurm released the job before the job that it depends on had completed, so it was cancelled.",
         "Look into its output for what it did meanwhile, and submit it again.",
     ),
 }

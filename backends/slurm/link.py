@@ -249,5 +249,5 @@ class SlurmLink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
         ...

@@ -11,7 +11,7 @@ Kind = Literal["transient", "limit", "impossible", "held", "dependency", "failed
 """What a reason calls for.
 
 ``transient`` passes by itself; a ``limit`` passes when other jobs have ended or a budget is filled up; ``impossible``
-stays until the job or the site is changed; ``held`` until somebody lets it go; ``dependency`` is about another job;
+stays until the job or the site is changed; ``held`` until somebody releases it; ``dependency`` is about another job;
 ``failed`` tells of a job that has ended.
 """
 

@@ -23,7 +23,7 @@ TWIN: Final = "Twin"
 VANISHED: Final = "Vanished"
 """Reason of a job of which nothing is known any more."""
 IGNORED_DEPENDENCY: Final = "DependencyIgnored"
-"""Reason of a job that was cancelled since Slurm let it go before its dependency was met."""
+"""Reason of a job that was cancelled since Slurm released it before its dependency was met."""
 
 _GRACE_LOOKS = 3
 _GRACE_S = 60.0
@@ -110,7 +110,7 @@ class TrackedJob:
         return self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=VANISHED))
 
     def condemn(self, now_s: float) -> None:
-        """Let it have failed since Slurm let it go too early."""
+        """Let it have failed since Slurm released it too early."""
         end_s = max(now_s, self._latest_s())
         self._become(replace(self.status, state=JobState.FAILED, end_s=end_s, reason=IGNORED_DEPENDENCY))
 
@@ -118,7 +118,7 @@ class TrackedJob:
         """Say whether the job is back in the queue though its payload has completed.
 
         So it is when the controller did not hear of the end, since it was away or had lost its latest state. What it
-        would run looks for the marks first, and does nothing; but it may be on hold until somebody lets it go.
+        would run looks for the marks first, and does nothing; but it may be on hold until somebody releases it.
         """
         record, kept = self.record, self.kept
         if record is None or not kept.token or self.status.state is not JobState.PENDING:

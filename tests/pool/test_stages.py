@@ -489,7 +489,7 @@ def test_what_was_delivered_is_nowhere_else(workers, tmp_path):
 
 
 def test_an_error_waits_for_nothing(workers, tmp_path):
-    """What was asked for is let go of, begun or not."""
+    """What was asked for is released, begun or not."""
     begun, asked = tmp_path / "begun", []
 
     def fail(elsewhere):

@@ -145,7 +145,7 @@ def _modes(site: Capabilities) -> frozenset[Keep]:
     """Say how a site lets jobs be kept back.
 
     Where a dependent job comes with its age it waits about as briefly as one that came early, and never idles. Nor does
-    a job gain by growth there: what it lacks would begin to queue when it is let go.
+    a job gain by growth there: what it lacks would begin to queue when it is released.
     """
     if DependencyType.AFTEROK not in site.dependency_types:
         return frozenset({Keep.NOTHING, Keep.AWAIT})

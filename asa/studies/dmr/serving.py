@@ -105,8 +105,8 @@ def beside(
 ) -> None:
     """Run a program inside a job of a batch system, and let it shrink as it asks by `asa.dmr`.
 
-    Nodes that its processes have left are given back to the batch system. It gets none. Who waits is known as of the
-    latest look at the queue, which may be minutes ago: a site is not asked more often.
+    Nodes that its processes have left are given back to the batch system. It gets none. Which jobs wait is known as of
+    the latest look at the queue, which may be minutes ago: a site is not asked more often.
 
     Exit codes: the program's; 2 the input cannot be used.
     """
