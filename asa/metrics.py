@@ -115,7 +115,7 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     none of the paper's alternatives below the predicted one is nearer to the wait, so that a grid's coarseness is not
     held against a prediction.
 
-    An upper bound shows a miss where the prediction exceeds even that, a lower bound shows a hit where the prediction
+    An *at most* shows a miss where the prediction exceeds even that, an *at least* shows a hit where the prediction
     does not exceed it; all else is open.
 
     Parameters

@@ -253,7 +253,7 @@ class Observed(_OfJob):
     wait_s
         Seconds.
     bound
-        Whether that is the wait, or which side of it this bounds.
+        Whether that is the wait, or how it is censored.
     predicted_wait_s
         What had been predicted; None where nothing was.
     """

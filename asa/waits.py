@@ -26,7 +26,7 @@ __all__ = [
     "exactly",
 ]
 
-_END_OF_TIME_S = _MOST = 1e15
+_END_OF_TIME_S = _MAX_CORES = 1e15
 _FLOOR_S = 10.0  # waits up to so many seconds are all the same
 _MIN_TAIL = 0.8  # ten times the p90 at p99, about: forecasts that are too sure of themselves are the thin ones
 _CERTAIN = 0.99  # nine quantiles know no better: where more was claimed, it was too much on every log tried
@@ -117,7 +117,7 @@ class QueuedJob:
 
     def __post_init__(self) -> None:
         if not (
-            abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and 0 < self.cores < _MOST
+            abs(self.submit_s) < _END_OF_TIME_S and 0 < self.walltime_s < _END_OF_TIME_S and 0 < self.cores < _MAX_CORES
         ):
             raise InputError(
                 f"a job of {self.cores} cores for {self.walltime_s} s, submitted at {self.submit_s} s, cannot be",

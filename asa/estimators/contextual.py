@@ -133,10 +133,10 @@ class ContextualAsa:
     and what the share costs. With the delay that waits have, regret grows with how many jobs wait at once, as that of
     every such learner; `asa evaluate` prints it as it was.
 
-    Bounds are learned from as well: of *at least* and *at most* only what is certain, the alternatives that are still
-    possible share the credit as they were believed. Stated quantiles are those of the mixture at levels that move until
-    each covers what it says (adaptive conformal inference), for each class of widths on its own once a hundred waits of
-    it are known.
+    Censored observations are learned from as well: of *at least* and *at most* only what is certain, the alternatives
+    that are still possible share the credit as they were believed. Stated quantiles are those of the mixture at levels
+    that move until each covers what it says (adaptive conformal inference), for each class of widths on its own once a
+    hundred waits of it are known.
 
     `opinions`, `facts`: how many waits in seconds, and how many other numbers (about -2 to 2), come with each job
     from outside, such as from a simulation of the visible queue; see `predict`.

@@ -125,7 +125,7 @@ def _stands(stands: Sequence[tuple[str, str, str, str]]) -> Table:
     return Table([Column("Stage"), Column("State"), Column("Job"), Column("Why")], stands, "Stages.")
 
 
-_BOUNDS = {"exact": "", "at_most": "at most", "at_least": "at least"}
+_CENSORED = {"exact": "", "at_most": "at most", "at_least": "at least"}
 
 
 def _waits(observed: Sequence[Observed]) -> Table:
@@ -138,7 +138,7 @@ def _waits(observed: Sequence[Observed]) -> Table:
             ", ".join(r.stages),
             r.job_id,
             r.predicted_wait_s,
-            _BOUNDS[r.bound],
+            _CENSORED[r.bound],
             r.wait_s,
             r.predicted_wait_s - r.wait_s if r.predicted_wait_s is not None and r.bound == "exact" else None,
         )

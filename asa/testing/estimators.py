@@ -65,8 +65,8 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
     _knows_its_tickets(make(Surroundings(seed=6)))
     if not draws:
         _forgets_who_is_out_of_sight(make)
-    _takes_bounds(make(Surroundings(seed=7)))
-    _learns_from_bounds(make)
+    _takes_censored(make(Surroundings(seed=7)))
+    _learns_from_censored(make)
     _bears_extremes(make(Surroundings(seed=8)))
     _learns_a_steady_wait(make)
     if separates:
@@ -239,24 +239,24 @@ def _forgets_who_is_out_of_sight(make: _Make) -> None:
     estimator.observe(estimator.submitted(asked), exactly(5.0))
 
 
-def _takes_bounds(estimator: WaitEstimator) -> None:
+def _takes_censored(estimator: WaitEstimator) -> None:
     mixed: list[WaitObservation] = [exactly(300.0), at_most(900.0), at_least(60.0), at_least(1e6), at_most(0.0)]
     for place, observation in enumerate([*mixed, at_least(0.0), at_most(1e9), at_least(1e9), exactly(7)] * 4):
         job = _job(place, 100.0 * place)
-        forecast = _sane(estimator.predict(job), "after bounds on waits")
+        forecast = _sane(estimator.predict(job), "after censored waits")
         estimator.observe(estimator.submitted(job, forecast), observation)
 
 
-def _learns_from_bounds(make: _Make) -> None:
-    """See that a bound which says nothing is not taken for a wait."""
-    for bound in (at_most(1e8), at_least(0.0)):
+def _learns_from_censored(make: _Make) -> None:
+    """See that a censored observation which says nothing is not taken for a wait."""
+    for censored in (at_most(1e8), at_least(0.0)):
         estimator = make(Surroundings(seed=7))
         for place in range(400):
             job = _job(0, 1000.0 * place)
-            observation = bound if place % 2 else exactly(300.0)
+            observation = censored if place % 2 else exactly(300.0)
             estimator.observe(estimator.submitted(job, estimator.predict(job)), observation)
         middle = estimator.predict(_job(0, 400_000.0)).at(0.5)
-        assert 100.0 <= middle <= 900.0, f"a bound that says nothing is not learned as a wait: {bound}, p50 {middle}"
+        assert 100.0 <= middle <= 900.0, f"what says nothing is not learned as a wait: {censored}, p50 {middle}"
 
 
 def _bears_extremes(estimator: WaitEstimator) -> None:

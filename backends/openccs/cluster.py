@@ -249,7 +249,7 @@ class Cluster:
     def may_have(self, placement: Placement, views: Mapping[str, RUSV]) -> bool:
         """Whether a consumer may have all that a placement holds."""
         return all(
-            views[name].least_free(placement.start, placement.end) >= items
+            views[name].min_free_within(placement.start, placement.end) >= items
             for name, items in placement.totals.items()
             if name in views
         )
@@ -261,7 +261,7 @@ class Cluster:
         width = self._items.shape[1]
         least = {name: views.get(name, vector) for name, vector in self.used.items() if placement.totals.get(name)}
         for name, vector in least.items():
-            if vector.least_free(placement.start, placement.end) < placement.totals[name]:
+            if vector.min_free_within(placement.start, placement.end) < placement.totals[name]:
                 return False
         peaks = np.zeros(self._items.size, dtype=np.int64)
         times, amounts, counts, room = self._state

@@ -18,7 +18,7 @@ from asa.units import parse_duration, parse_memory
 from .requests import STANDARD_KINDS, Kind
 
 _GIB = 1 << 30
-_MOST = 1 << 50  # of a resource
+_MAX_ITEMS = 1 << 50  # of a resource
 _NAME = re.compile(r"[^\s,:+=]+")
 _WORDS = {"rset", "place", "walltime", "start", "deadline", "array", "priority"}
 
@@ -92,7 +92,7 @@ class System:
         wrong = {
             "its nodes have no resources": set() if resources else {""},
             "cannot be that many: {}": {
-                name for items in named for name, many in items.items() if not 0 <= many < _MOST
+                name for items in named for name, many in items.items() if not 0 <= many < _MAX_ITEMS
             },
             "{} belongs to nodes, and to none": set(self.licences) & resources,
             "{} is counted, and a property": counted & properties,

@@ -144,11 +144,11 @@ class QueueSimulation:
         self._beliefs: dict[int, tuple[int, float, NDArray[np.float64]]] = {}  # by ticket; see `_Advice.learn`
         self._unnoticed: dict[int, None] = {}  # tickets of jobs that were taken to have ended
         self._tickets = 0
-        self._in_use, self._most_in_use = 0.0, 0.0
+        self._in_use, self._max_in_use = 0.0, 0.0
         self._users, self._shapes = _Habits(), _Habits()
         self._partitions: dict[str, int] = {}
         self._used: list[float] = []  # by partition, cores in use
-        self._most_used: list[float] = []
+        self._max_used: list[float] = []
         self._site_share = 1.0
         self._advice = _Advice()
         self._events = 0
@@ -250,9 +250,9 @@ class QueueSimulation:
         """Count cores that are taken into use, or given back."""
         cores, partition = sign * float(row[k.CORES]), int(row[k.PARTITION])
         self._in_use += cores
-        self._most_in_use = max(self._most_in_use, self._in_use)
+        self._max_in_use = max(self._max_in_use, self._in_use)
         self._used[partition] += cores
-        self._most_used[partition] = max(self._most_used[partition], self._used[partition])
+        self._max_used[partition] = max(self._max_used[partition], self._used[partition])
 
     def _pass_time(self, now: float) -> None:
         """Note that something happened: forget who must have ended, and since when waiting jobs would have fitted."""
@@ -266,9 +266,9 @@ class QueueSimulation:
             while len(self._unnoticed) > _MAX_UNNOTICED:
                 del self._unnoticed[next(iter(self._unnoticed))]
         waiting = self._waiting.rows
-        free: Any = (self.machine_cores or self._most_in_use) - self._in_use
+        free: Any = (self.machine_cores or self._max_in_use) - self._in_use
         if len(self._partitions) > 1:
-            own = np.array(self._most_used) - np.array(self._used)
+            own = np.array(self._max_used) - np.array(self._used)
             free = np.minimum(free, own[waiting[k.PARTITION].astype(np.intp)])
         fits, since = waiting[k.CORES] <= free, waiting[k.FITS_SINCE]
         since[~fits] = _NEVER_S
@@ -292,8 +292,8 @@ class QueueSimulation:
             running = _Table.of(running.rows[:, ~over])
         row = self._row(job)
         cores, partition = int(row[k.CORES]), int(row[k.PARTITION])
-        size = self.machine_cores or max(int(min(self._most_in_use, k.MAX_CORES)), cores)
-        own_size = max(int(self._most_used[partition]) if partition >= 0 else 0, cores)
+        size = self.machine_cores or max(int(min(self._max_in_use, k.MAX_CORES)), cores)
+        own_size = max(int(self._max_used[partition]) if partition >= 0 else 0, cores)
         # anew each time: the one that was answered before must not change under whoever looks at it
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._shapes.share)
@@ -326,7 +326,7 @@ class QueueSimulation:
         if job.partition not in self._partitions:
             self._partitions[job.partition] = len(self._partitions)
             self._used.append(0.0)
-            self._most_used.append(0.0)
+            self._max_used.append(0.0)
 
     def _make_room(self) -> None:
         jobs = self._waiting.count + self._running.count + 1
@@ -352,11 +352,11 @@ class QueueSimulation:
             "beliefs": [[ticket, kind, middle, *x.tolist()] for ticket, (kind, middle, x) in self._beliefs.items()],
             "unnoticed": list(self._unnoticed),
             "tickets": self._tickets,
-            "most_in_use": self._most_in_use,
+            "most_in_use": self._max_in_use,
             "users": self._users.state(),
             "shapes": self._shapes.state(),
             "partitions": list(self._partitions),
-            "most_used": list(self._most_used),
+            "most_used": list(self._max_used),
             "site_share": self._site_share,
             "advice": self._advice.state(),
         }
@@ -370,13 +370,13 @@ class QueueSimulation:
             made = cls(int(state["machine_cores"]))
             made._partitions = {str(name): i for i, name in enumerate(state["partitions"])}
             made._used = [0.0] * len(made._partitions)
-            made._most_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
+            made._max_used = _numbers(state["most_used"], (len(made._partitions),)).tolist()
             made._users, made._shapes = _Habits.from_state(state["users"]), _Habits.from_state(state["shapes"])
             bounds = (len(made._users), len(made._shapes), len(made._partitions))
             made._waiting, made._running = (_Table.from_state(state[name], bounds) for name in ("waiting", "running"))
             for row in made._running.rows.T:
                 made._use(row, 1)
-            made._most_in_use, made._site_share = _numbers([state["most_in_use"], state["site_share"]], (2,)).tolist()
+            made._max_in_use, made._site_share = _numbers([state["most_in_use"], state["site_share"]], (2,)).tolist()
             for ticket, kind, *decades in state["beliefs"]:
                 middle, *opinions = _numbers(decades, (1 + len(OPINIONS),))
                 made._beliefs[int(ticket)] = (range(_CLASSES)[kind], float(middle), np.array(opinions))

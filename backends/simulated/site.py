@@ -412,7 +412,7 @@ class SimulatedSite:
     _MODEL_WARM_UP = 7 * _DAY
     _MODEL_LENGTH = 28 * _DAY
     _LOG_MARGIN = 0.1  # share of a log's span, at either end, in which no run begins
-    _LOG_MARGIN_MOST = 30 * _DAY
+    _MAX_LOG_MARGIN = 30 * _DAY
 
     def __init__(
         self,
@@ -579,7 +579,7 @@ class SimulatedSite:
         assert self.trace is not None
         # by jobs, not by seconds: one absurd date would otherwise leave an empty machine to most seeds
         first, last = (int(moment) for moment in np.quantile(self.trace.table.submit, [0.01, 0.99], method="nearest"))
-        margin = min(int(self._LOG_MARGIN * (last - first)), self._LOG_MARGIN_MOST)
+        margin = min(int(self._LOG_MARGIN * (last - first)), self._MAX_LOG_MARGIN)
         if last - first < 2 * margin + 1:
             where = str(self.trace.path)
             raise TraceError("is too short for a run to begin in it", where=where, hint="Give a longer log.")

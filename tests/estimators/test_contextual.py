@@ -184,7 +184,7 @@ def test_bounds_move_belief_to_where_the_wait_may_be(bound, low, high):
         job = QueuedJob(3600.0 * hour, 16, 3600.0)
         estimator.observe(estimator.submitted(job), bound)
     assert low <= estimator.predict(job).wait_s <= high
-    assert estimator.observations == 0, "a bound is no wait"
+    assert estimator.observations == 0, "a censored wait is no wait"
 
 
 def test_a_bound_that_says_nothing_teaches_nothing():

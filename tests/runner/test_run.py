@@ -410,7 +410,7 @@ def test_misuse_is_refused():
     ],
 )
 def test_what_times_tell_of_a_wait(accrues, dependent, times, expected):
-    """Exact, a bound, or nothing; submitted at 10."""
+    """Exact, censored, or nothing; submitted at 10."""
     from asa.backend import Capabilities, Dependency, JobSpec, JobStatus
 
     spec = JobSpec("j", 1, 60, dependencies=(Dependency("1"),) if dependent else ())

@@ -1,7 +1,7 @@
 "use strict";
 // Tables sort by their headings and show the rows that have some words, or one of a column's few; what is chosen in a
 // figure is described below it; what is folded is unfolded for print.
-const MOST_CHOICES = 12;
+const MAX_CHOICES = 12;
 for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
@@ -29,7 +29,7 @@ for (const table of document.querySelectorAll("table")) {
   headings.forEach((heading, place) => {
     if (rows[0].cells[place].dataset.value !== undefined) return;
     const values = [...new Set(rows.map((row) => row.cells[place].textContent.trim()))];
-    if (values.length < 2 || values.length > MOST_CHOICES || values.length > rows.length / 2) return;
+    if (values.length < 2 || values.length > MAX_CHOICES || values.length > rows.length / 2) return;
     const [label, choice] = [document.createElement("label"), document.createElement("select")];
     const name = heading.textContent.trim();
     choice.append(new Option("all", ""), ...values.map((value) => new Option(value || "none", `=${value}`)));

@@ -66,7 +66,7 @@ from asa.studies.paper.verdicts import (
 from asa.studies.runs import put_together, typical
 from asa.units import core_hours
 
-_LEAST = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
+_MIN_APART = {"real_h": 0.05, "predicted_h": 0.05, "perceived_h": 0.05, "hit_percent": 0.5, "miss_percent": 0.5,
           "overhead_h": 0.5}  # half of the paper's last digit  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:
                    for cores in TABLE_2[workflow]}  # fmt: skip
         figures = {cores: _figures(of) for cores, of in by_size.items()}
         for cores, of in by_size.items():
-            compared = {name: _beside_column(name, cores, figures, workflow) for name in _LEAST}
+            compared = {name: _beside_column(name, cores, figures, workflow) for name in _MIN_APART}
             yield Accuracy(
                 workflow,
                 of[0].system,
@@ -174,7 +174,7 @@ def _deviation_h(waits_s: Iterable[Sequence[float]]) -> float:
 
 def _figures(probes: Sequence[Probes]) -> dict[str, list[float]]:
     """Average each figure over submissions, in every replication."""
-    means: dict[str, list[float]] = {name: [] for name in _LEAST}
+    means: dict[str, list[float]] = {name: [] for name in _MIN_APART}
     for one in probes:
         real, predicted = np.asarray(one.real_s), np.asarray(one.predicted_s)
         missed = float((closest(predicted) > closest(real)).mean())
@@ -196,7 +196,7 @@ def _beside_column(name: str, cores: int, figures: Mapping[int, Mapping[str, lis
     ours = {size: of[name] for size, of in figures.items()}
     column: dict[int, Spread] = {size: getattr(row, name) for size, row in TABLE_2[workflow].items()}
     published = {size: spread.mean for size, spread in column.items()}
-    verdict, alike = (beside_sizes(of, published, cores, least=_LEAST[name]) for of in (ours, levelled(ours)))
+    verdict, alike = (beside_sizes(of, published, cores, least=_MIN_APART[name]) for of in (ours, levelled(ours)))
     most = 100.0 if name in {"hit_percent", "miss_percent"} else math.inf
     return Compared.of(mean_interval(ours[cores]).within(0.0, most), published[cores], verdict, alike)
 

@@ -517,17 +517,17 @@ def _jobs(place: Place) -> Figure:
 def _axes(standings: Sequence[SchedulerStanding]) -> dict[str, list[float]]:
     """Give by axis each strategy's place on it, see `_BETTER`."""
     axes = {
-        "makespan": _least_over([one.makespan.mean for one in standings]),
-        "core-hours": _least_over([one.core_hours.mean for one in standings]),
+        "makespan": _over_min([one.makespan.mean for one in standings]),
+        "core-hours": _over_min([one.core_hours.mean for one in standings]),
         "waits between stages": _shorter([one.perceived_wait for one in standings]),
         "all waits": _shorter([one.total_wait for one in standings]),
-        "others' waits": _least_over([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
-        "others' slowdown": _least_over([one.others_slowdown + one.more_slowdown.mean for one in standings]),
+        "others' waits": _over_min([one.others_wait_s + one.longer_wait_s.mean for one in standings]),
+        "others' slowdown": _over_min([one.others_slowdown + one.more_slowdown.mean for one in standings]),
     }
     return {name: shares for name, shares in axes.items() if not any(map(math.isnan, shares))}
 
 
-def _least_over(values: Sequence[float]) -> list[float]:
+def _over_min(values: Sequence[float]) -> list[float]:
     return [min(values) / value if value > 0 else 1.0 for value in values]
 
 
