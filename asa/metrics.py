@@ -123,7 +123,7 @@ def judge(predicted_s: float, observed: Observed) -> Verdict | None:
     predicted_s
         The prediction.
     observed
-        What became known of the wait.
+        The observation of the wait.
     """
     exceeds = _class_of(predicted_s) > _class_of(observed.wait_s)
     if observed.bound == "at_most" and not exceeds:

@@ -246,7 +246,7 @@ class Ended(_OfJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(_OfJob):
-    """Something became known of a job's queue wait.
+    """A job's queue wait was observed, exactly or censored.
 
     Parameters
     ----------

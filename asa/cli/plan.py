@@ -79,8 +79,8 @@ def plan(
     deadline: Annotated[
         str | None,
         typer.Option(
-            help="The cheapest plan that has ended by then in nine cases of ten: 2026-11-30T08:00, or from now on, as "
-            "12h.",
+            help="The plan of fewest core-hours that has ended by then in nine cases of ten: 2026-11-30T08:00, or from "
+            "now on, as 12h.",
             show_default=False,
             metavar="WHEN",
         ),
@@ -369,7 +369,7 @@ class _Shown:
         if aim.at_most is not None:
             words = f"Chosen: the fastest within {aim.at_most:g} times Per-Stage's core-hours"
             if hours > aim.at_most * outlook.per_stage_hours * (1 + 1e-9):
-                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the cheapest is chosen"
+                words = f"No plan takes only {aim.at_most:g} times Per-Stage's core-hours: the one of fewest is chosen"
             if aim.deadline_s is None:
                 return f"{words}."
             words += "; "
@@ -380,7 +380,8 @@ class _Shown:
             by = _clock(aim.deadline_s, outlook.now_s)
             if chance < 0.9:
                 return f"{words}no plan has ended by {by} in nine cases of ten: the fastest, which has in {chance:.0%}."
-            return f"{words}the cheapest that has ended by {by} in nine cases of ten; this one has in {chance:.0%}."
+            plan = f"{words}the plan of fewest core-hours that has ended by {by}"
+            return f"{plan} in nine cases of ten; this one has in {chance:.0%}."
         if self.made.capabilities.charges == "used":
             return f"{words}the fastest, since this site charges what is used, not what is held."
         worth = f"a core-hour is worth {format_duration(price_s)} of makespan"

@@ -315,7 +315,7 @@ def replay(
     jobs
         In order of submission.
     observations
-        What became known of each.
+        The observation of each.
     until_s
         What happened after this is left out: who waited then is left waiting.
 

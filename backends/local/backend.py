@@ -519,7 +519,7 @@ class LocalBackend:
         return replace(job.status, state=JobState.FAILED, end_s=self.now(), reason=LOST)
 
     def _add_outlook(self) -> None:
-        """Take in anew when pending jobs are expected to start, and which is the first in the queue."""
+        """Take in anew when pending jobs are expected to start, and which is the head-of-queue job."""
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:

@@ -48,7 +48,8 @@ class Aim:
     price_s: float | None = None
     # core-hours may be so many times Per-Stage's; then the fastest plan within that is taken, whatever the price
     at_most: float | None = None
-    # the clock's time at which all must have ended; then the cheapest plan that makes it in nine cases of ten
+    # the clock's time at which all must have ended; then the plan of fewest core-hours that makes it in nine cases of
+    # ten
     deadline_s: float | None = None
     # whether jobs may grow, where they can and age does not accrue. On recorded logs that saves core-hours, and now and
     # then costs a long wait in the middle of a job, which no estimate predicted.
@@ -137,7 +138,7 @@ class Outlook:
         return _latest([self.sketch.end_s, *(job.end_s for job in self.under_way)])
 
     def frontier(self) -> list[Sketch]:
-        """Give the best plans at many prices, the cheapest first."""
+        """Give the best plans at many prices, by core-hours."""
         return [sketch for _, sketch in _at_all_prices(self.question, self.per_stage_s, self.per_stage_hours)]
 
 
@@ -255,7 +256,7 @@ def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
 def _chosen(
     plans: Sequence[tuple[float, Sketch]], aim: Aim, now_s: float, left_hours: float | None
 ) -> tuple[float, Sketch]:
-    """Choose by a budget or a deadline from plans of which the first is the cheapest, and the last the fastest."""
+    """Choose by a budget or a deadline from plans: the first has the fewest core-hours, the last is the fastest."""
     if left_hours is not None:
         plans = [plan for plan in plans if plan[1].core_hours <= left_hours * (1 + 1e-9)] or plans[:1]
     if aim.deadline_s is not None:

@@ -119,7 +119,7 @@ def search(question: Question) -> Sketch:
 
 
 def frontier(question: Question, prices_s: Sequence[float]) -> list[Sketch]:
-    """Find the best plans at several prices, none of which is worse than another in both; the cheapest one first."""
+    """Find the best plans at several prices, none of which is worse than another in both; by core-hours."""
     return [sketch for _, sketch in priced_frontier(question, prices_s)]
 
 

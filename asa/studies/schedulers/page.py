@@ -205,9 +205,9 @@ def _over_all(results: SchedulerResults) -> Iterator[str]:
     names = len({one.strategy for one in results.standings})
     alone = [mine[0].strategy for of in by.values() if len(mine := [one for one in of if one.is_as_quick]) == 1]
     quick = [one.strategy for one in results.standings if one.is_as_quick]
-    cheap = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
+    thrifty = [one.strategy for one in results.standings if one.is_as_quick_of_thrifty]
     yield f"Quickest, or not significantly slower: {_counted(quick, len(by), names)}."
-    yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(cheap, len(by), names)}."
+    yield f"Likewise of those that cost within {100 * THRIFTY:.0f} % of the least: {_counted(thrifty, len(by), names)}."
     yield f"Significantly the quickest: {_counted(alone, len(by), names) if alone else 'none, under any scheduler'}."
     if same := _same(results.places):
         yield f"The same in every cell: {'; '.join(' and '.join(names) for names in same)}."
