@@ -91,7 +91,7 @@ def _shares(first: int, after: int, *, at_floor: bool) -> list[float]:
 
 
 def _shares_of_at_most(first: int) -> list[float]:
-    """Shares expected of a wait that is censored from above (*at most*); `first` levels are below that.
+    """Shares expected of a left-censored wait (*at most*); `first` levels are below that.
 
     The forecast's own probability above it is handed to the waits below it, in proportion.
     """
@@ -100,7 +100,7 @@ def _shares_of_at_most(first: int) -> list[float]:
 
 
 def _shares_of_at_least(first: int) -> list[float]:
-    """Likewise for a wait that is censored from below (*at least*)."""
+    """Likewise for a right-censored wait (*at least*)."""
     below = 0.0 if first == 0 else _BETWEEN[first]
     return [max(0.0, (level - below) / (1.0 - below)) for level in LEVELS]
 

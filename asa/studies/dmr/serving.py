@@ -134,7 +134,7 @@ def beside(
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run a program, which gets the signals that this process gets, and return its exit code as a shell does."""
+    """Run a program, pass on to it the signals that this process gets, and return its exit code as a shell does."""
     try:
         program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user wants run
     except OSError as error:
