@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from asa.core import plugins
+from asa.errors import InputError
+from asa.estimators.joint import SAMPLES, JointForecast, together
 from asa.estimators.store import WaitRecord, WaitStore, user_in_store
 from asa.history import JobHistory
 from asa.waits import (
@@ -142,6 +144,35 @@ class WaitBank:
     def predict(self, job: QueuedJob) -> WaitForecast:
         """Predict the wait of a job that is submitted now."""
         return self[job.system].predict(self._as_kept(job))
+
+    def predict_together(self, jobs: Sequence[QueuedJob], samples: int = SAMPLES) -> JointForecast:
+        """Predict the waits of several requests, of which one will be submitted, in the same possible futures.
+
+        Parameters
+        ----------
+        jobs
+            The requests: other cores, walltimes, partitions or times of submission. All on one system.
+        samples
+            So many futures at most.
+
+        Raises
+        ------
+        InputError
+            There are none, or they are on several systems.
+
+        Examples
+        --------
+        >>> bank = WaitBank()
+        >>> joint = bank.predict_together([QueuedJob(0.0, cores, 3600.0) for cores in (8, 64)])
+        >>> joint.best(run_s=[2400.0, 300.0])
+        1
+        """
+        systems = {job.system for job in jobs}
+        if len(systems) != 1:
+            raise InputError(
+                f"requests on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
+            )
+        return together(self[systems.pop()], [self._as_kept(job) for job in jobs], samples)
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
         """Note that a job of this client waits from now on."""

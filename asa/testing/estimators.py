@@ -11,6 +11,7 @@ from typing import Any
 
 from asa.core.documents import read_json
 from asa.errors import InputError
+from asa.estimators.joint import together
 from asa.waits import (
     LEVELS,
     QueuedJob,
@@ -61,6 +62,8 @@ def check_estimator(make: _Make, from_state: _FromState, *, draws: bool = False,
         _predicts_without_traces(make)
     _continues_from_its_state(make, from_state)
     _shares_nothing_with_its_state(make, from_state)
+    if not draws:
+        _judges_together(make)
     _answers_in_any_order(make)
     _knows_its_tickets(make(Surroundings(seed=6)))
     if not draws:
@@ -188,6 +191,28 @@ def _shares_nothing_with_its_state(make: _Make, from_state: _FromState) -> None:
     twin = from_state(given)
     _wreck(given)
     assert twin.state() == before, "an estimator does not keep the state that it was made from"
+
+
+def _judges_together(make: _Make) -> None:
+    """Check that requests are judged in the same number of futures each, and that nothing changes by it."""
+    asked, twin = (make(Surroundings(seed=4)) for _ in range(2))
+    for estimator in (asked, twin):
+        for place in range(60):
+            job = _job(place, 600.0 * place)
+            estimator.observe(
+                estimator.submitted(job, estimator.predict(job)), exactly(_WAITS_S[place % len(_WAITS_S)])
+            )
+    jobs = [QueuedJob(1e6, cores, walltime_s, "me", "site", "batch") for cores, walltime_s in _KINDS]
+    joint = together(asked, jobs, 16)
+    assert joint.waits_s.shape[1] == len(jobs), "each request has samples"
+    assert len(joint.waits_s) <= 16, "no more futures than were asked for"
+    assert all(math.isfinite(wait) and wait >= 0 for wait in joint.waits_s.ravel().tolist()), "waits are finite"
+    assert (together(asked, jobs, 16).waits_s == joint.waits_s).all(), "asking twice is answered alike"
+    for place in range(8):
+        job = _job(place, 2e6 + place)
+        assert asked.predict(job) == twin.predict(job), "being asked changes nothing"
+        for estimator in (asked, twin):
+            estimator.observe(estimator.submitted(job, estimator.predict(job)), exactly(50.0))
 
 
 def _answers_in_any_order(make: _Make) -> None:

@@ -44,6 +44,7 @@ from asa.waits import LEVELS, QueuedJob, Surroundings, WaitForecast, WaitObserva
 
 from . import lookahead_kernel as k
 from .cores.fast_kernel import BLOCK, SCALARS
+from .futures import OF_SHAPE, OF_SITE, OF_USER, RunTimes, starting_now, starts
 
 OPINIONS: tuple[str, ...] = tuple(
     f"{jobs}_{order}_{run}"
@@ -95,6 +96,8 @@ _NEVER_S = 1e300
 _LONGEST_S = float(k.HORIZON_S)
 _NOBODY, _NEW = 0, 1  # numbers: of nobody in particular, and of whoever has submitted nothing yet
 _SITE_STEP = 0.01
+_MIN_FUTURES, _MAX_JOBS = 24, 20_000  # jobs of all futures together, where there are more futures than the fewest
+_LEAST_SHARE = 1e-6
 
 _FLOOR_S = 10.0  # no wait below this is worth telling apart when opinions are compared
 _FLOOR, _CEILING = math.log10(_FLOOR_S), math.log10(k.HORIZON_S)
@@ -106,7 +109,7 @@ _CLASSES_S = (3601.0, 4 * 3600.0 + 1)
 _WIDE = 32  # more than such a part of the machine
 _CLASSES = 2 * (len(_CLASSES_S) + 1)
 _LEVELS = np.array(LEVELS)
-_FORMAT = 1
+_FORMAT = 2
 
 
 class QueueSimulation:
@@ -150,6 +153,7 @@ class QueueSimulation:
         self._used: list[float] = []  # by partition, cores in use
         self._max_used: list[float] = []
         self._site_share = 1.0
+        self._run_times = RunTimes()
         self._advice = _Advice()
         self._events = 0
         self._answered: tuple[int, QueuedJob] | None = None
@@ -181,6 +185,87 @@ class QueueSimulation:
         """Predict the wait of a job that is submitted now; see `WaitEstimator`."""
         self._look(job)
         return self._advice.forecast(self._class, _in_decades(self._opinions))
+
+    def futures(self, jobs: Sequence[QueuedJob], samples: int) -> NDArray[np.float64]:
+        """Sample how long each of some requests would wait; a row is one future, the same for all of them.
+
+        Jobs are taken in order of submission, with EASY backfilling, and nobody comes after; each runs as long as jobs
+        like it lately did. Jobs that something else keeps back are left out.
+
+        Returns: seconds, shape (samples, requests); fewer samples where many jobs run and wait.
+        """
+        samples = min(samples, max(_MIN_FUTURES, _MAX_JOBS // (self._waiting.count + self._running.count + 1)))
+        now = min(job.submit_s for job in jobs)
+        waits_s = np.zeros((samples, len(jobs)))
+        running = self._running.rows[:, ~self._unnoticed_by(now)]
+        split = len(self._partitions) > 1
+        place = np.array([self._partitions.get(job.partition, -1) if split else -1 for job in jobs])
+        for partition in np.unique(place).tolist():
+            mine = np.flatnonzero(place == partition).tolist()
+            runs, waits = (
+                rows[:, rows[k.PARTITION] == partition] if partition >= 0 else rows
+                for rows in (running, self._waiting.rows)
+            )
+            asked = np.array([(jobs[i].cores, jobs[i].walltime_s, jobs[i].submit_s - now) for i in mine]).T
+            size = self.machine_cores or int(min(self._max_in_use, k.MAX_CORES))
+            if partition >= 0:
+                size = min(int(self._max_used[partition]), size or k.MAX_CORES)
+            size = max(size, int(min(asked[0].max(), k.MAX_CORES)))
+            elapsed = np.maximum(now - runs[k.SINCE], 0.0)
+            held = self._held(now, runs, waits, elapsed, size)
+            waits_s[:, mine] = self._starts(runs, waits[:, ~held], elapsed, asked, (size, samples)) - asked[2]
+        return waits_s
+
+    @staticmethod
+    def _held(
+        now: float, running: NDArray[np.float64], waiting: NDArray[np.float64], elapsed: NDArray[np.float64], size: int
+    ) -> NDArray[np.bool_]:
+        """Say which waiting jobs something else than cores keeps back: who would start now, and could have before."""
+        due, held = _left_s(running, elapsed), np.zeros(waiting.shape[1], dtype=np.bool_)
+        while not held.all():
+            others = np.flatnonzero(~held)
+            begin = starting_now(size, (running[k.CORES], due), (waiting[k.CORES][others], waiting[k.ASKED][others]))
+            late = others[begin & (now - waiting[k.FITS_SINCE][others] > k.HELD_AFTER_S)]
+            if not len(late):
+                break
+            held[late] = True
+        return held
+
+    def _starts(
+        self,
+        running: NDArray[np.float64],
+        waiting: NDArray[np.float64],
+        elapsed: NDArray[np.float64],
+        asked: NDArray[np.float64],
+        size_and_samples: tuple[int, int],
+    ) -> NDArray[np.float64]:
+        """Sample when requests start, in seconds from now. `asked`: cores, walltime and time of submission of each."""
+        size, samples = size_and_samples
+        count, due = len(elapsed), _left_s(running, elapsed)
+        both = np.concatenate([running, waiting], axis=1)
+        run = self._drawn(both, np.concatenate([elapsed, np.zeros(waiting.shape[1])]), samples)
+        over = elapsed >= running[k.ASKED]
+        run[:, :count][:, over] = due[over]
+        return starts(
+            size,
+            (running[k.CORES], due, run[:, :count]),
+            (waiting[k.CORES], waiting[k.ASKED], run[:, count:]),
+            (asked[0], asked[1], asked[2]),
+        )
+
+    def _drawn(self, rows: NDArray[np.float64], elapsed: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
+        """Draw how long jobs run on."""
+        kind, share = self._expected(rows)
+        return self._run_times.draw(kind, share * rows[k.ASKED], rows[k.ASKED], elapsed, samples)
+
+    def _expected(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Say of jobs what part of their request they are expected to use, and what that is taken from."""
+        shape, user = (shares[rows[of].astype(np.intp)] for shares, of in self._shares())
+        kind = np.where(shape >= 0, OF_SHAPE, np.where(user >= 0, OF_USER, OF_SITE))
+        return kind, np.choose(kind, [shape, user, np.full(len(shape), self._site_share)])
+
+    def _shares(self) -> tuple[tuple[NDArray[np.float64], int], tuple[NDArray[np.float64], int]]:
+        return (self._shapes.share, k.SHAPE), (self._users.share, k.USER)
 
     # ------------------------------------------------------------------ what happens
 
@@ -233,6 +318,14 @@ class QueueSimulation:
                 )
             row[k.SINCE] = row[k.SUBMIT]
         share = min(max(run_s, 1.0) / float(row[k.ASKED]), 1.0)
+        shape, user = int(row[k.SHAPE]), int(row[k.USER])
+        of_shape, of_user = float(self._shapes.share[shape]), float(self._users.share[user])
+        if of_shape >= 0:
+            self._run_times.learn(OF_SHAPE, share / max(of_shape, _LEAST_SHARE))
+        elif of_user >= 0:
+            self._run_times.learn(OF_USER, share / max(of_user, _LEAST_SHARE))
+        else:
+            self._run_times.learn(OF_SITE, share / max(self._site_share, _LEAST_SHARE))
         self._users.learn(int(row[k.USER]), share)
         self._shapes.learn(int(row[k.SHAPE]), share)
         self._site_share += _SITE_STEP * (share - self._site_share)
@@ -358,6 +451,7 @@ class QueueSimulation:
             "partitions": list(self._partitions),
             "most_used": list(self._max_used),
             "site_share": self._site_share,
+            "run_times": self._run_times.state(),
             "advice": self._advice.state(),
         }
 
@@ -382,6 +476,7 @@ class QueueSimulation:
                 made._beliefs[int(ticket)] = (range(_CLASSES)[kind], float(middle), np.array(opinions))
             made._unnoticed = dict.fromkeys(int(ticket) for ticket in state["unnoticed"])
             made._tickets = int(state["tickets"])
+            made._run_times = RunTimes.from_state(state["run_times"])
             made._advice = _Advice.from_state(state["advice"])
             tickets = {int(ticket) for ticket in made._waiting.rows[k.TICKET]}
             if not tickets <= set(made._beliefs) or max(made._beliefs, default=-1) >= made._tickets:
@@ -407,6 +502,12 @@ def queue_simulation(surroundings: Surroundings) -> QueueSimulation:
     QueueSimulation(cores=128, 0 wait, 0 run)
     """
     return QueueSimulation(surroundings.machine_cores)
+
+
+def _left_s(running: NDArray[np.float64], elapsed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Say in how many seconds running jobs end, if they use their requests."""
+    pairs = zip(running[k.ASKED].tolist(), elapsed.tolist(), strict=True)
+    return np.array([k.remaining_s(asked_s, elapsed_s, 1.0) for asked_s, elapsed_s in pairs], dtype=np.float64)
 
 
 def _numbers(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
