@@ -34,6 +34,7 @@ OWN_USER = "~me"
 
 _MAX_RECORDS, _MAX_IF_SLOW = 20_000, 3000
 _RECENT = 1000
+_NONE = np.empty(0, dtype=np.intp)
 
 
 @dataclass(slots=True, eq=False)
@@ -287,7 +288,8 @@ class WaitBank:
             systems.setdefault(record.job.system, []).append(record)
         for system, theirs in systems.items():
             jobs, observations = [r.job for r in theirs], [r.observation for r in theirs]
-            forecasts = replay(self[system], jobs, observations, until_s=until_s)
+            runs = [r.run_s for r in theirs] if self.sees_queue else ()
+            forecasts = replay(self[system], jobs, observations, until_s=until_s, run_s=runs)
             for record, forecast in zip(theirs, forecasts, strict=True):
                 if record.known_s > until_s:
                     continue
@@ -336,6 +338,7 @@ def replay(
     observations: Sequence[WaitObservation],
     *,
     until_s: float = math.inf,
+    run_s: Sequence[float] = (),
 ) -> list[WaitForecast]:
     """Let an estimator live through waits in the order of time, each known only when it was over.
 
@@ -349,6 +352,8 @@ def replay(
         The observation of each.
     until_s
         What happened after this is left out: who waited then is left waiting.
+    run_s
+        How long each ran, for estimators that see the queue: negative where that is not known.
 
     Returns
     -------
@@ -358,8 +363,11 @@ def replay(
     count = len(jobs)
     submits = np.array([job.submit_s for job in jobs], dtype=np.float64)
     waits = np.array([observation.wait_s for observation in observations], dtype=np.float64)
-    times = np.concatenate([submits, submits + waits])
-    order = np.lexsort((np.arange(2 * count) >= count, times))  # what starts at once was not known before
+    runs = np.array(run_s, dtype=np.float64)
+    ran = np.flatnonzero((runs >= 0) & np.array([o.kind == "exact" for o in observations])) if len(runs) else _NONE
+    times = np.concatenate([submits, submits + waits, (submits + waits)[ran] + runs[ran]])
+    kinds = np.repeat([0, 1, 2], [count, count, len(ran)])  # what starts at once was not known before
+    order = np.lexsort((kinds, times))
     forecasts: list[WaitForecast] = [WaitForecast((), 0.0)] * count
     tickets = [0] * count
     for place in order[times[order] <= until_s].tolist():
@@ -367,6 +375,9 @@ def replay(
             job = jobs[place]
             forecasts[place] = forecast = estimator.predict(job)
             tickets[place] = estimator.submitted(job, forecast)
-        else:
+        elif place < 2 * count:
             estimator.observe(tickets[place - count], observations[place - count])
+        else:
+            row = int(ran[place - 2 * count])
+            estimator.ended(tickets[row], float(runs[row]))
     return forecasts

@@ -91,7 +91,7 @@ class Differences:
         self, jobs: Sequence[QueuedJob], forecasts: Sequence[WaitForecast], places: Sequence[int], samples: int
     ) -> JointForecast:
         """Make samples of forecasts that were made one by one."""
-        levels, shift = _levels(len(jobs), samples, 1.0), np.zeros(len(jobs))
+        levels, shift, unsure = _levels(len(jobs), samples, 1.0), np.zeros(len(jobs)), np.zeros(len(jobs))
         usual = np.full((len(_MIDDLES), len(jobs)), math.nan)
         at = np.array(places)
         for place in dict.fromkeys(places):
@@ -101,11 +101,11 @@ class Differences:
             levels[:, mine] = _levels(len(jobs), samples, fit.alike)[:, mine]
             cores, walltime_s = np.clip([[jobs[i].cores, jobs[i].walltime_s] for i in mine], *fit.within).T
             asked = _features(cores, walltime_s, fit.largest)
-            unsure = np.array([_unsure(fit, width) for width in cores.tolist()])
+            unsure[mine] = [_unsure(fit, width) for width in cores.tolist()]
             stated = np.array([_stated(forecasts[i].quantiles_s) for i in mine])
             coherent = asked @ fit.step + fit.trust * stated
-            shift[mine] = coherent - stated - (coherent - stated).mean() + unsure
-            usual[:, mine] = fit.usual[0] + asked @ fit.usual[1:] + unsure + fit.spread[:, None]
+            shift[mine] = coherent - stated - (coherent - stated).mean()
+            usual[:, mine] = fit.usual[0] + asked @ fit.usual[1:] + fit.spread[:, None]
         columns = zip(forecasts, levels.T.tolist(), strict=True)
         decades = np.array([[_log(forecast.at(level)) for level in column] for forecast, column in columns]).T
         waits_s = 10.0 ** monotone(jobs, decades + shift)
@@ -114,6 +114,7 @@ class Differences:
             tuple(jobs),
             np.where(waits_s <= floor, 0.0, waits_s),
             None if np.isnan(usual).any() else 10.0 ** np.maximum(monotone(jobs, usual), 0.0),
+            10.0**unsure,
         )
 
     # ------------------------------------------------------------------ what is found in them

@@ -37,7 +37,10 @@ class JointForecast:
         Sampled waits in seconds, shape (samples, requests); rows are equally likely.
     usual_s
         Waits that such jobs had in the long run, shape (any, requests), where that is known and worth more than
-        nothing beside the samples; a choice weighs in both alike.
+        nothing beside the samples; a choice weighs it in.
+    doubt
+        Times as long as sampled a wait is taken to be in a choice, shape (requests,): more for kinds of jobs that were
+        seldom seen, whose waits are mostly predicted too short.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class JointForecast:
     jobs: tuple[QueuedJob, ...]
     waits_s: NDArray[np.float64]
     usual_s: NDArray[np.float64] | None = None
+    doubt: NDArray[np.float64] | None = None
 
     def forecast(self, place: int) -> WaitForecast:
         """Give what is believed of one request by itself.
@@ -102,10 +106,11 @@ class JointForecast:
         run_s
             How long each runs, in seconds.
         """
-        now: NDArray[np.float64] = _mean_log(self.ends_s(run_s))
+        doubt = 1.0 if self.doubt is None else self.doubt
+        now: NDArray[np.float64] = _mean_log(self._ends_s(self.waits_s * doubt, run_s))
         if self.usual_s is None:
             return now
-        usual: NDArray[np.float64] = _mean_log(self._ends_s(self.usual_s, run_s))
+        usual: NDArray[np.float64] = _mean_log(self._ends_s(self.usual_s * doubt, run_s))
         return (1.0 - _USUAL) * now + _USUAL * usual
 
     def best(self, run_s: Sequence[float] | None = None, *, own: int | None = None, sure: float = 0.6) -> int:
